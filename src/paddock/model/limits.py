@@ -1,0 +1,53 @@
+"""Ceilings (limits) and permissions (grants). Always the effective ones; a request asks, policy answers."""
+
+from pydantic import Field
+
+from paddock.model.base import PositiveInt, Value
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class GuestLimits(Value):
+    """Ceilings of one guest execution (seed 000 and 001, "Limits")."""
+
+    wall_ms: PositiveInt = 120_000
+    """Wall time from the first byte of the program to its result, in milliseconds."""
+    code_bytes: PositiveInt = 50 * KIB
+    """Program size as UTF-8 bytes; one byte more is refused before anything runs (M14, X18, X19)."""
+    output_bytes: PositiveInt = 10 * MIB
+    """Bytes of console lines kept, newlines not counted; then one `[output truncated]` (M15, X20)."""
+    result_bytes: PositiveInt = 10 * MIB
+    """Characters of the JSON form of the result; then `... [result truncated]` (X21)."""
+    sleep_ms: PositiveInt = 30_000
+    """Longest single `sleep()`; longer ones are cut to it (M16)."""
+    memory_bytes: PositiveInt = 256 * MIB
+    """Data segment the worker may add after its start: heap, array buffers, stacks."""
+    host_calls: PositiveInt = 1_000
+    """Calls from guest to host in one execution."""
+    parallel_calls: PositiveInt = 32
+    """Host calls in flight at once; further ones wait their turn."""
+    frame_bytes: PositiveInt = 16 * MIB
+    """Largest message between worker and parent, either way."""
+
+
+class LimitOverrides(Value):
+    """Limits a request asks for; a field left out means the profile's default."""
+
+    wall_ms: PositiveInt | None = None
+    code_bytes: PositiveInt | None = None
+    output_bytes: PositiveInt | None = None
+    result_bytes: PositiveInt | None = None
+    sleep_ms: PositiveInt | None = None
+    memory_bytes: PositiveInt | None = None
+    host_calls: PositiveInt | None = None
+    parallel_calls: PositiveInt | None = None
+
+
+class Grants(Value):
+    """Permissions of one execution. Everything not named here is refused."""
+
+    jit: bool = False
+    """Just-in-time compilation in the guest: faster on CPU-heavy programs, more attack surface."""
+    servers: tuple[str, ...] = Field(default=("*",))
+    """Upstream servers the program may call: names, or `*` for every configured one."""

@@ -1,0 +1,124 @@
+"""What became of a request. Everything a person sees is a rendering of an `Outcome`."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from paddock.model.base import Value, Json
+from paddock.model.limits import Grants, GuestLimits
+
+
+class Status(StrEnum):
+    """Who is to blame. The program failed, the request was refused, or Paddock is broken: never mixed."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """The program itself: it threw, it does not parse."""
+    TIMEOUT = "timeout"
+    MEMORY_LIMIT = "memory_limit"
+    OUTPUT_LIMIT = "output_limit"
+    CANCELLED = "cancelled"
+    DENIED = "denied"
+    """Policy refused; nothing ran."""
+    INVALID = "invalid"
+    """The request makes no sense; nothing ran."""
+    UNAVAILABLE = "unavailable"
+    """Never started; safe to retry."""
+    LOST = "lost"
+    """The worker died after the start; what it did up to then happened."""
+    ERROR = "error"
+    """Paddock itself failed."""
+
+
+class Decision(Value):
+    """What policy answered: the effective limits and grants, why, and the hash that the ledger keeps."""
+
+    allowed: bool
+    reasons: tuple[str, ...] = ()
+    limits: GuestLimits = GuestLimits()
+    grants: Grants = Grants()
+    rule: str = "default"
+    """Which rule decided."""
+    audit_hash: str = ""
+    """SHA-256 over the decision and the identity of the request."""
+
+
+ConsoleLevel = Literal["log", "warn", "error", "info", "debug"]
+
+
+class ConsoleLine(Value):
+    """One console call of the program, in order."""
+
+    level: ConsoleLevel
+    text: str
+
+
+class ErrorInfo(Value):
+    """Why an outcome is not ok, in the program's own coordinates. Never a host path, never a host stack."""
+
+    name: str
+    """`TypeError`, `SyntaxError`, `Timeout`, ..."""
+    message: str
+    line: int | None = None
+    """1-based line in the user's source."""
+    column: int | None = None
+    """1-based column in the user's source, in UTF-16 units."""
+    excerpt: str = ""
+    """The source line with a caret under the column; empty when unknown."""
+    thrown: str = ""
+    """`String(thrown value)` for a value that is not an Error; what the seeds print (spec 1.2)."""
+    hint: str = ""
+
+
+class CallRecord(Value):
+    """One host call of the program, as the record of what was done."""
+
+    server: str
+    tool: str
+    status: Status
+    ms: float
+
+
+class Usage(Value):
+    """What the execution cost."""
+
+    wall_ms: float = 0.0
+    cpu_ms: float = 0.0
+    peak_bytes: int = 0
+    host_calls: int = 0
+    console_bytes: int = 0
+
+
+class SandboxFacts(Value):
+    """Which layers confined the execution (proved, not hoped for) and what they leave open."""
+
+    tier: str = "none"
+    layers: tuple[str, ...] = ()
+    residual: tuple[str, ...] = ()
+
+
+class Outcome(Value):
+    """The end of a request."""
+
+    id: str
+    status: Status
+    value: Json = None
+    has_value: bool = False
+    """False when the program returned undefined."""
+    console: tuple[ConsoleLine, ...] = ()
+    console_truncated: bool = False
+    error: ErrorInfo | None = None
+    calls: tuple[CallRecord, ...] = ()
+    in_flight: int = 0
+    """Host calls whose end the program did not see; their effect is unknown."""
+    usage: Usage = Usage()
+    sandbox: SandboxFacts = SandboxFacts()
+    decision: Decision = Field(default_factory=lambda: Decision(allowed=False))
+    audit: str = ""
+    """Id of the ledger record of the end of this request."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the program ran to its end without an error."""
+        return self.status is Status.OK
