@@ -1,0 +1,37 @@
+"""Install the seccomp filters that ship as data (seccomp(2)); `scripts/seccomp_filters.py` generates them.
+
+Only the standard library may be imported here: the module runs in zygotes and wardens.
+"""
+
+import ctypes
+import os
+import platform
+from pathlib import Path
+
+_SYSCALL = {"x86_64": 317, "aarch64": 277}
+_SET_MODE_FILTER = 1
+_TSYNC = 1
+_INSTRUCTION_BYTES = 8
+
+FILTERS = Path(__file__).parent / "filters"
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def read_filter(profile: str) -> bytes:
+    """Return the BPF program of `profile` for this machine. Raises FileNotFoundError where none is shipped."""
+    return (FILTERS / f"{profile}.{platform.machine()}.bpf").read_bytes()
+
+
+def install(program: bytes) -> None:
+    """Apply `program` to every thread of this process, for ever.
+
+    `no_new_privs` must be set. Raises OSError when the kernel refuses, or when a thread cannot be brought in line.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    argument = _Program(len(program) // _INSTRUCTION_BYTES, program)
+    failed = libc.syscall(_SYSCALL[os.uname().machine], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
+    if failed:
+        raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_SET_MODE_FILTER)")

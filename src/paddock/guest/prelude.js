@@ -1,0 +1,408 @@
+// The glue between the guest's program and its worker. It runs once, before any guest code, in the context that the
+// program gets; `exchange` is the buffer both sides see and `post` calls the worker in the middle of a task.
+//
+// Guest code shares this realm, so nothing here may trust a method that the guest can replace: everything used later is
+// captured first, and called through `apply`. Arrays are filled by index, never by `push`.
+//
+// Evaluates to a function; the worker calls it with `post` and gets the two functions it queues from then on.
+"use strict";
+(function () {
+  const global = globalThis;
+  const { apply, ownKeys, defineProperty, getPrototypeOf } = Reflect;
+  const { freeze, seal, create, keys } = Object;
+  const { stringify, parse } = JSON;
+  const { fromCharCode } = String;
+  const { isArray } = Array;
+  const { min } = Math;
+  const StringOf = String;
+  const NumberOf = Number;
+  const NativePromise = Promise;
+  const NativeError = Error;
+  const NativeTypeError = TypeError;
+  const NativeProxy = Proxy;
+  const then = Promise.prototype.then;
+  const charCodeAt = String.prototype.charCodeAt;
+  const slice = String.prototype.slice;
+  const indexOf = String.prototype.indexOf;
+  const join = Array.prototype.join;
+  const splice = Array.prototype.splice;
+  const now = Date.now;
+  const mapGet = Map.prototype.get;
+  const mapSet = Map.prototype.set;
+  const mapDelete = Map.prototype.delete;
+  const captureStackTrace = Error.captureStackTrace;
+  const Table = Map;
+
+  // ---- what both sides see: eight numbers, then text out, then text in --------------------------------------------
+  const CAPACITY = 32768;
+  const buffer = new ArrayBuffer(64 + 4 * CAPACITY);
+  const header = new Float64Array(buffer, 0, 8);
+  const outward = new Uint16Array(buffer, 64, CAPACITY);
+  const inward = new Uint16Array(buffer, 64 + 2 * CAPACITY, CAPACITY);
+  const subarray = Uint16Array.prototype.subarray;
+  const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
+  const [SEND, FILL] = [1, 2];
+  header[NEXT_DUE] = Infinity;
+  let post = null;
+
+  // Hand a text to the worker at once, in the middle of whatever runs.
+  function send(text) {
+    const length = text.length;
+    let start = 0;
+    do {
+      const count = min(length - start, CAPACITY);
+      for (let i = 0; i < count; i++) outward[i] = apply(charCodeAt, text, [start + i]);
+      start += count;
+      header[OUT_LENGTH] = count;
+      header[OUT_MORE] = start < length ? 1 : 0;
+      header[OPERATION] = SEND;
+      post();
+    } while (start < length);
+  }
+
+  // Hand a text to the worker when the running task is over: much faster for large ones.
+  let queue = [];
+  function sendLater(text) {
+    queue[queue.length] = text;
+    header[QUEUED] = queue.length;
+  }
+  function take() {
+    const text = queue[0];
+    apply(splice, queue, [0, 1]);
+    header[QUEUED] = queue.length;
+    return text;
+  }
+  const LATER = 16384;
+  function deliver(text) {
+    if (text.length > LATER) sendLater(text);
+    else send(text);
+  }
+
+  function receive() {
+    let text = "";
+    for (;;) {
+      const length = header[IN_LENGTH];
+      for (let k = 0; k < length; k += 8192) {
+        text += apply(fromCharCode, null, apply(subarray, inward, [k, min(k + 8192, length)]));
+      }
+      if (length < CAPACITY) return text;
+      header[OPERATION] = FILL;
+      post();
+    }
+  }
+
+  // ---- errors -------------------------------------------------------------------------------------------------------
+  function textOf(value) {
+    try {
+      return typeof value === "symbol" ? apply(symbolText, value, []) : StringOf(value);
+    } catch {
+      return "[value without a text form]";
+    }
+  }
+  const symbolText = Symbol.prototype.toString;
+
+  // What is reported of a thrown value. Reading it may run guest code (getters, proxies): it can only fool its author.
+  function describe(thrown) {
+    const report = { name: "Error", message: "", thrown: textOf(thrown), stack: "", error: false };
+    try {
+      if (thrown instanceof NativeError) {
+        report.error = true;
+        report.name = textOf(thrown.name);
+        report.message = textOf(thrown.message);
+        const stack = thrown.stack;
+        if (typeof stack === "string") report.stack = apply(slice, stack, [0, 8192]);
+      } else {
+        report.name = "Thrown";
+        report.message = report.thrown;
+      }
+    } catch {
+      report.message = report.thrown;
+    }
+    return report;
+  }
+
+  // ---- console ------------------------------------------------------------------------------------------------------
+  let outputLeft = 0;
+  let outputCut = false;
+  function utf8Length(text) {
+    let bytes = text.length;
+    for (let i = 0; i < text.length; i++) {
+      const unit = apply(charCodeAt, text, [i]);
+      if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
+    }
+    return bytes;
+  }
+  function print(level, values) {
+    if (outputCut) return;
+    const texts = [];
+    for (let i = 0; i < values.length; i++) {
+      texts[i] = typeof values[i] === "symbol" ? apply(symbolText, values[i], []) : StringOf(values[i]);
+    }
+    const text = apply(join, texts, [" "]);
+    const bytes = text.length > outputLeft ? text.length : utf8Length(text);
+    if (bytes > outputLeft) {
+      outputCut = true;
+      send('["cut"]');
+      return;
+    }
+    outputLeft -= bytes;
+    send('["console","' + level + '",' + stringify(text) + "]");
+  }
+  const console = create(null);
+  for (const level of ["log", "warn", "error", "info", "debug"]) {
+    console[level] = { [level](...values) { print(level, values); } }[level];
+    freeze(console[level]);
+  }
+  freeze(console);
+
+  // ---- timers: sorted by due time, the next one last ------------------------------------------------------------------
+  let timers = [];
+  let timerCount = 0;
+  function setTimeout(callback, delay, ...values) {
+    if (typeof callback !== "function") throw new NativeTypeError("setTimeout needs a function, not " + typeof callback);
+    const wait = NumberOf(delay);
+    const due = now() + (wait > 0 ? wait : 0);
+    const timer = { id: ++timerCount, due, callback, values };
+    let low = 0;
+    let high = timers.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (timers[middle].due > due) low = middle + 1;
+      else high = middle;
+    }
+    apply(splice, timers, [low, 0, timer]);
+    header[NEXT_DUE] = timers[timers.length - 1].due;
+    return timer.id;
+  }
+  function clearTimeout(id) {
+    for (let i = 0; i < timers.length; i++) {
+      if (timers[i].id === id) {
+        apply(splice, timers, [i, 1]);
+        break;
+      }
+    }
+    header[NEXT_DUE] = timers.length ? timers[timers.length - 1].due : Infinity;
+  }
+  function fire() {
+    const timer = timers[timers.length - 1];
+    if (timer === undefined || timer.due > now()) return;
+    timers.length--;
+    header[NEXT_DUE] = timers.length ? timers[timers.length - 1].due : Infinity;
+    try {
+      apply(timer.callback, undefined, timer.values);
+    } catch (thrown) {
+      settle("failed", describe(thrown));
+    }
+  }
+  let sleepCap = 0;
+  function sleep(ms) {
+    return new NativePromise((resolve) => {
+      const wait = NumberOf(ms);
+      setTimeout(resolve, wait > 0 ? min(wait, sleepCap) : 0);
+    });
+  }
+
+  // ---- host calls -------------------------------------------------------------------------------------------------------
+  class ToolError extends NativeError {}
+  defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, configurable: true });
+  let callCount = 0;
+  let rawResults = false;
+  const calls = new Table();
+
+  // A promise that knows whether anybody waits for it: a failed call that nobody looks at must not pass for success.
+  function watched(executor, call) {
+    const promise = new NativePromise(executor);
+    const own = (value) => ({ value, writable: true, configurable: true });
+    defineProperty(promise, "then", own((onFulfilled, onRejected) => {
+      call.seen = true;
+      return apply(then, promise, [onFulfilled, onRejected]);
+    }));
+    // Makes `await` look at `then` instead of reading the promise's state directly (ECMA-262, PromiseResolve).
+    defineProperty(promise, "constructor", own(undefined));
+    return promise;
+  }
+
+  function hostCall(kind, server, tool, values, raw) {
+    if (typeof tool !== "string") throw new NativeTypeError("servers." + server + ".call(tool, args): tool must be a string");
+    const given = values === undefined || values === null ? {} : values;
+    if (typeof given !== "object" || isArray(given)) {
+      throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object");
+    }
+    const body = stringify(given);
+    if (body === undefined) throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " have no JSON form");
+    const id = ++callCount;
+    const call = { id, server, tool, raw, seen: false, resolve: null, reject: null, site: { stack: "" } };
+    const promise = watched((resolve, reject) => {
+      call.resolve = resolve;
+      call.reject = reject;
+    }, call);
+    captureStackTrace(call.site, hostCall);
+    apply(mapSet, calls, [id, call]);
+    header[OPEN_CALLS]++;
+    try {
+      deliver("[" + stringify(kind) + "," + id + "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + "]");
+    } catch (thrown) {
+      apply(mapDelete, calls, [id]);
+      header[OPEN_CALLS]--;
+      throw thrown;
+    }
+    return promise;
+  }
+
+  const unseen = [];
+  function answer(id, ok, value) {
+    const call = apply(mapGet, calls, [id]);
+    if (call === undefined) return;
+    apply(mapDelete, calls, [id]);
+    header[OPEN_CALLS]--;
+    if (ok) return call.resolve(value);
+    const error = value.name === "ToolError" ? new ToolError(value.message) : new NativeError(value.message);
+    const site = call.site.stack;
+    const own = (v) => ({ value: v, writable: true, configurable: true });
+    defineProperty(error, "stack", own(value.name + ": " + value.message + apply(slice, site, [min(site.length, firstFrame(site))])));
+    for (const key of keys(value)) {
+      if (key !== "message") defineProperty(error, key, { value: value[key], writable: true, configurable: true, enumerable: key !== "name" });
+    }
+    call.error = error;
+    unseen[unseen.length] = call;
+    call.reject(error);
+  }
+  function firstFrame(stack) {
+    const at = apply(indexOf, stack, ["\n    at "]);
+    return at < 0 ? stack.length : at;
+  }
+
+  function serverProxy(name) {
+    const call = freeze((tool, values) => hostCall("call", name, tool, values, rawResults));
+    const callRaw = freeze((tool, values) => hostCall("call", name, tool, values, true));
+    return new NativeProxy(freeze({ __proto__: null, call, callRaw }), {
+      __proto__: null,
+      get(target, property) {
+        if (typeof property !== "string" || property === "then") return undefined;
+        if (property === "call") return call;
+        if (property === "callRaw") return callRaw;
+        return freeze((values) => call(property, values));
+      },
+    });
+  }
+  const known = new Table();
+  const servers = new NativeProxy(freeze(create(null)), {
+    __proto__: null,
+    get(target, property) {
+      if (typeof property !== "string" || property === "then") return undefined;
+      let server = apply(mapGet, known, [property]);
+      if (server === undefined) {
+        server = serverProxy(property);
+        apply(mapSet, known, [property, server]);
+      }
+      return server;
+    },
+  });
+
+  // ---- the program --------------------------------------------------------------------------------------------------------
+  let settings = null;
+  function settle(kind, body) {
+    if (header[SETTLED] !== 0) return;
+    header[SETTLED] = 1;
+    sendLater('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
+  }
+  function finish(value) {
+    let text;
+    try {
+      text = stringify(value);
+    } catch (thrown) {
+      return settle("failed", describe(thrown));
+    }
+    const open = [];
+    for (let id = 1; id <= callCount; id++) {
+      const call = apply(mapGet, calls, [id]);
+      if (call !== undefined) open[open.length] = call.server + "." + call.tool;
+    }
+    for (let i = 0; i < unseen.length; i++) {
+      if (!unseen[i].seen) return settle("failed", describe(unseen[i].error));
+    }
+    const loose = '{"open":' + stringify(open) + ',"value":';
+    if (text === undefined) return settle("done", '{"open":' + stringify(open) + "}");
+    if (text.length > settings.result) {
+      const whole = typeof value === "string" ? value : text;
+      text = stringify(apply(slice, whole, [0, settings.result]) + "... [result truncated]");
+    }
+    settle("done", loose + text + "}");
+  }
+  const fail = (thrown) => settle("failed", describe(thrown));
+
+  function start(program) {
+    delete global.__paddock;
+    let running;
+    try {
+      running = program();
+    } catch (thrown) {
+      return fail(thrown);
+    }
+    apply(then, running, [finish, fail]);
+  }
+
+  function configure(given) {
+    settings = given;
+    outputLeft = given.output;
+    sleepCap = given.sleep;
+    rawResults = given.raw;
+    const sdk = { __proto__: null, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
+    if (given.input !== undefined) sdk.input = given.input;
+    freeze(sdk);
+    const names = { paddock: sdk, mentu: sdk, servers, sleep: freeze(sleep), console, setTimeout: freeze(setTimeout), clearTimeout: freeze(clearTimeout), __paddock: start };
+    if (given.input !== undefined) names.input = given.input;
+    for (const name of keys(names)) defineProperty(global, name, { value: names[name], writable: name !== "__paddock", configurable: true, enumerable: false });
+  }
+
+  // One task of the worker: a timer that is due, or a message that has come in.
+  function turn() {
+    if (header[IN_LENGTH] < 0) return fire();
+    const message = parse(receive());
+    if (message[0] === "reply") return answer(message[1], message[2], message[3]);
+    if (message[0] === "stuck") return settle("stuck", "{}");
+    configure(message[1]);
+  }
+
+  // ---- the world the program sees: what is not named here is deleted, also what a newer engine brings -----------------------
+  const ALLOWED = [
+    "Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp", "Math", "JSON", "Reflect", "Proxy",
+    "Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError", "URIError", "Map", "Set", "WeakMap", "WeakSet",
+    "ArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array", "Uint32Array",
+    "BigInt64Array", "BigUint64Array", "Float32Array", "Float64Array", "Iterator", "Intl", "parseInt", "parseFloat", "isNaN", "isFinite",
+    "encodeURIComponent", "decodeURIComponent", "encodeURI", "decodeURI", "undefined", "NaN", "Infinity", "eval",
+  ];
+  function harden() {
+    for (const name of ownKeys(global)) {
+      let allowed = false;
+      for (const known of ALLOWED) allowed ||= known === name;
+      if (!allowed) delete global[name];
+    }
+    defineProperty(Error, "prepareStackTrace", { get: freeze(() => undefined), set: freeze(() => {}), configurable: false, enumerable: false });
+    seal(Object.prototype);
+    seal(Array.prototype);
+    openForOwn(Function.prototype);
+    for (const made of [function () {}, async function () {}, function* () {}, async function* () {}]) freeze(getPrototypeOf(made));
+  }
+
+  // Freezing a prototype makes `object.property = value` throw for every heir (the "override mistake"). An accessor in the
+  // place of each writable method gives heirs a property of their own and the prototype none.
+  function openForOwn(prototype) {
+    for (const name of ownKeys(prototype)) {
+      const { value, writable } = Object.getOwnPropertyDescriptor(prototype, name);
+      if (!writable) continue;
+      const accessors = {
+        get() { return value; },
+        set(own) {
+          if (this === prototype) throw new NativeTypeError("Cannot assign to read only property '" + textOf(name) + "' of a frozen prototype");
+          defineProperty(this, name, { value: own, writable: true, configurable: true, enumerable: true });
+        },
+      };
+      defineProperty(prototype, name, { get: freeze(accessors.get), set: freeze(accessors.set), configurable: false, enumerable: false });
+    }
+  }
+
+  harden();
+  global.__paddock = { buffer, turn, take, idle() {}, bind(poster) { post = poster; delete global.__paddock; } };
+})();
+//# sourceURL=paddock:prelude

@@ -1,0 +1,178 @@
+"""A thin binding of the V8 library that mini-racer ships, for processes that run nothing but one guest.
+
+Theory of operation. mini-racer gives every context a thread of its own that takes tasks from a queue (evaluate, call)
+and reports each result through one C callback *on that thread*. `py_mini_racer` hops between that thread and an asyncio
+thread for every step (0.1 ms a hop). Here the callback itself waits for the next message, queues the next task and
+returns: between two tasks no JavaScript frame is on the stack, so microtasks have run, and no thread is ever woken.
+
+Strings travel three ways. Into V8: as a task argument. Out of V8 between tasks: as the value of a task. Out of V8 in
+the middle of a task (a console line before an endless loop): through one ArrayBuffer that both sides see and a callback
+without arguments. Only the standard library may be imported here: this module lives in `python -I -S` processes.
+"""
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+_U64 = ctypes.c_uint64
+
+# Value types of the C interface (py_mini_racer._objects).
+_STRING = 5
+_ARRAY_BUFFER = 102
+_EXCEPTIONS = range(200, 210)
+
+EXIT_BROKEN, EXIT_MEMORY = 70, 71
+"""Exit statuses of a process whose Python side failed, and of one whose Python side ran out of memory."""
+
+_TASK_DONE = 1
+_POSTED = 2
+
+
+class _Payload(ctypes.Union):
+    _fields_ = (("pointer", ctypes.c_void_p), ("integer", ctypes.c_int64))
+
+
+class _Value(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("payload", _Payload), ("length", ctypes.c_size_t), ("type", ctypes.c_uint8))
+
+
+_Handle = ctypes.POINTER(_Value)
+_Callback = ctypes.CFUNCTYPE(None, _U64, _Handle)
+
+
+class ScriptError(Exception):
+    """A script that Paddock itself evaluates failed; the text is V8's."""
+
+
+def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
+    """Load the library from mini-racer's package `directory` and start V8 with `flags`.
+
+    No thread exists afterwards as long as `--single-threaded` is among the flags, so the process may fork.
+    """
+    library = ctypes.CDLL(str(directory / "libmini_racer.so"))
+    signatures: dict[str, tuple[list[object], object]] = {
+        "mr_init_v8": ([ctypes.c_char_p, ctypes.c_char_p], None),
+        "mr_init_context": ([_Callback], _U64),
+        "mr_eval": ([_U64, _Handle, _U64], _U64),
+        "mr_call_function": ([_U64, _Handle, _Handle, _Handle, _U64], _U64),
+        "mr_alloc_string_val": ([_U64, ctypes.c_char_p, _U64, ctypes.c_uint8], _Handle),
+        "mr_free_value": ([_U64, _Handle], None),
+        "mr_make_js_callback": ([_U64, _U64], _Handle),
+        "mr_array_push": ([_U64, _Handle, _Handle], _Handle),
+    }
+    for name, (arguments, result) in signatures.items():
+        function = getattr(library, name)
+        function.argtypes = arguments
+        function.restype = result
+    library.mr_init_v8(" ".join(flags).encode(), str(directory / "icudtl.dat").encode())
+    return library
+
+
+class Isolate:
+    """One V8 isolate with one context.
+
+    Set-up runs on the caller's thread: `evaluate` blocks. After `start` everything happens on V8's thread: `on_turn`
+    is called whenever a task has ended and no JavaScript runs, and `on_post` in the middle of a task when the guest's
+    glue posts. Neither may raise.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._callback = _Callback(self._called)  # must outlive the context
+        self._ended = threading.Event()
+        self._result: object = None
+        self.on_post: Callable[[], None] | None = None
+        self.on_turn: Callable[[object], None] | None = None
+        self._context = library.mr_init_context(self._callback)
+        self._undefined = self.evaluate("undefined", keep=True)
+
+    def evaluate(self, source: str, *, keep: bool = False) -> object:
+        """Evaluate a script and wait for it; return its value.
+
+        Strings come back as `str`, array buffers as a writable memoryview, everything else as None, or as an opaque
+        handle when `keep` is set. Raises ScriptError when the script throws.
+        """
+        self._ended.clear()
+        argument = self._string(source)
+        self._keep = keep
+        self._library.mr_eval(self._context, argument, _TASK_DONE)
+        self._ended.wait()
+        self._library.mr_free_value(self._context, argument)
+        if isinstance(self._result, ScriptError):
+            raise self._result
+        return self._result
+
+    def poster(self) -> object:
+        """Return a handle of a JavaScript function that calls `on_post`."""
+        return self._library.mr_make_js_callback(self._context, _POSTED)
+
+    def call(self, function: object, *arguments: object) -> object:
+        """Call `function` during set-up and wait for it; return its value. Raises ScriptError when it throws."""
+        array = self.array(*arguments)
+        self._ended.clear()
+        self._keep = False
+        self.queue(function, array)
+        self._ended.wait()
+        if isinstance(self._result, ScriptError):
+            raise self._result
+        return self._result
+
+    def array(self, *items: object) -> object:
+        """Return a handle of a new array of handles. Set-up only: it waits for V8's thread."""
+        array = self.evaluate("[]", keep=True)
+        for item in items:
+            self._library.mr_array_push(self._context, array, item)
+        return array
+
+    def queue(self, function: object, arguments: object) -> None:
+        """Queue a call of `function`; its end is reported to `on_turn`."""
+        self._library.mr_call_function(self._context, function, self._undefined, arguments, _TASK_DONE)
+
+    def queue_script(self, source: bytes) -> None:
+        """Queue the evaluation of a script given as UTF-8; its end is reported to `on_turn`."""
+        handle = self._library.mr_alloc_string_val(self._context, source, len(source), _STRING)
+        self._library.mr_eval(self._context, handle, _TASK_DONE)
+
+    def _string(self, text: str) -> object:
+        data = text.encode("utf-8", "surrogatepass")
+        return self._library.mr_alloc_string_val(self._context, data, len(data), _STRING)
+
+    def _called(self, callback: int, handle: "ctypes._Pointer[_Value]") -> None:
+        try:
+            self._dispatch(callback, handle)
+        except MemoryError:
+            os._exit(EXIT_MEMORY)
+        except BaseException as error:  # noqa: BLE001  (ctypes would print it and go on, and the guest would hang)
+            os.write(2, f"{type(error).__name__}: {error}\n".encode())
+            os._exit(EXIT_BROKEN)
+
+    def _dispatch(self, callback: int, handle: "ctypes._Pointer[_Value]") -> None:
+        if callback == _POSTED:
+            if self.on_post is not None:
+                self.on_post()
+            self._library.mr_free_value(self._context, handle)
+            return
+        if self.on_turn is not None:
+            self.on_turn(self._read(handle))
+            return
+        self._result = handle if self._keep else self._read(handle)
+        if self._keep and handle.contents.type in _EXCEPTIONS:
+            self._result = self._read(handle)
+        self._ended.set()
+
+    def _read(self, handle: "ctypes._Pointer[_Value]") -> object:
+        value = handle.contents
+        kind, pointer, length = value.type, value.payload.pointer, value.length
+        result: object = None
+        if kind == _STRING:
+            result = ctypes.string_at(pointer, length) if length else b""
+        elif kind == _ARRAY_BUFFER:
+            # The buffer lives as long as the context does: the glue never lets go of it. Its handle stays alive too.
+            return memoryview((ctypes.c_uint8 * length).from_address(pointer)).cast("B")
+        elif kind in _EXCEPTIONS:
+            result = ScriptError(ctypes.string_at(pointer, length).decode("utf-8", "replace"))
+        self._library.mr_free_value(self._context, handle)
+        return result

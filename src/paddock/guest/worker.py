@@ -1,0 +1,189 @@
+"""The body of a guest worker: one program in one locked process, then the end.
+
+A worker is forked from the zygote with one connected socket. It makes its isolate, runs the glue, gives up every power
+it has (`paddock.confine.lockdown`), and says ready; no byte of guest code exists before that point. From then on V8's
+own thread does everything: it waits for a message, runs one task, reports, waits again (see `paddock.guest.v8`).
+Only the standard library may be imported here.
+"""
+
+import ctypes
+import json
+import os
+import re
+import resource
+import select
+import socket
+import struct
+import threading
+import time
+
+from paddock.confine import lockdown
+from paddock.guest import v8
+
+CAPACITY = 32768
+"""UTF-16 units that fit into each half of the exchange buffer; prelude.js has the same number."""
+
+_HEADER = 64
+_OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
+_SEND = 1
+
+_LENGTH = struct.Struct("<I")
+_RUN = struct.Struct("<cQI")
+"""Head of the message that starts a program: `R`, memory budget in bytes, length of the settings; then settings, program."""
+
+"a".encode("utf-16-le").decode("utf-16-le")  # loads the codec while files can still be read
+
+
+class Channel:
+    """Length-prefixed messages over a blocking socket (four bytes little-endian, then UTF-8)."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+
+    def send(self, text: bytes) -> None:
+        """Write one message whole; the end of the parent is the end of this process."""
+        try:
+            self._connection.sendall(_LENGTH.pack(len(text)) + text)
+        except OSError:
+            os._exit(0)
+
+    def receive(self, timeout_ms: float | None = None) -> bytes | None:
+        """Return the next message, or None when `timeout_ms` milliseconds have passed without one."""
+        if timeout_ms is not None and not self._poll.poll(timeout_ms):
+            return None
+        return self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size))[0])
+
+    def _exactly(self, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count:
+            try:
+                part = self._connection.recv(min(count, 1 << 20))
+            except OSError:
+                part = b""
+            if not part:
+                os._exit(0)
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+class Guest:
+    """The dialogue between the glue in V8 and the parent."""
+
+    def __init__(self, isolate: v8.Isolate, prelude: str, channel: Channel) -> None:
+        self._isolate = isolate
+        self._channel = channel
+        isolate.evaluate(prelude)
+        exchange = isolate.evaluate("__paddock.buffer")
+        assert isinstance(exchange, memoryview)
+        self._header = exchange[:_HEADER].cast("d")
+        self._out = exchange[_HEADER : _HEADER + 2 * CAPACITY]
+        self._in = exchange[_HEADER + 2 * CAPACITY :]
+        self._turn = isolate.evaluate("__paddock.turn", keep=True)
+        self._take = isolate.evaluate("__paddock.take", keep=True)
+        self._idle = isolate.evaluate("__paddock.idle", keep=True)
+        self._nothing = isolate.array()
+        isolate.call(isolate.evaluate("__paddock.bind", keep=True), isolate.poster())
+        self._outgoing: list[bytes] = []
+        self._incoming = b""
+        self._program: bytes | None = None
+        self._taking = False
+        self._drained = False
+        self._started = False
+        self._data_bytes = 0
+
+    def start(self, data_bytes: int) -> None:
+        """Hand V8's thread over to the dialogue; `data_bytes` is the data segment that budgets come on top of."""
+        self._data_bytes = data_bytes
+        self._isolate.on_post = self._posted
+        self._isolate.on_turn = self._turned
+        self._channel.send(b'["ready"]')
+        self._await()
+
+    def _posted(self) -> None:
+        header = self._header
+        if header[_OPERATION] != _SEND:
+            self._fill()
+            return
+        length = min(int(header[_OUT_LENGTH]), CAPACITY)
+        self._outgoing.append(bytes(self._out[: 2 * length]))
+        if not header[_OUT_MORE]:
+            text = b"".join(self._outgoing).decode("utf-16-le", "surrogatepass")
+            self._outgoing.clear()
+            self._channel.send(text.encode("utf-8", "replace"))
+
+    def _turned(self, result: object) -> None:
+        if isinstance(result, v8.ScriptError):
+            self._channel.send(json.dumps(["broken", str(result)[:8192]]).encode())
+            os._exit(0)
+        if self._taking and isinstance(result, bytes):
+            self._channel.send(result)
+        self._taking = False
+        if not self._drained:
+            # mini-racer runs microtasks after the callback of the task that queued them: look again after an empty task.
+            self._drained = True
+            self._isolate.queue(self._idle, self._nothing)
+            return
+        self._drained = False
+        header = self._header
+        if header[_QUEUED]:
+            self._taking = self._drained = True
+            self._isolate.queue(self._take, self._nothing)
+        elif header[_SETTLED]:
+            os._exit(0)
+        elif self._program is not None:
+            program, self._program = self._program, None
+            self._isolate.queue_script(program)
+        else:
+            self._await()
+
+    def _await(self) -> None:
+        header = self._header
+        due = header[_NEXT_DUE]
+        timeout = None if due == float("inf") else max(0.0, due - time.time() * 1000)
+        if timeout is None and self._program is None and not header[_OPEN_CALLS] and self._started:
+            self._deliver(b'["stuck"]')
+            return
+        message = self._channel.receive(timeout)
+        if message is None:
+            header[_IN_LENGTH] = -1
+            self._isolate.queue(self._turn, self._nothing)
+        elif message[:1] == b"R":
+            _, budget, size = _RUN.unpack_from(message)
+            ceiling = self._data_bytes + budget
+            resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
+            self._program = message[_RUN.size + size :]
+            self._started = True
+            self._deliver(message[_RUN.size : _RUN.size + size])
+        else:
+            self._deliver(message)
+
+    def _deliver(self, message: bytes) -> None:
+        self._incoming = message.decode("utf-8").encode("utf-16-le")
+        self._fill()
+        self._isolate.queue(self._turn, self._nothing)
+
+    def _fill(self) -> None:
+        part = self._incoming[: 2 * CAPACITY]
+        self._incoming = self._incoming[2 * CAPACITY :]
+        self._in[: len(part)] = part
+        self._header[_IN_LENGTH] = len(part) // 2
+
+
+def run(
+    library: ctypes.CDLL, prelude: str, connection: socket.socket, rules: lockdown.Rules, status: int
+) -> None:
+    """Be a guest worker on `connection` until the program ends.
+
+    `status` is this process's open /proc/self/status, for after `lockdown.shed` no file can be opened.
+    """
+    isolate = v8.Isolate(library)
+    guest = Guest(isolate, prelude, Channel(connection))
+    lockdown.seal(rules)
+    match = re.search(rb"VmData:\s*(\d+) kB", os.read(status, 4096))
+    os.close(status)
+    assert match is not None
+    guest.start(int(match[1]) * 1024)
+    threading.Event().wait()

@@ -1,0 +1,111 @@
+"""The zygote: a small single-threaded process that has V8 loaded and forks guest workers.
+
+    parent -> zygote   one byte, with the worker's socket and standard error as descriptors
+    zygote -> parent   {"born": pid} with a pidfd, and {"dead": pid, ...} once for every worker, with what it cost
+
+The control socket is SOCK_SEQPACKET, so messages keep their borders. Its end is the end of the zygote, and the end of
+the zygote kills every worker (PR_SET_PDEATHSIG). Only the standard library may be imported here.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from paddock.confine import lockdown
+from paddock.guest import v8, worker
+
+FLAGS = ("--single-threaded", "--disallow-code-generation-from-strings")
+PROFILES = {"guest": (*FLAGS, "--jitless"), "guest-jit": FLAGS}
+
+_DESCRIPTORS = 2
+
+
+class Zygote:
+    """The fork server behind one control socket."""
+
+    def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
+        self._control = control
+        self._rules = lockdown.prepare(profile)
+        self._prelude = (Path(__file__).parent / "prelude.js").read_text()
+        self._library = v8.load(library_directory, PROFILES[profile])
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        self._workers: dict[int, int] = {}
+        """pid by pidfd"""
+
+    def serve(self) -> None:
+        """Fork on request and report deaths until the parent goes away."""
+        self._say({"ready": os.getpid(), "landlock": self._rules.landlock_abi})
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor != self._control.fileno():
+                    self._bury(descriptor)
+                elif not self._answer():
+                    return
+
+    def _answer(self) -> bool:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._control, 16, _DESCRIPTORS)
+        except ConnectionResetError:  # the parent died with unread reports
+            return False
+        if not message:
+            return False
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(*descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        pidfd = os.pidfd_open(pid)
+        self._workers[pidfd] = pid
+        self._poll.register(pidfd, select.POLLIN)
+        socket.send_fds(self._control, [json.dumps({"born": pid}).encode()], [pidfd])
+        return True
+
+    def _become_worker(self, connection: int, errors: int) -> None:
+        try:
+            lockdown.die_with_parent()
+            os.dup2(errors, 2)
+            status = os.open("/proc/self/status", os.O_RDONLY)
+            lockdown.close_all_but(connection, status)
+            lockdown.shed(self._rules)
+            worker.run(self._library, self._prelude, socket.socket(fileno=connection), self._rules, status)
+        except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
+            os.write(2, f"paddock worker: {type(error).__name__}: {error}\n".encode())
+            os._exit(v8.EXIT_BROKEN)
+
+    def _bury(self, pidfd: int) -> None:
+        pid = self._workers.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status, usage = os.wait4(pid, 0)
+        self._say(
+            {
+                "dead": pid,
+                "code": os.waitstatus_to_exitcode(status),
+                "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
+                "peak_bytes": usage.ru_maxrss * 1024,
+            }
+        )
+
+    def _say(self, message: dict[str, object]) -> None:
+        try:
+            self._control.send(json.dumps(message).encode())
+        except OSError:
+            os._exit(0)
+
+
+def main() -> None:
+    """Serve: `python -I -S -c ... CONTROL_FD PROFILE LIBRARY_DIRECTORY`."""
+    control_fd, profile, library_directory = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    control = socket.socket(fileno=int(control_fd))
+    try:
+        zygote = Zygote(control, profile, Path(library_directory))
+    except OSError as error:
+        control.send(json.dumps({"failed": str(error)}).encode())
+        sys.exit(1)
+    zygote.serve()
