@@ -98,10 +98,9 @@ class SandboxFacts(Value):
     residual: tuple[str, ...] = ()
 
 
-class Outcome(Value):
-    """The end of a request."""
+class RawResult(Value):
+    """What an engine reports: the facts of one execution, before policy, redaction and audit have their say."""
 
-    id: str
     status: Status
     value: Json = None
     has_value: bool = False
@@ -114,6 +113,12 @@ class Outcome(Value):
     """Host calls whose end the program did not see; their effect is unknown."""
     usage: Usage = Usage()
     sandbox: SandboxFacts = SandboxFacts()
+
+
+class Outcome(RawResult):
+    """The end of a request."""
+
+    id: str
     decision: Decision = Field(default_factory=lambda: Decision(allowed=False))
     audit: str = ""
     """Id of the ledger record of the end of this request."""

@@ -1,0 +1,170 @@
+"""What travels between a guest worker and its parent, seen from the parent, which trusts none of it.
+
+A message is four bytes of length (little-endian) and that many bytes of UTF-8 JSON: an array whose first item names the
+message. The guest's own glue writes them, but a program that has broken the engine can write anything: so sizes are
+checked before bytes are kept, and every item of a message is checked before it is used.
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import cast, get_args
+
+from paddock.model.base import Json
+from paddock.model.errors import EngineError
+from paddock.model.outcome import ConsoleLevel, ConsoleLine
+
+_LENGTH = struct.Struct("<I")
+_START = struct.Struct("<cQI")
+_LEVELS = frozenset(get_args(ConsoleLevel))
+_NAME_LENGTH = 256
+
+
+class FrameError(EngineError):
+    """A worker sent something that the glue never sends: it is broken or breached, and must be killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker is locked down and waits for its program."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleCut:
+    """The console budget is used up; no further line will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The program calls a tool of a server."""
+
+    number: int
+    server: str
+    tool: str
+    arguments: dict[str, Json]
+    raw: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The program returned; `open_calls` names the calls it did not wait for."""
+
+    value: Json
+    has_value: bool
+    open_calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The program threw."""
+
+    name: str
+    message: str
+    thrown: str
+    stack: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """The program waits for a promise that nothing can settle any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The engine could not evaluate the program at all; `text` is V8's message."""
+
+    text: str
+
+
+Message = Ready | ConsoleLine | ConsoleCut | Call | Done | Failed | Stuck | Broken
+
+
+class FrameReader:
+    """Cuts a stream of bytes into messages of at most `limit` bytes each."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Return the messages that `data` completes, in order. Raises FrameError on the first bad one."""
+        self._pending += data
+        messages: list[Message] = []
+        while len(self._pending) >= _LENGTH.size:
+            length = _LENGTH.unpack_from(self._pending)[0]
+            if length > self._limit:
+                raise FrameError(f"a message of {length} bytes where at most {self._limit} are allowed")
+            end = _LENGTH.size + length
+            if len(self._pending) < end:
+                break
+            messages.append(decode(bytes(self._pending[_LENGTH.size : end])))
+            del self._pending[:end]
+        return messages
+
+
+def encode(text: bytes) -> bytes:
+    """Return `text` as one frame."""
+    return _LENGTH.pack(len(text)) + text
+
+
+def start(settings: Json, program: str, memory_bytes: int) -> bytes:
+    """Return the frame that starts a program: memory budget, settings of the glue, source."""
+    body = json.dumps(["run", settings]).encode()
+    return encode(_START.pack(b"R", memory_bytes, len(body)) + body + program.encode("utf-8", "surrogatepass"))
+
+
+def reply(number: int, *, ok: bool, value: Json) -> bytes:
+    """Return the frame that answers a call; ASCII JSON, so that lone surrogates survive the way."""
+    return encode(json.dumps(["reply", number, ok, value]).encode())
+
+
+def decode(frame: bytes) -> Message:
+    """Return the message in `frame`. Raises FrameError on anything the glue does not send."""
+    try:
+        items = json.loads(frame, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"a message that is not JSON ({type(error).__name__})") from None
+    if not isinstance(items, list) or not items:
+        raise FrameError("a message that is not a list")
+    parts = cast("list[Json]", items)
+    try:
+        return _message(parts[0], parts[1:])
+    except (TypeError, ValueError, KeyError):
+        raise FrameError(f"a message {str(parts[0])[:32]!r} with wrong contents") from None
+
+
+def _message(kind: Json, parts: list[Json]) -> Message:
+    match kind, parts:
+        case "ready", []:
+            return Ready()
+        case "console", [str(level), str(text)] if level in _LEVELS:
+            return ConsoleLine(level=cast("ConsoleLevel", level), text=text)
+        case "cut", []:
+            return ConsoleCut()
+        case "call", [int(number), str(server), str(tool), dict(arguments), bool(raw)] if (
+            len(server) <= _NAME_LENGTH and len(tool) <= _NAME_LENGTH and not isinstance(number, bool)
+        ):
+            return Call(number, server, tool, cast("dict[str, Json]", arguments), raw)
+        case "done", [dict(body)]:
+            names = cast("list[Json]", body["open"])
+            return Done(body.get("value"), "value" in body, tuple(_text(name) for name in names))
+        case "failed", [dict(body)]:
+            texts = [_text(body[key]) for key in ("name", "message", "thrown", "stack")]
+            return Failed(*texts, is_error=body["error"] is True)
+        case "stuck", [dict()]:
+            return Stuck()
+        case "broken", [str(text)]:
+            return Broken(text)
+        case _:
+            raise ValueError
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(name)

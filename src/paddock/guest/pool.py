@@ -1,0 +1,320 @@
+"""Workers, ready before they are needed: one zygote per engine profile, and a few locked workers that wait.
+
+    open -> take() -> [worker runs one program] -> death reported by the zygote
+
+A worker is used once. Taking one starts the next, off the request's path. A zygote is replaced after `RECYCLE_AFTER`
+forks, because its children share its address layout; one that fails or dies is replaced at the next request.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from paddock.guest import frames
+from paddock.model.errors import EngineError
+
+EngineProfile = Literal["guest", "guest-jit"]
+
+RECYCLE_AFTER = 1000
+_START_SECONDS = 20.0
+_CONTROL_BYTES = 4096
+_STDERR_BYTES = 4096
+_CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from paddock.guest.{module} import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a worker ended, from wait4(2)."""
+
+    code: int
+    """Exit status, or minus the signal."""
+    cpu_ms: float
+    peak_bytes: int
+
+
+def spawn(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
+    """Start one of this package's own helper processes: no site-packages, no environment, one extra descriptor."""
+    package = str(Path(__file__).parents[2])
+    command = [sys.executable, "-I", "-S", "-c", _CHILD.format(module=module), package, *arguments]
+    return subprocess.Popen(  # noqa: S603  (our own program)
+        command, env={}, pass_fds=[keep], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/"
+    )
+
+
+def engine_directory() -> str:
+    """Return where mini-racer keeps its library, without importing it."""
+    spec = find_spec("py_mini_racer")
+    if spec is None or spec.origin is None:
+        raise EngineError("the V8 library is missing: reinstall Paddock with its dependency mini-racer")
+    return str(Path(spec.origin).parent)
+
+
+class Worker(asyncio.Protocol):
+    """One locked process that waits for its one program."""
+
+    def __init__(self, errors: int, frame_bytes: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = 0
+        self.death: asyncio.Future[Death] = loop.create_future()
+        self.ready: asyncio.Future[None] = loop.create_future()
+        self.transport: asyncio.Transport | None = None
+        self.listener: Listener | None = None
+        self._pidfd = -1
+        self._errors = errors
+        self._reader = frames.FrameReader(frame_bytes)
+
+    def born(self, pid: int, pidfd: int) -> None:
+        """Learn the process behind the socket."""
+        self.pid, self._pidfd = pid, pidfd
+
+    def died(self, death: Death) -> None:
+        """Learn how it ended."""
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if not self.death.done():
+            self.death.set_result(death)
+
+    def kill(self) -> None:
+        """End the process now; harmless when it is gone."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame for the worker; a worker that is gone loses it."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(frame)
+
+    def last_words(self) -> str:
+        """Return what the worker left on its standard error, once; it may be anything."""
+        if self._errors < 0:
+            return ""
+        try:
+            text = os.read(self._errors, _STDERR_BYTES)
+        except BlockingIOError:
+            text = b""
+        self.dispose()
+        return text.decode("utf-8", "replace")
+
+    def dispose(self) -> None:
+        """Close what this side still holds."""
+        if self._errors >= 0:
+            os.close(self._errors)
+            self._errors = -1
+        if self.transport is not None:
+            self.transport.abort()
+
+    # asyncio.Protocol
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            messages = self._reader.feed(data)
+        except frames.FrameError as error:
+            self.kill()
+            if self.listener is not None:
+                self.listener.broken(error)
+            return
+        for message in messages:
+            if self.listener is not None:
+                self.listener.heard(message)
+            elif isinstance(message, frames.Ready) and not self.ready.done():
+                self.ready.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(EngineError("a guest worker died while it started"))
+        if self.listener is not None:
+            self.listener.gone()
+
+
+class Listener:
+    """Who hears what a worker says. Subclasses must not raise."""
+
+    def heard(self, message: frames.Message) -> None:
+        """Take one message."""
+        raise NotImplementedError
+
+    def broken(self, error: frames.FrameError) -> None:
+        """Learn that the worker broke the protocol and was killed."""
+        raise NotImplementedError
+
+    def gone(self) -> None:
+        """Learn that nothing more will come."""
+        raise NotImplementedError
+
+
+class Zygote:
+    """The parent's side of one fork server (`paddock.guest.zygote`)."""
+
+    def __init__(self, profile: EngineProfile) -> None:
+        self.forks = 0
+        self.alive = True
+        self._retired = False
+        self.landlock_abi = 0
+        self._loop = asyncio.get_running_loop()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setblocking(False)  # noqa: FBT003
+        with theirs:
+            self._process = spawn("zygote", str(theirs.fileno()), profile, engine_directory(), keep=theirs.fileno())
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._waiting: deque[Worker] = deque()
+        self._workers: dict[int, Worker] = {}
+        self._loop.add_reader(self._control.fileno(), self._heard)
+
+    async def fork(self, frame_bytes: int) -> Worker:
+        """Return a new worker that is locked down and ready. Raises EngineError when none can be had."""
+        ours, theirs = socket.socketpair()
+        errors, their_errors = os.pipe()
+        os.set_blocking(errors, False)  # noqa: FBT003
+        worker = Worker(errors, frame_bytes)
+        ours.setblocking(False)  # noqa: FBT003
+        try:
+            await self.ready
+            self.forks += 1
+            self._waiting.append(worker)
+            socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
+        except OSError as error:
+            raise EngineError(f"the guest zygote is gone ({error.strerror})") from error
+        finally:
+            theirs.close()
+            os.close(their_errors)
+        await self._loop.create_connection(lambda: worker, sock=ours)
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await worker.ready
+        except (TimeoutError, EngineError) as error:
+            worker.kill()
+            raise EngineError(f"no guest worker could start: {worker.last_words() or error}") from error
+        return worker
+
+    def retire(self) -> None:
+        """End once the last worker has ended."""
+        self._retired = True
+        if not self._workers and not self._waiting:
+            self._end("retired")
+            self._process.kill()
+            self._process.wait()
+
+    async def close(self) -> None:
+        """End the zygote and with it every worker."""
+        if not self.alive:
+            return
+        self._end("Paddock is closing")
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+
+    def _heard(self) -> None:
+        while True:
+            try:
+                text, descriptors, _, _ = socket.recv_fds(self._control, _CONTROL_BYTES, 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                text, descriptors = b"", []
+            if not text:
+                self._end("the guest zygote died")
+                self._process.wait()
+                return
+            self._take(json.loads(text), descriptors)
+            if not self.alive:
+                return
+
+    def _take(self, message: dict[str, int | float | str], descriptors: list[int]) -> None:
+        if "born" in message:
+            worker = self._waiting.popleft()
+            worker.born(int(message["born"]), descriptors[0])
+            self._workers[worker.pid] = worker
+        elif "dead" in message:
+            death = Death(int(message["code"]), float(message["cpu_ms"]), int(message["peak_bytes"]))
+            self._workers.pop(int(message["dead"])).died(death)
+            if self._retired and self.alive:
+                self.retire()
+        elif "failed" in message:
+            self._end(f"the guest cannot be confined here: {message['failed']}")
+        elif not self.ready.done():
+            self.landlock_abi = int(message["landlock"])
+            self.ready.set_result(None)
+
+    def _end(self, why: str) -> None:
+        self.alive = False
+        self._loop.remove_reader(self._control.fileno())
+        self._control.close()
+        if not self.ready.done():
+            self.ready.set_exception(EngineError(why))
+            self.ready.exception()  # retrieved: nobody may be waiting
+        for worker in self._workers.values():
+            worker.died(Death(-signal.SIGKILL, 0.0, 0))
+        self._workers.clear()
+
+
+class Pool:
+    """Ready workers per engine profile."""
+
+    def __init__(self, *, spares: int, frame_bytes: int) -> None:
+        self._spares = spares
+        self._frame_bytes = frame_bytes
+        self._zygotes: dict[EngineProfile, Zygote] = {}
+        self._retired: list[Zygote] = []
+        self._waiting: dict[EngineProfile, deque[asyncio.Task[Worker]]] = {}
+
+    def prepare(self, profile: EngineProfile, count: int) -> None:
+        """Have `count` workers ready or on their way, without waiting for them."""
+        waiting = self._waiting.setdefault(profile, deque())
+        while len(waiting) < count:
+            waiting.append(asyncio.create_task(self._zygote(profile).fork(self._frame_bytes)))
+
+    async def take(self, profile: EngineProfile) -> Worker:
+        """Return a ready worker, and start the next one. Raises EngineError when none can be had."""
+        waiting = self._waiting.setdefault(profile, deque())
+        while waiting:
+            task = waiting.popleft()
+            try:
+                worker = await task
+            except EngineError:
+                continue
+            if not worker.death.done():
+                self.prepare(profile, self._spares)
+                return worker
+            worker.dispose()
+        worker = await self._zygote(profile).fork(self._frame_bytes)
+        self.prepare(profile, self._spares)
+        return worker
+
+    def landlock_abi(self, profile: EngineProfile) -> int:
+        """Return the Landlock version that confines this profile's workers."""
+        return self._zygotes[profile].landlock_abi
+
+    async def close(self) -> None:
+        """End every process of this pool."""
+        for waiting in self._waiting.values():
+            for task in waiting:
+                task.cancel()
+            for result in await asyncio.gather(*waiting, return_exceptions=True):
+                if isinstance(result, Worker):
+                    result.dispose()
+        self._waiting.clear()
+        await asyncio.gather(*(zygote.close() for zygote in [*self._zygotes.values(), *self._retired]))
+        self._zygotes.clear()
+
+    def _zygote(self, profile: EngineProfile) -> Zygote:
+        zygote = self._zygotes.get(profile)
+        if zygote is None or not zygote.alive or zygote.forks >= RECYCLE_AFTER:
+            if zygote is not None and zygote.alive:
+                zygote.retire()
+                self._retired = [old for old in self._retired if old.alive] + [zygote]
+            zygote = self._zygotes[profile] = Zygote(profile)
+        return zygote
