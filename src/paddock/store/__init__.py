@@ -1,1 +1,1 @@
-
+"""What Paddock keeps: the audit ledger."""

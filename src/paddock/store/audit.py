@@ -1,0 +1,201 @@
+"""The audit seam: what every audit sink takes, promises and gives back, whatever it writes to.
+
+A sink keeps facts about a request, never its payloads: fields are scalars and short lists of short strings.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Protocol, cast
+
+from pydantic import Field as Described
+from ulid import ULID
+
+from paddock.model.base import Value
+from paddock.model.errors import LedgerError
+
+Field = str | int | float | bool | None | list[str] | tuple[str, ...]
+"""What a record keeps about a request: a scalar or a short list of short strings."""
+
+STARTED = "started"
+"""Event of a claim; only `claim` writes it."""
+RECOVERED = "recovered"
+"""Event with which a sink accounts for damage it found; only the sink itself writes it."""
+
+FIELDS = 48
+FIELD_CHARS = 512
+LIST_ITEMS = 64
+ITEM_CHARS = 128
+CLAIM_AGE_S = 24 * 3600
+"""A request is claimed within this many seconds after its id was minted, or not at all."""
+CLAIM_SKEW_S = 60
+"""How many seconds the clock that minted an id may be ahead of the sink's."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_RESERVED = frozenset({"v", "seq", "id", "ts", "event", "request", "parent", "prev", "hash"})
+
+
+class AuditRecord(Value):
+    """One record, as it was written."""
+
+    seq: Annotated[int, Described(strict=True, gt=0, lt=2**63)]
+    """Position in the chain, from 1, without gaps."""
+    id: str
+    """ULID of the record."""
+    ts: str
+    """UTC, ISO 8601 with milliseconds and `Z`; strings sort as times do."""
+    event: str
+    """`started`, `finished`, `decided`, ...; `recovered` is the sink's own."""
+    request: str
+    """Id of the request; empty for the sink's own events."""
+    parent: str | None
+    """Id of the request that asked for this one."""
+    fields: dict[str, str | int | float | bool | tuple[str, ...] | None]
+    prev: str
+    """`hash` of the record before this one; 64 zeros for the first."""
+    hash: str
+    """SHA-256 (hex) over everything else in the record."""
+
+
+class AuditSink(Protocol):
+    """Where the gate writes what it is about to do and what became of it.
+
+    Every method may be called from any thread. A record is written when the call returns; LedgerError means
+    that it is not, and that whatever it was to announce must not happen.
+    """
+
+    def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
+        """Write the `started` record of `request` and return the record's id; at most once for each request.
+
+        `request` is a ULID minted at most `CLAIM_AGE_S` ago. Raises LedgerError when the request was claimed
+        before, by this process or another one on the same sink.
+        """
+        ...
+
+    def append(
+        self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
+    ) -> str:
+        """Write one record of any event but `started` and `recovered`, and return the record's id."""
+        ...
+
+    def query(
+        self,
+        *,
+        event: str | None = None,
+        request: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[AuditRecord]:
+        """Yield matching records lazily, at most `limit`; `since` is inclusive and needs a time zone."""
+        ...
+
+    def close(self) -> None:
+        """Make everything durable and let go; a second call does nothing."""
+        ...
+
+
+def timestamp(seconds: float) -> str:
+    """Return a record's `ts` for seconds since the epoch."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def since_timestamp(since: datetime | None) -> str:
+    """Return the least `ts` that `since` lets through; raise LedgerError when it has no time zone."""
+    if since is None:
+        return ""
+    if since.tzinfo is None:
+        raise LedgerError("`since` has no time zone, so it names no moment. Pass an aware datetime.")
+    return timestamp(since.timestamp())
+
+
+def check_event(event: str) -> None:
+    """Raise LedgerError unless `event` is a name that `append` may write."""
+    if event in (STARTED, RECOVERED):
+        how = "claim() writes it" if event == STARTED else "only the sink itself writes it"
+        raise LedgerError(f"The audit event `{event}` cannot be appended: {how}. Use another event.")
+    if not _NAME.fullmatch(event):
+        raise LedgerError(
+            "An audit event's name is not 1 to 64 of a-z, 0-9 and _. Use a name like `finished`."
+        )
+
+
+def check_ids(request: str, parent: str | None) -> None:
+    """Raise LedgerError unless both ids are strings that fit a record."""
+    for text in (request, parent or ""):
+        if fault := _fault(text):
+            raise LedgerError(f"An audit record's request or parent id {fault}. Use a ULID.")
+
+
+def check_fields(fields: Mapping[str, Field]) -> None:
+    """Raise LedgerError unless every field may be kept. The text repeats no value: it may be a secret."""
+    if len(fields) > FIELDS:
+        raise LedgerError(
+            f"An audit record has {len(fields)} fields, over the limit of {FIELDS}. Log fewer facts."
+        )
+    for name, value in fields.items():
+        if name in _RESERVED or not _NAME.fullmatch(name):
+            raise LedgerError(
+                f"The audit field {name[:64]!r} has a reserved or malformed name. Use 1 to 64 of "
+                f"a-z, 0-9 and _, and none of {', '.join(sorted(_RESERVED))}."
+            )
+        if fault := _fault(value):
+            raise LedgerError(f"The audit field `{name}` {fault}. The ledger keeps facts, never payloads.")
+
+
+def _fault(value: object) -> str:  # noqa: PLR0911 (a table)
+    """Return what is wrong with a value and what to do, or nothing."""
+    match value:
+        case None | bool():
+            return ""
+        case str():
+            if len(value) > FIELD_CHARS:
+                return f"is over {FIELD_CHARS} characters; log its hash or length"
+            return "" if _is_text(value) else "is not valid Unicode; replace the lone surrogates"
+        case int():
+            return "" if -(2**63) <= value < 2**63 else "does not fit 64 bits; log it as text"
+        case float():
+            return "" if math.isfinite(value) else "is not a finite number; log None"
+        case list() | tuple():
+            items = cast("Sequence[object]", value)
+            if len(items) > LIST_ITEMS:
+                return f"has over {LIST_ITEMS} items; log their number"
+            if all(isinstance(item, str) and len(item) <= ITEM_CHARS and _is_text(item) for item in items):
+                return ""
+            return f"has an item that is no Unicode text of {ITEM_CHARS} characters at most; log names"
+        case _:
+            return "is not a scalar or a list of short strings; log facts about it"
+
+
+def _is_text(value: str) -> bool:
+    """Return whether `value` has no lone surrogates, which file names can bring and JSON readers refuse."""
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def minted_at(request: str, now: float) -> float:
+    """Return when a request that is to be claimed was minted, in seconds since the epoch.
+
+    Raises LedgerError when the id is no ULID, or was minted too long before `now` or after it: only a bounded
+    past is searched for an earlier claim, so an id from outside of it could slip through twice.
+    """
+    try:
+        ulid = ULID.from_str(request)
+    except ValueError:
+        ulid = None
+    if ulid is None or str(ulid) != request:
+        raise LedgerError("The request cannot be claimed: its id is not a ULID. Mint one with new_id().")
+    if not now - CLAIM_AGE_S <= ulid.timestamp <= now + CLAIM_SKEW_S:
+        raise LedgerError(
+            f"The request {request} cannot be claimed: its id was minted over {CLAIM_AGE_S // 3600} h ago or "
+            "in the future. Mint a new id with new_id(); if this one is new, set the clock right."
+        )
+    return ulid.timestamp
+
+
+def claimed_before(request: str) -> LedgerError:
+    """Return the error for a second claim."""
+    return LedgerError(
+        f"The request {request} was claimed before and runs at most once. "
+        f"Look up what became of it in the audit ledger; to run it again, send it with a new id."
+    )

@@ -1,0 +1,203 @@
+"""The audit ledger: hash-chained NDJSON, one dated file per UTC day, nothing runs without its record in it.
+
+What a writer promises:
+
+* `claim` and `append` return after the whole record is in the file, as one line by one write. The death of
+  this process, by whatever signal, loses no record whose call has returned.
+* With `sync="batch"` (the default) a thread of its own syncs the file at most `SYNC_INTERVAL_S` after a
+  record, so a call takes microseconds and may be made on an event loop; a power failure loses at most what
+  was written since. With `sync="always"` a call returns after an fsync, in milliseconds: call it from a
+  thread. `close` syncs.
+* When another process writes at that moment, a call waits for it, for 5 s at most.
+* A request is claimed at most once, by any process on the same directory; after a power failure with
+  `sync="batch"`, a claim that was lost with its record may be made again.
+* When the disk is full, the directory not writable or a sync has failed, every call raises LedgerError.
+
+The directory is 0700 and its files 0600, on a local file system. How the chain survives crashes stands in
+`ledger_chain`; what a verifier can and cannot find, in `ledger_verify`.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, Self
+
+from paddock.model.errors import LedgerError
+from paddock.store.audit import (
+    STARTED,
+    AuditRecord,
+    Field,
+    check_event,
+    check_fields,
+    check_ids,
+    claimed_before,
+    minted_at,
+)
+from paddock.store.ledger_chain import Chain
+from paddock.store.ledger_claims import Claims
+from paddock.store.ledger_format import failed
+from paddock.store.ledger_read import read
+
+SYNC_INTERVAL_S = 0.2
+
+
+class Ledger:
+    """Keep the audit records of a directory; an `AuditSink` for any number of threads and processes."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        sync: Literal["batch", "always"] = "batch",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the ledger in `directory`, creating both; `clock` gives seconds since the epoch."""
+        self._directory = directory
+        self._always = sync == "always"
+        self._clock = clock
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._chain = Chain(directory, clock)
+        self._claims = Claims(directory)
+        self._closed = False
+        self._failure: OSError | None = None
+        self._written = threading.Event()
+        self._closing = threading.Event()
+        self._syncer: threading.Thread | None = None
+        try:
+            with self._exclusive():
+                pass
+        except BaseException:
+            self._chain.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
+        """Write the `started` record of a request, at most once; see `AuditSink.claim`."""
+        minted = minted_at(request, self._clock())
+        return self._write(STARTED, request, parent, fields, minted)
+
+    def append(
+        self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
+    ) -> str:
+        """Write one record; see `AuditSink.append`."""
+        check_event(event)
+        return self._write(event, request, parent, fields, None)
+
+    def query(
+        self,
+        *,
+        event: str | None = None,
+        request: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[AuditRecord]:
+        """Yield matching records; see `read`."""
+        return read(
+            self._directory, event=event, request=request, since=since, limit=limit, newest_first=newest_first
+        )
+
+    def flush(self) -> None:
+        """Return when every record written so far is on the disk."""
+        try:
+            with self._exclusive():
+                seq, fds = self._chain.to_sync()
+            try:
+                for fd in fds:
+                    os.fsync(fd)
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            with self._exclusive():
+                self._chain.mark_synced(seq)
+        except OSError as error:
+            # The kernel reports a failed sync once; the pages may be gone, so nothing later may pretend
+            # success.
+            self._failure = error
+            raise failed(error, self._directory, "synced") from error
+
+    def close(self) -> None:
+        """Sync and close; a second call does nothing."""
+        with self._mutex:
+            if self._closed:
+                return
+        self._closing.set()
+        self._written.set()
+        if self._syncer is not None:
+            self._syncer.join()
+        try:
+            self.flush()
+        finally:
+            with self._mutex:
+                self._closed = True
+                self._chain.close()
+
+    def _write(
+        self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], minted: float | None
+    ) -> str:
+        check_ids(request, parent)
+        check_fields(fields)
+        with self._exclusive():
+            before = self._chain.head
+            if minted is not None and self._claims.hold(request, minted, before):
+                raise claimed_before(request)
+            record = self._chain.put(event, request, parent, fields)
+            self._claims.wrote(before, self._chain.head, request if minted is not None else None)
+        if self._always:
+            self.flush()
+        else:
+            self._sync_soon()
+        return record
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Generator[None]:
+        """Keep every other thread and process from writing."""
+        with self._mutex:
+            if self._closed:
+                raise LedgerError(f"The audit ledger {self._directory} is closed. Open it again to write.")
+            if os.getpid() != self._pid:
+                raise LedgerError(
+                    f"The audit ledger {self._directory} was opened before a fork, and shares its lock with "
+                    "the parent process. Open another one after the fork."
+                )
+            if self._failure is not None:
+                raise failed(self._failure, self._directory, "synced")
+            try:
+                with self._chain.locked():
+                    yield
+            except OSError as error:
+                raise failed(error, self._directory, "written") from error
+
+    def _sync_soon(self) -> None:
+        if self._syncer is None:
+            with self._mutex:
+                if self._syncer is None and not self._closed:
+                    self._syncer = threading.Thread(
+                        target=self._sync_in_batches, name="paddock-ledger", daemon=True
+                    )
+                    self._syncer.start()
+        if not self._written.is_set():
+            self._written.set()
+
+    def _sync_in_batches(self) -> None:
+        while self._failure is None:
+            self._written.wait()
+            if self._closing.wait(SYNC_INTERVAL_S):
+                return
+            self._written.clear()
+            try:
+                self.flush()
+            except LedgerError:
+                # There is nobody here to tell. A failed sync is raised by every later call; anything else is
+                # retried.
+                self._written.set()

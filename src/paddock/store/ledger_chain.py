@@ -1,0 +1,238 @@
+"""The writing end of the chain: the lock, the true end, rotation by date, and repair after a crash.
+
+Theory of operation. All writers of a directory hold an exclusive flock on `head` while they write. A record
+is one write() to the newest dated file, then the head is overwritten in place. So a writer that dies leaves
+one of these:
+
+* a whole record behind the end that the head names: the next writer takes it into the chain and goes on after
+  it;
+* a piece of a record without its newline (killed, or the disk was full): the next writer ends the line and
+  accounts for the piece with a `recovered` record: its length and SHA-256, so the piece cannot be changed
+  unseen either.
+
+After a power failure the file may also end before the head says. The head then shows whether the missing
+records had been synced; the next writer notes it and continues from the *head*, so that the gap stays in the
+chain forever. The same happens when somebody cut, emptied or deleted files: a writer never refuses work
+because of old damage and never hides it; `verify` tells the kinds apart.
+
+A head that agrees with the one this process wrote last, and a file that has kept its size, need no second
+look.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from ulid import ULID
+
+from paddock.model.errors import LedgerError
+from paddock.store.audit import RECOVERED, Field, timestamp
+from paddock.store.ledger_format import (
+    HEAD,
+    HEAD_BYTES,
+    LINE_BYTES,
+    DamagedError,
+    Head,
+    dated_files,
+    encode_record,
+    file_name,
+    hold,
+    lines,
+    lines_backwards,
+    parse_record,
+)
+
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Chain:
+    """Append records to the chain of a directory; one thread at a time, any number of processes."""
+
+    def __init__(self, directory: Path, clock: Callable[[], float]) -> None:
+        self._directory = directory
+        self._clock = clock
+        self.head = Head()
+        """The last record, as this process knows it; true while `locked` is held."""
+        self._raw = b""
+        self._now = 0.0
+        self._head_fd = -1
+        self._data_fd = -1
+        self._data_name = ""
+        self._unsynced: list[int] = []
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Hold the lock of all writers, with `head` brought up to date and earlier damage accounted for."""
+        self._lock()
+        try:
+            self._catch_up()
+            yield
+        finally:
+            fcntl.flock(self._head_fd, fcntl.LOCK_UN)
+
+    def put(
+        self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], *, lead: bytes = b""
+    ) -> str:
+        """Write one record to the end of the chain, after the bytes `lead`; return its id. Needs the lock."""
+        head, record_id = self.head, str(ULID())
+        line, digest = encode_record(
+            seq=head.seq + 1,
+            id=record_id,
+            ts=timestamp(self._now),
+            event=event,
+            request=request,
+            parent=parent,
+            fields=fields,
+            prev=head.hash,
+        )
+        data = lead + line
+        written = os.write(self._data_fd, data)
+        if written < len(data):
+            os.ftruncate(self._data_fd, head.size)
+            raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes fit")
+        self._move(Head(head.seq + 1, digest, head.file, head.size + written, head.synced))
+        return record_id
+
+    def to_sync(self) -> tuple[int, list[int]]:
+        """Return up to which record the returned descriptors cover; the caller syncs and closes them."""
+        fds, self._unsynced = self._unsynced, []
+        if self._data_fd >= 0 and (fds or self.head.synced < self.head.seq):
+            fds.append(os.dup(self._data_fd))
+        return self.head.seq, fds
+
+    def mark_synced(self, seq: int) -> None:
+        """Note in the head that everything up to record `seq` is on the disk. Needs the lock."""
+        if self.head.synced < seq <= self.head.seq:
+            self._move(self.head._replace(synced=seq))
+
+    def close(self) -> None:
+        """Close every file."""
+        for fd in (self._head_fd, self._data_fd, *self._unsynced):
+            if fd >= 0:
+                os.close(fd)
+        self._head_fd = self._data_fd = -1
+        self._data_name = ""
+        self._unsynced = []
+
+    def _lock(self) -> None:
+        while True:
+            if self._head_fd < 0:
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if self._directory.stat().st_mode & 0o077:
+                    self._directory.chmod(0o700)
+                self._head_fd = self._open(HEAD)
+            hold(self._head_fd, fcntl.LOCK_EX, self._directory)
+            if os.fstat(self._head_fd).st_nlink:
+                return
+            # Deleted or replaced since it was opened: other writers lock another file of this name.
+            os.close(self._head_fd)
+            self._head_fd = -1
+
+    def _open(self, name: str, flags: int = 0) -> int:
+        fd = os.open(self._directory / name, _OPEN | flags, 0o600)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+        raise LedgerError(
+            f"The audit ledger {self._directory} cannot be written: {name} is not a regular file. "
+            "Nothing runs without its record. Move it away."
+        )
+
+    def _catch_up(self) -> None:
+        self._now = self._clock()
+        raw = os.pread(self._head_fd, HEAD_BYTES + 1, 0)
+        if raw != self._raw or not self._as_left():
+            self._load(raw)
+        today = file_name(self._now)
+        while self.head.file < today:
+            later = (name for name in dated_files(self._directory) if self.head.file < name < today)
+            self._turn_to(next(later, today), 0)
+            self._examine("")
+
+    def _as_left(self) -> bool:
+        if self._data_fd < 0:
+            return False
+        facts = os.fstat(self._data_fd)
+        return facts.st_size == self.head.size and facts.st_nlink > 0
+
+    def _load(self, raw: bytes) -> None:
+        reason = ""
+        on_disk = Head.parse(raw)
+        if on_disk is not None and on_disk.seq >= self.head.seq:
+            self.head, self._raw = on_disk, raw
+        elif self.head.seq == 0:
+            self._move(self._rebuilt())
+            os.fsync(self._head_fd)
+            reason = "head" if self.head.seq else ""
+        elif on_disk is None:
+            reason = "head"
+        if self.head.file:
+            self._turn_to(self.head.file, self.head.size)
+            self._examine(reason)
+
+    def _rebuilt(self) -> Head:
+        """Return the end of the chain as the files alone show it."""
+        for name in reversed(dated_files(self._directory)):
+            fd = self._open(name)
+            try:
+                for line in lines_backwards(fd, os.fstat(fd).st_size):
+                    try:
+                        record = parse_record(line.data)
+                    except DamagedError:
+                        continue
+                    return Head(record.seq, record.hash, name, line.end, record.seq)
+            finally:
+                os.close(fd)
+        return Head()
+
+    def _turn_to(self, name: str, size: int) -> None:
+        self.head = self.head._replace(file=name, size=size)
+        if name == self._data_name and os.fstat(self._data_fd).st_nlink:
+            return
+        fd = self._open(name, os.O_APPEND)
+        if self._data_fd >= 0:
+            self._unsynced.append(self._data_fd)
+        self._data_fd, self._data_name = fd, name
+        if os.fstat(fd).st_size == 0:
+            self._unsynced.append(os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _examine(self, reason: str) -> None:
+        """Find the end of the chain in the current file, and account for whatever does not belong there."""
+        size = os.fstat(self._data_fd).st_size
+        mark = f'{self.head.hash}"}}\n'.encode()
+        whole = not self.head.size or os.pread(self._data_fd, len(mark), self.head.size - len(mark)) == mark
+        reason = (self._take_in(size) if whole else "missing") or reason
+        torn = os.pread(self._data_fd, LINE_BYTES, max(0, size - LINE_BYTES)).rpartition(b"\n")[2]
+        self.head = self.head._replace(size=size)
+        if reason or torn:
+            fields: dict[str, Field] = {"reason": reason or "torn"}
+            if torn:
+                fields |= {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}
+            if reason == "missing":
+                fields["synced"] = self.head.synced
+            self.put(RECOVERED, "", None, fields, lead=b"\n" if torn else b"")
+
+    def _take_in(self, size: int) -> str:
+        """Continue the chain over whole records behind the head; return `foreign` if others stand there."""
+        for line in lines(self._data_fd, self.head.size, size):
+            if not line.whole:
+                break
+            try:
+                record = parse_record(line.data)
+            except DamagedError:
+                return "foreign"
+            if (record.seq, record.prev) != (self.head.seq + 1, self.head.hash):
+                return "foreign"
+            self.head = self.head._replace(seq=record.seq, hash=record.hash, size=line.end)
+        return ""
+
+    def _move(self, head: Head) -> None:
+        self.head = head
+        raw = head.encode()
+        os.pwrite(self._head_fd, raw, 0)
+        self._raw = raw
