@@ -168,11 +168,14 @@ def _server(
     name: str, raw: object, base: Path, fill: _Interpolation, warn: Callable[[str], None]
 ) -> Server | None:
     """Return the server of an entry, or None after a warning."""
+    if not isinstance(raw, dict):
+        warn("must be an object; skipped.")
+        return None
     try:
         entry = _Entry.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "entry"
+        where = ".".join(str(part) for part in first["loc"])
         warn(f"`{where}`: {first['msg']}; skipped.")
         return None
     common: dict[str, Any] = {"timeout_ms": entry.timeout_ms, "lifecycle": _lifecycle(entry)}
@@ -193,8 +196,8 @@ def _server(
             )
             return None
         url, headers = fill(entry.url), {key: fill(value) for key, value in entry.headers.items()}
-        if urlsplit(url).scheme not in ("http", "https"):
-            warn("`url` must begin with http:// or https://; skipped.")
+        if not _is_web_address(url):
+            warn("`url` must be an address that begins with http:// or https://; skipped.")
             return None
         words = {word for value in headers.values() for word in (value, *value.split())}
         return HttpServer(name, url, headers, secrets=Secrets(fill.resolved | words), **common)
@@ -210,6 +213,14 @@ def _lifecycle(entry: _Entry) -> Lifecycle:
             return Lifecycle(own.mode, own.idle_timeout_ms)
         case mode:
             return Lifecycle(mode)
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
 
 
 def _host(url: str) -> str:
