@@ -4,7 +4,12 @@ PaddockError
 ├── ConfigurationError    a settings or server file says something Paddock does not understand
 ├── LedgerError           the audit record cannot be written or read
 ├── EngineError           a worker, the zygote or the transpiler broke a rule: our fault
-└── ServerError           an upstream MCP server could not be reached or broke the protocol
+└── ServerError           an upstream MCP server failed; says whether it may have acted
+    ├── UnknownServer
+    ├── ServerUnavailable
+    ├── ServerUnauthorized
+    ├── ServerTimeout
+    └── ServerRejected
 """
 
 
@@ -25,8 +30,40 @@ class EngineError(PaddockError):
 
 
 class ServerError(PaddockError):
-    """An upstream server failed. `retryable` tells whether a later try can succeed."""
+    """An upstream server failed. Catch this class when the reason does not matter.
 
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
+    `retryable`: a later try can succeed. `sent`: the request may have been executed, so only a caller
+    who knows that the tool is idempotent may repeat it.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = False, sent: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.sent = sent
+
+
+class UnknownServer(ServerError):  # noqa: N818 - reads as the fact it states
+    """No server of that name is configured (X25, M26)."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown server: {name}")
+
+
+class ServerUnavailable(ServerError):  # noqa: N818
+    """The server could not be started or reached, was refused a place, or died without an answer."""
+
+
+class ServerUnauthorized(ServerError):  # noqa: N818
+    """The server wants credentials that it did not get (HTTP 401 and 403)."""
+
+
+class ServerTimeout(ServerError):  # noqa: N818
+    """The server took the request and did not answer in time; whether it acted is unknown."""
+
+
+class ServerRejected(ServerError):  # noqa: N818
+    """The server answered with a protocol error instead of a result. `code` is its JSON-RPC code."""
+
+    def __init__(self, message: str, *, code: int, retryable: bool = False) -> None:
+        super().__init__(message, retryable=retryable, sent=True)
+        self.code = code

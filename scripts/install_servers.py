@@ -1,0 +1,79 @@
+"""Install the real MCP servers that tests and the demo talk to, once, outside of the source tree.
+
+The versions are pinned in `tests/servers`: `package-lock.json` for npm, `requirements.txt` for PyPI. The Python
+servers get an environment of their own, as every upstream server should.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PINS = Path(__file__).resolve().parent.parent / "tests" / "servers"
+PINNED_FILES = ("package.json", "package-lock.json", "requirements.txt")
+
+
+@dataclass(frozen=True)
+class RealServers:
+    """Where the servers are. Values are argument vectors without the server's own arguments."""
+
+    everything: tuple[str, ...]
+    filesystem: tuple[str, ...]
+    memory: tuple[str, ...]
+    git: tuple[str, ...]
+    time: tuple[str, ...]
+
+
+def install() -> RealServers:
+    """Install what is missing and return the commands. Several processes may ask at the same time."""
+    digest = hashlib.sha256(b"".join((PINS / name).read_bytes() for name in PINNED_FILES)).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paddock-tests"
+    root = cache / digest
+    root.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{digest}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / "complete").exists():
+            _install_npm(root / "npm")
+            _install_python(root / "python")
+            (root / "complete").touch()
+    return _commands(root)
+
+
+def _install_npm(target: Path) -> None:
+    target.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(PINS / name, target)
+    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=target, check=True)
+
+
+def _install_python(target: Path) -> None:
+    beside = Path(sys.executable).parent / "uv"
+    found = shutil.which("uv") or (str(beside) if beside.exists() else None)
+    uv = [found] if found else [sys.executable, "-m", "uv"]
+    subprocess.run([*uv, "venv", "--quiet", "--clear", str(target)], check=True)
+    requirements = str(PINS / "requirements.txt")
+    subprocess.run(
+        [*uv, "pip", "install", "--quiet", "--python", str(target), "-r", requirements], check=True
+    )
+
+
+def _commands(root: Path) -> RealServers:
+    node = shutil.which("node") or "node"
+    npm = root / "npm" / "node_modules" / "@modelcontextprotocol"
+    python = str(root / "python" / "bin" / "python")
+    return RealServers(
+        everything=(node, str(npm / "server-everything" / "dist" / "index.js")),
+        filesystem=(node, str(npm / "server-filesystem" / "dist" / "index.js")),
+        memory=(node, str(npm / "server-memory" / "dist" / "index.js")),
+        git=(python, "-m", "mcp_server_git"),
+        time=(python, "-m", "mcp_server_time"),
+    )
+
+
+if __name__ == "__main__":
+    for name, argv in vars(install()).items():
+        print(name, *argv)

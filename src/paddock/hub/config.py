@@ -1,0 +1,229 @@
+"""The servers file (`.mcp.json`): what it may say, and what Paddock makes of it.
+
+Reading never fails. Whatever is wrong becomes a warning that the caller shows; the rest of the file counts.
+Values that came out of variables, and every header, are secrets: they are in no repr, warning or error.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlsplit
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from paddock.hub.redaction import NONE, Secrets
+
+DEFAULT_TIMEOUT_MS = 60_000
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LITERAL_SECRET = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """How long a server lives between calls. `keep-alive` ends after its own idle time, if it has one."""
+
+    mode: Literal["default", "keep-alive", "ephemeral"] = "default"
+    idle_timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StdioServer:
+    """A server that is a child process of ours, speaking over its stdin and stdout."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: Path | None = None
+    """Working directory; ours when None."""
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    lifecycle: Lifecycle = Lifecycle()
+    secrets: Secrets = NONE
+
+    def __repr__(self) -> str:
+        command = self.secrets.hide(self.command)
+        return (
+            f"StdioServer({self.name!r}, command={command!r}, {len(self.args)} args, env={sorted(self.env)})"
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HttpServer:
+    """A server that is reached by streamable HTTP."""
+
+    name: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    lifecycle: Lifecycle = Lifecycle()
+    secrets: Secrets = NONE
+
+    def __repr__(self) -> str:
+        return f"HttpServer({self.name!r}, host={_host(self.url)!r}, headers={sorted(self.headers)})"
+
+
+Server = StdioServer | HttpServer
+
+
+@dataclass(frozen=True, slots=True)
+class ServersConfig:
+    """The servers of a file, by name, and what was wrong with the rest of it."""
+
+    servers: Mapping[str, Server] = field(default_factory=dict[str, Server])
+    warnings: tuple[str, ...] = ()
+
+
+class _IdleTime(BaseModel):
+    mode: Literal["keep-alive", "ephemeral"] = "keep-alive"
+    idle_timeout_ms: Annotated[int | None, Field(gt=0, alias="idleTimeoutMs")] = None
+
+
+class _Entry(BaseModel):
+    """One entry as written. Keys of other programs (`disabled`, `oauth`, `description`) are passed over."""
+
+    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
+
+    command: Annotated[str, Field(min_length=1)] | None = None
+    args: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: Annotated[str, Field(min_length=1)] | None = None
+    transport: str = Field(default="http", validation_alias=AliasChoices("transportType", "type"))
+    headers: dict[str, str] = {}
+    timeout_ms: Annotated[int, Field(gt=0, alias="timeoutMs")] = DEFAULT_TIMEOUT_MS
+    lifecycle: Literal["keep-alive", "ephemeral"] | _IdleTime | None = None
+
+
+def load_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
+    """Read a servers file, taking `${NAME}` and `${NAME:-default}` from `environ`.
+
+    A missing file means no servers. A file that is not understood means no servers and one warning with the
+    position. An entry that is not understood is left out with a warning (X34). Relative working directories
+    start at the file's directory. Raises nothing.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return ServersConfig()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        return ServersConfig(warnings=(f"{path}: cannot be read: {why}. No server is configured.",))
+    try:
+        document: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}:{error.colno}"
+        return ServersConfig(warnings=(f"{where}: not JSON: {error.msg}. No server is configured.",))
+    except RecursionError:
+        return ServersConfig(warnings=(f"{path}: nested too deeply. No server is configured.",))
+    entries = (
+        cast("dict[str, object]", document).get("mcpServers", {}) if isinstance(document, dict) else None
+    )
+    if not isinstance(entries, dict):
+        return ServersConfig(warnings=(f"{path}: no object `mcpServers`. No server is configured.",))
+    servers: dict[str, Server] = {}
+    warnings: list[str] = []
+    for name, raw in cast("dict[str, object]", entries).items():
+        found: list[str] = []
+        server = _server(name, raw, path.parent, _Interpolation(environ, found.append), found.append)
+        if server is not None:
+            servers[name] = server
+        warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
+    return ServersConfig(servers, tuple(warnings))
+
+
+class _Interpolation:
+    """Fill in variables and remember every value that came out of one."""
+
+    def __init__(self, environ: Mapping[str, str], warn: Callable[[str], None]) -> None:
+        self._environ = environ
+        self._warn = warn
+        self.resolved: set[str] = set()
+
+    def __call__(self, text: str) -> str:
+        return _VARIABLE.sub(self._value, text)
+
+    def _value(self, match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        value = self._environ.get(name)
+        if value is None and default is None:
+            self._warn(f"variable {name} is not set; `{match[0]}` stays as it is. Set it or give a default.")
+            return match[0]
+        if not value and default is not None:
+            return default
+        assert value is not None
+        if name not in _PLACES:
+            self.resolved.add(value)
+        return value
+
+
+_PLACES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TMPDIR"})
+"""Variables whose values name places; hiding them would only make error texts useless."""
+
+
+def _server(
+    name: str, raw: object, base: Path, fill: _Interpolation, warn: Callable[[str], None]
+) -> Server | None:
+    """Return the server of an entry, or None after a warning."""
+    if not isinstance(raw, dict):
+        warn("must be an object; skipped.")
+        return None
+    try:
+        entry = _Entry.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        warn(f"`{where}`: {first['msg']}; skipped.")
+        return None
+    common: dict[str, Any] = {"timeout_ms": entry.timeout_ms, "lifecycle": _lifecycle(entry)}
+    if entry.command is not None:
+        if entry.url is not None:
+            warn("has both `command` and `url`; the command is used.")
+        env = {key: fill(value) for key, value in entry.env.items()}
+        literal = {value for key, value in env.items() if value == entry.env[key]}
+        command, args = fill(entry.command), tuple(fill(arg) for arg in entry.args)
+        cwd = base / fill(entry.cwd) if entry.cwd is not None else None
+        secrets = Secrets(fill.resolved | {value for value in literal if len(value) >= _LITERAL_SECRET})
+        return StdioServer(name, command, args, env, cwd, secrets=secrets, **common)
+    if entry.url is not None:
+        if entry.transport == "sse":
+            warn(
+                "transport `sse` is retired and not supported; use the server's streamable HTTP address;"
+                " skipped."
+            )
+            return None
+        url, headers = fill(entry.url), {key: fill(value) for key, value in entry.headers.items()}
+        if not _is_web_address(url):
+            warn("`url` must be an address that begins with http:// or https://; skipped.")
+            return None
+        words = {word for value in headers.values() for word in (value, *value.split())}
+        return HttpServer(name, url, headers, secrets=Secrets(fill.resolved | words), **common)
+    warn("has neither `command` nor `url`; skipped.")
+    return None
+
+
+def _lifecycle(entry: _Entry) -> Lifecycle:
+    match entry.lifecycle:
+        case None:
+            return Lifecycle()
+        case _IdleTime() as own:
+            return Lifecycle(own.mode, own.idle_timeout_ms)
+        case mode:
+            return Lifecycle(mode)
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def _host(url: str) -> str:
+    """Return scheme, host and port of an address: the parts that hold no credentials."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

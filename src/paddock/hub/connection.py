@@ -1,0 +1,220 @@
+"""One connection to an upstream server: the MCP library on our transports, and every way it can fail.
+
+This module (with `session`, `wire` and `web`) needs `mcp`, which takes most of a second to import; the pool
+imports it in a thread while the server's process is starting.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable
+from typing import Any, TypeVar, cast
+
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, INTERNAL_ERROR, Implementation
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from paddock.hub.config import Server, StdioServer
+from paddock.hub.failure import TRACE, CallFailed, Trace
+from paddock.hub.lifecycle import Verdict
+from paddock.hub.process import LINE_LIMIT, ServerProcess
+from paddock.hub.session import AUTH_STATUS, PAGES, Session
+from paddock.hub.web import http_client
+from paddock.hub.wire import PipeReader, PipeWriter
+from paddock.model.errors import ServerRejected, ServerTimeout, ServerUnauthorized, ServerUnavailable
+
+T = TypeVar("T")
+
+_CLIENT = Implementation(name="paddock", version="1")
+_AUTH_WORDS = ("unauthorized", "invalid_token", "forbidden")
+_RETRYABLE_STATUS = (429, 502, 503, 504)
+
+for _name in ("client", "mcp.client", "httpx2", "httpcore2"):
+    # They log addresses, headers and messages, secrets included. What they know is in our errors.
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+class Connection:
+    """A connection to one server. Calls may run side by side."""
+
+    def __init__(self, server: Server, process: ServerProcess | None) -> None:
+        self.lost = asyncio.Event()
+        """Set once the connection is of no more use."""
+        self.session: Session | None = None
+        self._server = server
+        self._process = process
+        self._broken_rule = ""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol version agreed upon; empty before."""
+        return (self.session and self.session.protocol_version) or ""
+
+    @property
+    def legacy(self) -> bool:
+        """Whether the server speaks the older era, with a handshake."""
+        return self.protocol in HANDSHAKE_PROTOCOL_VERSIONS
+
+    def end(self, broken_rule: str = "") -> None:
+        """Declare the connection lost, for a broken rule or (empty) because the other side ended it."""
+        self._broken_rule = self._broken_rule or broken_rule
+        self.lost.set()
+
+    async def negotiate(self, *, probe: bool) -> None:
+        """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed."""
+        assert self.session is not None
+        await self._answer(self.session.agree(probe=probe), "the handshake", self._server.timeout_ms)
+
+    async def call(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
+        """Return the raw answer to `tools/call`. Raises CallFailed."""
+        answer = await self._answer(self._call(tool, arguments), f"tool {tool!r}", timeout_ms)
+        if _asks_back(answer):
+            text = (
+                f"Tool {tool!r} asks its user for more input, which a program cannot give; pass all it needs."
+            )
+            raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS)
+        return answer
+
+    async def tools(self, timeout_ms: float) -> list[object]:
+        """Return the raw entries of all pages of `tools/list`. Raises CallFailed."""
+        return await self._answer(self._tools(), "the tool listing", timeout_ms)
+
+    async def _call(self, tool: str, arguments: dict[str, Any]) -> object:
+        assert self.session is not None
+        try:
+            return await self.session.ask("tools/call", {"name": tool, "arguments": arguments})
+        except MCPError as error:
+            if error.code != HEADER_MISMATCH:
+                raise
+        # Refused before it ran: the server wants arguments repeated as headers, which its listing names.
+        await self.session.learn_headers()
+        return await self.session.ask("tools/call", {"name": tool, "arguments": arguments})
+
+    async def _tools(self) -> list[object]:
+        assert self.session is not None
+        entries: list[object] = []
+        params: dict[str, Any] = {}
+        for _ in range(PAGES):
+            answer = await self.session.ask("tools/list", params)
+            page = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+            listed = page.get("tools")
+            entries += cast("list[object]", listed) if isinstance(listed, list) else []
+            if not page.get("nextCursor"):
+                break
+            params = {"cursor": page["nextCursor"]}
+        return entries
+
+    async def _answer(self, request: Awaitable[T], what: str, timeout_ms: float) -> T:
+        """Wait for a request, at most `timeout_ms`; turn whatever goes wrong into CallFailed."""
+        trace = Trace()
+        token = TRACE.set(trace)
+        try:
+            # Our clock and not the library's, which starts only when the request is written: a server that
+            # does not read would hold the call for ever.
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await request
+        except TimeoutError:
+            text = (
+                f"Server {self._server.name} did not finish {what} within {timeout_ms:g} ms."
+                " Ask for less at once, or raise its `timeoutMs`."
+            )
+            raise CallFailed(ServerTimeout(text, sent=trace.sent), Verdict.FAILURE) from None
+        except MCPError as error:
+            failure = await self._explain(error, trace)
+        except (ValidationError, RuntimeError) as error:
+            # From the handshake and the header listing, the only places where the library checks answers.
+            text = "its answer breaks the protocol" if isinstance(error, ValidationError) else str(error)
+            failure = CallFailed(ServerUnavailable(self._hide(text), sent=trace.sent), Verdict.FAILURE)
+        finally:
+            TRACE.reset(token)
+        raise failure from None
+
+    async def _explain(self, error: MCPError, trace: Trace) -> CallFailed:
+        """Tell what an error of the library means: the server's own answer, or that there is none."""
+        if trace.status in AUTH_STATUS or any(word in error.message.lower() for word in _AUTH_WORDS):
+            told = f"HTTP {trace.status}" if trace.status in AUTH_STATUS else self._hide(error.message)
+            name = self._server.name
+            text = f"Server {name} refuses our credentials ({told}); correct its `headers` or `env`."
+            return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
+        if error.code == CONNECTION_CLOSED and (
+            self._process is None or self.lost.is_set() or not trace.sent
+        ):
+            return await self._lost(error, trace)
+        if trace.cause:
+            text = self._hide(f"no connection to server {self._server.name} ({trace.cause})")
+            retryable = not trace.sent
+            return CallFailed(ServerUnavailable(text, retryable=retryable, sent=trace.sent), Verdict.FAILURE)
+        if trace.status == 404 and error.message == "Session terminated":  # noqa: PLR2004
+            self.end()
+            text = f"Server {self._server.name} has forgotten our session."
+            return CallFailed(ServerUnavailable(text, retryable=True), Verdict.NEUTRAL, again=True)
+        if trace.status is not None and trace.status >= 400 and error.code == INTERNAL_ERROR:  # noqa: PLR2004
+            text = f"Server {self._server.name} answers HTTP {trace.status}."
+            retryable = trace.status in _RETRYABLE_STATUS
+            return CallFailed(ServerUnavailable(text, retryable=retryable, sent=True), Verdict.FAILURE)
+        # An answer. One that blames the request comes from a healthy server.
+        own_fault = error.code == INTERNAL_ERROR or -32019 <= error.code <= -32000  # noqa: PLR2004
+        verdict = Verdict.FAILURE if own_fault else Verdict.SUCCESS
+        return CallFailed(ServerRejected(self._hide(error.message), code=error.code), verdict)
+
+    async def _lost(self, error: MCPError, trace: Trace) -> CallFailed:
+        """Explain a connection that ended under a call. Repeating is right when the server is surely dead."""
+        self.end()
+        name, process = self._server.name, self._process
+        if process is None:
+            text = self._hide(f"Server {name} broke off its answer ({error.message}).")
+            return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
+        if self._broken_rule:
+            text = f"Server {name} was cut off: {self._broken_rule}."
+            return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
+        status = await process.exit_status()
+        if status is None and trace.sent:
+            text = f"Server {name} closed its output without an answer."
+            return CallFailed(ServerUnavailable(text, sent=True), Verdict.FAILURE)
+        ended = "was killed by signal" if status is not None and status < 0 else "exited with status"
+        words = await process.last_words()
+        text = f"Server {name} {ended} {abs(status or 0)} without an answer." + (
+            f" Its stderr ends: {words}" if words else ""
+        )
+        failure = ServerUnavailable(text, retryable=True, sent=trace.sent)
+        return CallFailed(failure, Verdict.NEUTRAL, again=True)
+
+    def _hide(self, text: str) -> str:
+        return self._server.secrets.hide(text)
+
+
+def _asks_back(answer: object) -> bool:
+    return isinstance(answer, dict) and cast("dict[str, Any]", answer).get("resultType") == "input_required"
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    server: Server, process: ServerProcess | None, *, probe: bool
+) -> AsyncGenerator[Connection]:
+    """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
+
+    `process` is the running child of a stdio server. What breaks an open HTTP connection comes out of the
+    context as an exception group.
+    """
+    connection = Connection(server, process)
+    failure: CallFailed | None = None
+    async with contextlib.AsyncExitStack() as stack:
+        if isinstance(server, StdioServer):
+            assert process is not None
+            reader, writer = PipeReader(process.stdout, connection.end), PipeWriter(process.stdin)
+        else:
+            client = await stack.enter_async_context(http_client(server))
+            transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_LIMIT)
+            reader, writer = await stack.enter_async_context(transport)
+        session = Session(reader, writer, client_info=_CLIENT)
+        connection.session = await stack.enter_async_context(session)
+        try:
+            await connection.negotiate(probe=probe)
+        except CallFailed as error:  # raised in here, it would come out as an exception group
+            failure = error
+        else:
+            yield connection
+    if failure is not None:
+        raise failure

@@ -1,0 +1,33 @@
+"""How a call failed, as the pool has to know it: what to tell caller and breaker, and whether to retry."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from paddock.hub.lifecycle import Verdict
+from paddock.model.errors import ServerError
+
+
+class CallFailed(Exception):  # noqa: N818 - never leaves the hub; callers see `error`
+    """A call or a connect failed. `again`: one more try on a fresh child is right."""
+
+    def __init__(self, error: ServerError, verdict: Verdict, *, again: bool = False) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.verdict = verdict
+        self.again = again
+
+
+@dataclass(slots=True)
+class Trace:
+    """What the transport saw of one call. The protocol library tells only that a call failed, not how."""
+
+    sent: bool = False
+    """The request left us, in whole or in part."""
+    status: int | None = None
+    """HTTP status of the answer."""
+    cause: str = ""
+    """Why there was no answer."""
+
+
+TRACE: ContextVar[Trace | None] = ContextVar("TRACE", default=None)
+"""The trace of the call that the current task makes. The transports run in a copy of the caller's context."""

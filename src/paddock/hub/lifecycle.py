@@ -1,0 +1,371 @@
+"""The life of upstream servers as one state machine: no I/O, no clock, no randomness.
+
+`Pool.handle(event, now)` takes what happened and returns what has to be done. The same events at the same
+times give the same instructions, so that Hypothesis can drive it and a failure can be replayed.
+
+A *child* is one incarnation of a server: a process, or an HTTP connection. Its state moves only along
+`MOVES` (spec 2.3). It takes a place in the pool from the instruction to start it until the report that it is
+really gone; a closed or failed child that is still dying keeps its place, so there are never more than
+`bound` processes. Calls that cannot go out at once wait in one queue, first come first served. A server has
+at most one child, so concurrent calls share it.
+
+Times are milliseconds on any monotonic clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from paddock.hub.breaker import Breaker
+
+MAX_LIVE = 20
+IDLE_TIMEOUT_MS = 300_000
+
+
+class State(StrEnum):
+    """Where a child is in its life."""
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+MOVES: Mapping[State, frozenset[State]] = {
+    State.IDLE: frozenset({State.CONNECTING, State.ACTIVE, State.CLOSED}),
+    State.CONNECTING: frozenset({State.ACTIVE, State.FAILED, State.CLOSED}),
+    State.ACTIVE: frozenset({State.IDLE, State.FAILED, State.CLOSED}),
+    State.FAILED: frozenset({State.CONNECTING, State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+
+
+class Verdict(StrEnum):
+    """What a call or a connect says about the health of its server."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    NEUTRAL = "neutral"
+    """Refused credentials, an exited process, a caller who left: nothing that the breaker counts (X30)."""
+
+
+class Refusal(StrEnum):
+    """Why a call is turned away."""
+
+    BREAKER_OPEN = "breaker open"
+    POOL_FULL = "pool full"
+    CONNECT_FAILED = "connect failed"
+    SHUT_DOWN = "shut down"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequested:
+    """Somebody wants to call a server. `call` is a number never used before."""
+
+    call: int
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnded:
+    """A call is over, whether it was dispatched, still waiting, or its caller went away."""
+
+    call: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class WaitExpired:
+    """A call has waited as long as a call may wait for a place in the pool."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A child is ready for calls."""
+
+    child: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailed:
+    """A child could not be made ready."""
+
+    child: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLost:
+    """A ready child broke off without being told to."""
+
+    child: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing is left of a child: its process group is dead, its connection closed."""
+
+    child: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Time to look for children that have been idle too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutDown:
+    """Everything must end; no call is taken any more."""
+
+
+Event = (
+    CallRequested
+    | CallEnded
+    | WaitExpired
+    | Connected
+    | ConnectFailed
+    | ConnectionLost
+    | Gone
+    | Swept
+    | ShutDown
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a server as this child; answer with Connected or ConnectFailed, and with Gone at the very end."""
+
+    child: int
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End a child and everything it started; answer with Gone."""
+
+    child: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Send a waiting call to a ready child."""
+
+    call: int
+    child: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Turn a waiting call away."""
+
+    call: int
+    server: str
+    why: Refusal
+
+
+Instruction = Start | Stop | Dispatch | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long a server's child may stay without calls."""
+
+    idle_timeout_ms: float | None = IDLE_TIMEOUT_MS
+    """None: for ever (keep-alive)."""
+    ephemeral: bool = False
+    """End it as soon as its last call ends."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One incarnation of a server."""
+
+    number: int
+    server: str
+    state: State = State.IDLE
+    live: bool = False
+    """Takes a place: something of it may still exist."""
+    idle_since: float = 0.0
+    calls: set[int] = field(default_factory=set[int])
+
+    def move(self, state: State) -> None:
+        """Change the state; an illegal move is a defect of this module."""
+        assert state in MOVES[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+
+class Pool:
+    """All servers, their children, their breakers and the calls that wait."""
+
+    def __init__(
+        self, terms: Mapping[str, Terms], *, bound: int = MAX_LIVE, breaker: Breaker | None = None
+    ) -> None:
+        self.bound = bound
+        self.children: dict[str, Child] = {}
+        self.breakers = dict.fromkeys(terms, breaker or Breaker())
+        self.queue: dict[int, str] = {}
+        """Waiting calls and their servers, in order of arrival."""
+        self.shut = False
+        self._terms = terms
+        self._servers: dict[int, str] = {}
+        """The server of each call that was dispatched."""
+        self._started = 0
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """Take an event at time `now` and return what to do, in order. News of former children is ignored."""
+        match event:
+            case CallRequested(call, server):
+                self.queue[call] = server
+                return self._place(call, server, now) + self._make_room()
+            case CallEnded(call, verdict):
+                return self._call_ended(call, verdict, now)
+            case WaitExpired(call):
+                return self._wait_expired(call)
+            case Swept():
+                return [
+                    self._close(child)
+                    for child in list(self.children.values())
+                    if child.state is State.IDLE and now - child.idle_since > self._idle_limit(child)
+                ]
+            case ShutDown():
+                self.shut = True
+                refused: list[Instruction] = [
+                    self._refuse(call, Refusal.SHUT_DOWN) for call in list(self.queue)
+                ]
+                open_states = (State.IDLE, State.CONNECTING, State.ACTIVE)
+                return refused + [self._close(c) for c in self.children.values() if c.state in open_states]
+            case _:
+                return self._child_reported(event, now)
+
+    @property
+    def live(self) -> int:
+        """The number of places taken."""
+        return sum(child.live for child in self.children.values())
+
+    def _child_reported(
+        self, event: Connected | ConnectFailed | ConnectionLost | Gone, now: float
+    ) -> list[Instruction]:
+        child = next((c for c in self.children.values() if c.number == event.child), None)
+        if child is None:
+            return []
+        match event:
+            case Connected() if child.state is State.CONNECTING:
+                child.move(State.ACTIVE)
+                out = self._drain(now)
+                return out + self._settle(child, now)
+            case ConnectFailed(_, verdict) if child.state is State.CONNECTING:
+                child.move(State.FAILED)
+                self._judge(child.server, verdict, now)
+                waiting = [call for call, server in self.queue.items() if server == child.server]
+                return [self._refuse(call, Refusal.CONNECT_FAILED) for call in waiting]
+            case ConnectionLost() if child.state in (State.IDLE, State.ACTIVE):
+                if child.state is State.IDLE:
+                    child.move(State.ACTIVE)
+                child.move(State.FAILED)
+                return []
+            case Gone() if child.state in (State.FAILED, State.CLOSED):
+                child.live = False
+                if child.state is not State.FAILED:
+                    del self.children[child.server]
+                return self._drain(now)
+            case _:
+                return []
+
+    def _place(self, call: int, server: str, now: float) -> list[Instruction]:
+        """Dispatch a waiting call, refuse it, start its server, or leave it waiting."""
+        if self.shut:
+            return [self._refuse(call, Refusal.SHUT_DOWN)]
+        if self.breakers[server].is_open(now):
+            return [self._refuse(call, Refusal.BREAKER_OPEN)]
+        child = self.children.get(server)
+        if child is not None and child.state in (State.IDLE, State.ACTIVE):
+            del self.queue[call]
+            self._servers[call] = server
+            child.calls.add(call)
+            if child.state is State.IDLE:
+                child.move(State.ACTIVE)
+            return [Dispatch(call, child.number)]
+        if (child is None or not child.live) and self.live < self.bound:
+            return [self._start(server, child)]
+        return []
+
+    def _start(self, server: str, failed: Child | None) -> Start:
+        self._started += 1
+        child = failed or Child(self._started, server)
+        child.number, child.live = self._started, True
+        child.calls.clear()
+        child.move(State.CONNECTING)
+        self.children[server] = child
+        return Start(child.number, server)
+
+    def _make_room(self) -> list[Instruction]:
+        """Close the longest idle children until every waiting server has, or will have, a place."""
+        ready = (State.IDLE, State.ACTIVE, State.CONNECTING)
+        homeless = {
+            server
+            for server in self.queue.values()
+            if (child := self.children.get(server)) is None or child.state not in ready
+        }
+        dying = sum(child.live and child.state not in ready for child in self.children.values())
+        short = len(homeless) - dying - (self.bound - self.live)
+        idle = sorted(
+            (c for c in self.children.values() if c.state is State.IDLE), key=lambda c: c.idle_since
+        )
+        return [self._close(child) for child in idle[: max(short, 0)]]
+
+    def _drain(self, now: float) -> list[Instruction]:
+        out = [i for call, server in list(self.queue.items()) for i in self._place(call, server, now)]
+        return out + self._make_room()
+
+    def _call_ended(self, call: int, verdict: Verdict, now: float) -> list[Instruction]:
+        self.queue.pop(call, None)
+        server = self._servers.pop(call, None)
+        if server is None:
+            return []
+        self._judge(server, verdict, now)
+        child = self.children.get(server)
+        if child is None or call not in child.calls:
+            return []
+        child.calls.remove(call)
+        return self._settle(child, now) if child.state is State.ACTIVE else []
+
+    def _settle(self, child: Child, now: float) -> list[Instruction]:
+        """Let a child without calls rest, or end it: an ephemeral one, or one whose breaker has opened."""
+        if child.calls:
+            return []
+        child.move(State.IDLE)
+        child.idle_since = now
+        if self._terms[child.server].ephemeral or self.breakers[child.server].is_open(now):
+            return [self._close(child)]
+        return self._make_room() if self.queue else []
+
+    def _wait_expired(self, call: int) -> list[Instruction]:
+        """Refuse a call with no place in sight; one whose server is starting or ending goes on waiting."""
+        server = self.queue.get(call)
+        if server is None or (server in self.children and self.children[server].live):
+            return []
+        if any(
+            child.live and child.state in (State.CLOSED, State.FAILED) for child in self.children.values()
+        ):
+            return []
+        return [self._refuse(call, Refusal.POOL_FULL)]
+
+    def _judge(self, server: str, verdict: Verdict, now: float) -> None:
+        if verdict is Verdict.SUCCESS:
+            self.breakers[server] = self.breakers[server].succeeded()
+        elif verdict is Verdict.FAILURE:
+            self.breakers[server] = self.breakers[server].failed(now)
+
+    def _idle_limit(self, child: Child) -> float:
+        limit = self._terms[child.server].idle_timeout_ms
+        return float("inf") if limit is None else limit
+
+    def _close(self, child: Child) -> Stop:
+        child.move(State.CLOSED)
+        return Stop(child.number)
+
+    def _refuse(self, call: int, why: Refusal) -> Refuse:
+        return Refuse(call, self.queue.pop(call), why)

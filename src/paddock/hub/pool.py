@@ -1,0 +1,325 @@
+"""The hub: calls to upstream servers, over as few processes as possible.
+
+`Pool` in `lifecycle` decides, this module does: it feeds events in and carries instructions out. One task
+owns each child from its start to its end, so what was opened is closed on every path.
+"""
+
+import asyncio
+import importlib
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from paddock.hub import lifecycle as on
+from paddock.hub.breaker import Breaker
+from paddock.hub.config import Server, StdioServer
+from paddock.hub.failure import CallFailed
+from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
+from paddock.hub.process import start_process
+from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools
+from paddock.model.errors import ServerError, ServerUnauthorized, ServerUnavailable, UnknownServer
+
+if TYPE_CHECKING:
+    from paddock.hub.connection import Connection
+
+T = TypeVar("T")
+
+WAIT_MS = 5_000
+"""How long a call waits for a place in a full pool."""
+
+SWEEP_MS = 60_000
+"""How often idle servers are looked for."""
+
+_WARNINGS_KEPT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What is known of one server right now."""
+
+    name: str
+    state: str
+    """`idle` also for a server that was never started; see `live`."""
+    live: bool
+    """A process or connection of it exists."""
+    pid: int | None
+    protocol: str
+    starts: int
+    """How often it was started."""
+    calls_in_flight: int
+    breaker_open: bool
+    failures: int
+    """Consecutive failures that the breaker has counted."""
+    last_error: str
+    warnings: tuple[str, ...]
+    """Where its answers broke the protocol."""
+
+
+@dataclass(slots=True)
+class _Record:
+    """What the hub remembers of a server beyond its children."""
+
+    server: Server
+    starts: int = 0
+    legacy: bool = False
+    """It does not know the stateless era; the next child need not ask again."""
+    connect_error: ServerError | None = None
+    last_error: str = ""
+    protocol: str = ""
+    pid: int | None = None
+    warnings: dict[str, None] = field(default_factory=dict[str, None])
+
+
+class Hub:
+    """Call tools of upstream servers. Use it as an async context manager, or `close()` it.
+
+    `environment` is what every child inherits; its own variables come on top. `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, Server],
+        *,
+        environment: Mapping[str, str],
+        max_live: int = on.MAX_LIVE,
+        idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
+        wait_ms: float = WAIT_MS,
+        sweep_ms: float = SWEEP_MS,
+        breaker: Breaker | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        terms = {name: _terms(server, idle_timeout_ms) for name, server in servers.items()}
+        self._pool = on.Pool(terms, bound=max_live, breaker=breaker)
+        self._records = {name: _Record(server) for name, server in servers.items()}
+        self._environment = dict(environment)
+        self._wait_s = wait_ms / 1000
+        self._sweep_s = sweep_ms / 1000
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Connection | ServerError]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._owners: dict[int, asyncio.Task[None]] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], *, timeout_ms: float | None = None
+    ) -> ToolResult:
+        """Call a tool and return its result; a result with `isError` is a result (X27).
+
+        The server is started if need be. If it dies without an answer, the call is made once more on a new
+        child (X28); after a timeout never. Raises ServerError; its `sent` tells whether the tool may have
+        run.
+        """
+        record = self._record(server)
+        limit = timeout_ms or record.server.timeout_ms
+        answer = await self._twice(record, lambda c: c.call(tool, dict(arguments), limit))
+        result = read_result(answer)
+        self._warn(record, f"tool {tool!r}", result.warnings)
+        return result
+
+    async def tools(self, server: str) -> list[ToolInfo]:
+        """Ask the server for its tools. Raises ServerError."""
+        record = self._record(server)
+        entries = await self._twice(record, lambda c: c.tools(record.server.timeout_ms))
+        tools, warnings = read_tools(entries)
+        self._warn(record, "tool listing", warnings)
+        return tools
+
+    def status(self) -> dict[str, ServerStatus]:
+        """Return the facts of every configured server, by name. Starts nothing."""
+        return {name: self._status(name, record) for name, record in self._records.items()}
+
+    async def close(self) -> None:
+        """End all children, side by side, and refuse every further call. Harmless when repeated."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._feed(on.ShutDown())
+        while self._owners:
+            await asyncio.wait(self._owners.values())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _record(self, name: str) -> _Record:
+        record = self._records.get(name)
+        if record is None:
+            raise UnknownServer(name)
+        return record
+
+    async def _twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
+        """Ask, and once more if the first child died without an answer. The first error is told."""
+        try:
+            return await self._once(record, ask)
+        except CallFailed as failed:
+            first = failed
+        if first.again:
+            try:
+                return await self._once(record, ask)
+            except CallFailed as second:
+                first.error.sent = first.error.sent or second.error.sent
+            except ServerError:
+                pass  # turned away; the first error says why
+        record.last_error = str(first.error)
+        raise first.error from None
+
+    async def _once(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
+        number = next(self._numbers)
+        verdict = Verdict.NEUTRAL
+        try:
+            connection = await self._connection(number, record)
+            answer = await ask(connection)
+            verdict = Verdict.SUCCESS
+        except CallFailed as failed:
+            verdict = failed.verdict
+            raise
+        finally:
+            self._feed(on.CallEnded(number, verdict))
+        return answer
+
+    async def _connection(self, number: int, record: _Record) -> "Connection":
+        """Return the server's connection once the pool grants it. Raises ServerError when it refuses."""
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
+        granted: asyncio.Future[Connection | ServerError] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = granted
+        try:
+            self._feed(on.CallRequested(number, record.server.name))
+            while not granted.done():
+                await asyncio.wait({granted}, timeout=self._wait_s)
+                if not granted.done():
+                    self._feed(on.WaitExpired(number))
+        finally:
+            del self._waiting[number]
+        outcome = granted.result()
+        if isinstance(outcome, ServerError):
+            record.last_error = str(outcome)
+            raise outcome
+        return outcome
+
+    def _feed(self, event: on.Event) -> None:
+        """Tell the pool what happened and do what it says."""
+        for instruction in self._pool.handle(event, self._clock() * 1000):
+            match instruction:
+                case on.Start(child, server):
+                    task = asyncio.create_task(self._own(child, self._records[server]))
+                    self._owners[child] = task
+                    # A callback, because a task that is cancelled before its first step runs no `finally`.
+                    task.add_done_callback(lambda _, child=child: self._gone(child))
+                case on.Stop(child):
+                    self._owners[child].cancel()
+                case on.Dispatch(call, child):
+                    self._waiting[call].set_result(self._connections[child])
+                case on.Refuse(call, server, why):
+                    self._waiting[call].set_result(self._refusal(server, why))
+
+    async def _own(self, child: int, record: _Record) -> None:
+        """Own one child from its start until nothing of it is left."""
+        try:
+            try:
+                await self._live(child, record, probe=not record.legacy)
+            except CallFailed as failed:
+                if record.legacy or not failed.again:
+                    raise
+                # Some servers of the older era end at a first message that they do not know.
+                await self._live(child, record, probe=False)
+        except CallFailed as failed:
+            record.connect_error = failed.error
+            self._feed(on.ConnectFailed(child, failed.verdict))
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
+            record.connect_error = ServerUnavailable(
+                record.server.secrets.hide(f"{type(error).__name__}: {error}")
+            )
+            self._feed(on.ConnectFailed(child, Verdict.FAILURE))
+
+    async def _live(self, child: int, record: _Record, *, probe: bool) -> None:
+        """Start the child, keep it until it is lost or we are cancelled, and end it. Raises CallFailed."""
+        server, process = record.server, None
+        record.starts += 1
+        try:
+            if isinstance(server, StdioServer):
+                process = await start_process(server, self._environment)
+                record.pid = process.pid
+            # Imported while the process is starting; only here, because it takes most of a second.
+            protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
+            async with protocol.connect(server, process, probe=probe) as connection:
+                record.protocol = connection.protocol
+                record.legacy = connection.legacy
+                self._connections[child] = connection
+                self._feed(on.Connected(child))
+                await connection.lost.wait()
+        except OSError as error:
+            raise CallFailed(ServerUnavailable(server.secrets.hide(str(error))), Verdict.FAILURE) from None
+        except ExceptionGroup as group:
+            if child not in self._connections:
+                text = server.secrets.hide(f"the connection broke ({group.exceptions[0]!r})")
+                raise CallFailed(ServerUnavailable(text, retryable=True), Verdict.FAILURE) from None
+        finally:
+            self._feed(on.ConnectionLost(child))
+            record.pid = None
+            if process is not None:
+                await process.stop()
+
+    def _gone(self, child: int) -> None:
+        del self._owners[child]
+        self._connections.pop(child, None)
+        self._feed(on.Gone(child))
+
+    def _sweep(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
+        self._feed(on.Swept())
+
+    def _refusal(self, server: str, why: Refusal) -> ServerError:
+        """Return the error for a call that the pool turned away; nothing was sent."""
+        match why:
+            case Refusal.SHUT_DOWN:
+                return ServerUnavailable("The hub is closed; no server can be called any more.")
+            case Refusal.POOL_FULL:
+                text = f"Pool upper bound ({self._pool.bound}) reached, no idle children to evict"
+                return ServerUnavailable(text, retryable=True)
+            case Refusal.BREAKER_OPEN:
+                cooldown = self._pool.breakers[server].cooldown_ms
+                text = f"Circuit breaker open for {server} — cooldown {cooldown:g}ms"
+                return ServerUnavailable(text, retryable=True)
+            case Refusal.CONNECT_FAILED:
+                error = self._records[server].connect_error
+                kind = ServerUnauthorized if isinstance(error, ServerUnauthorized) else ServerUnavailable
+                text = f"Failed to connect to server {server}: {error}"
+                return kind(text, retryable=error is not None and error.retryable)
+
+    def _warn(self, record: _Record, where: str, warnings: Sequence[str]) -> None:
+        for text in warnings:
+            if len(record.warnings) < _WARNINGS_KEPT:
+                record.warnings[f"{where}: {text}"] = None
+
+    def _status(self, name: str, record: _Record) -> ServerStatus:
+        child, breaker = self._pool.children.get(name), self._pool.breakers[name]
+        return ServerStatus(
+            name=name,
+            state=child.state if child is not None else State.IDLE,
+            live=child is not None and child.live,
+            pid=record.pid,
+            protocol=record.protocol,
+            starts=record.starts,
+            calls_in_flight=len(child.calls) if child is not None else 0,
+            breaker_open=breaker.is_open(self._clock() * 1000),
+            failures=breaker.failures,
+            last_error=record.last_error,
+            warnings=tuple(record.warnings),
+        )
+
+
+def _terms(server: Server, default_ms: float) -> Terms:
+    """Return how long a server's child stays: keep-alive means for ever, unless it names a time."""
+    own = server.lifecycle
+    if own.mode == "ephemeral":
+        return Terms(own.idle_timeout_ms or default_ms, ephemeral=True)
+    kept = None if own.mode == "keep-alive" else default_ms
+    return Terms(own.idle_timeout_ms or kept)

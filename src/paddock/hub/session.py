@@ -1,0 +1,74 @@
+"""The MCP library's client session, asked for results as they came off the wire."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    Implementation,
+    InitializedNotification,
+    InitializeResult,
+    PaginatedRequestParams,
+    ServerCapabilities,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
+
+from paddock.hub.failure import TRACE
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import CallOptions
+
+AUTH_STATUS = (401, 403)
+PAGES = 100
+"""Pages of one listing; a server that never ends its listing cannot hold us."""
+
+
+class Session(ClientSession):
+    """A session whose answers are not validated: a faulty server stays usable, and a call costs half."""
+
+    async def ask(self, method: str, params: dict[str, Any]) -> object:
+        """Return the raw answer to a request in the agreed era. Raises MCPError."""
+        data: dict[str, Any] = {"method": method, "params": params}
+        options: CallOptions = {}
+        self._stamp(data, options)
+        return cast("object", await self._dispatcher.send_raw_request(method, data["params"], options))
+
+    async def agree(self, *, probe: bool) -> None:
+        """Agree on a version: with `probe` ask for the stateless era; without, or if refused, shake hands."""
+        if probe:
+            try:
+                await self.discover()
+            except (MCPError, ValidationError, RuntimeError) as error:
+                trace = TRACE.get()
+                refused = trace is not None and trace.status in AUTH_STATUS
+                if refused or (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED):
+                    raise
+            else:
+                return
+        await self._shake_hands()
+
+    async def learn_headers(self) -> None:
+        """List all tools, from which the library learns what a 2026 server wants repeated as headers."""
+        cursor: str | None = None
+        for _ in range(PAGES):
+            page = await self.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+
+    async def _shake_hands(self) -> None:
+        """Do the `initialize` exchange; of the server's answer only the version has to be right."""
+        client = self._client_info.model_dump(by_alias=True, exclude_none=True)
+        offer = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": client}
+        answer = await self.ask("initialize", offer)
+        version = cast("dict[str, Any]", answer).get("protocolVersion") if isinstance(answer, dict) else None
+        if version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            known = ", ".join(HANDSHAKE_PROTOCOL_VERSIONS)
+            raise RuntimeError(f"it speaks protocol version {version!r}; Paddock speaks {known} and later")
+        nobody = Implementation(name="", version="")
+        self.adopt(
+            InitializeResult(protocol_version=version, capabilities=ServerCapabilities(), server_info=nobody)
+        )
+        await self.send_notification(InitializedNotification())

@@ -1,0 +1,121 @@
+"""The pipes of a child as the streams that the MCP library reads and writes: one JSON message per line.
+
+Nothing lies between the pipe and the library, neither a task nor a queue, so a call costs no extra wake-up.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, cast
+
+import anyio
+from mcp.client._transport import ReadStream
+from mcp.shared.message import SessionMessage
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from paddock.hub.failure import TRACE
+from paddock.hub.process import LINE_LIMIT
+
+
+class _Stream:
+    """What both directions share: the process owns the pipes, so leaving a stream closes nothing."""
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class PipeReader(_Stream):
+    """Messages of the child. Lines that are no message are passed over: some servers print banners."""
+
+    def __init__(self, stdout: asyncio.StreamReader, on_end: Callable[[str], None]) -> None:
+        self._stdout = stdout
+        self._on_end = on_end
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message. Raises EndOfStream when the child closed its stdout or broke the limit."""
+        while True:
+            try:
+                line = await self._stdout.readuntil(b"\n")
+            except asyncio.LimitOverrunError:
+                self._on_end(f"a message is longer than {LINE_LIMIT} bytes")
+                raise anyio.EndOfStream from None
+            except (asyncio.IncompleteReadError, ConnectionError):
+                self._on_end("")
+                raise anyio.EndOfStream from None
+            message = parse(line)
+            if message is not None:
+                return message
+
+    def __aiter__(self) -> ReadStream[SessionMessage | Exception]:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class PipeWriter(_Stream):
+    """Messages to the child."""
+
+    def __init__(self, stdin: asyncio.StreamWriter) -> None:
+        self._stdin = stdin
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message. Raises BrokenResourceError when the child reads no more."""
+        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        if self._stdin.is_closing():
+            raise anyio.BrokenResourceError
+        if (trace := TRACE.get()) is not None:
+            trace.sent = True
+        self._stdin.write(data)
+        try:
+            await self._stdin.drain()
+        except ConnectionError:
+            raise anyio.BrokenResourceError from None
+
+
+def parse(line: bytes) -> SessionMessage | None:
+    """Return the message in a line, or None. An answer with a small fault is still taken as the answer."""
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValidationError:
+        return _answer(line)
+
+
+def _answer(line: bytes) -> SessionMessage | None:
+    """Return the answer in a line that breaks the rules of JSON-RPC: no version, a result of another type."""
+    try:
+        document: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    number = fields.get("id")
+    if isinstance(number, bool) or not isinstance(number, int | str) or "method" in fields:
+        return None
+    if "result" in fields:
+        return SessionMessage(
+            JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=fields["result"])
+        )
+    if "error" in fields:
+        error = fields["error"]
+        told = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
+        text = told if isinstance(told, str) else json.dumps(told)
+        return SessionMessage(
+            JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INTERNAL_ERROR, message=text))
+        )
+    return None

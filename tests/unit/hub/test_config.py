@@ -1,0 +1,155 @@
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.hub.config import HttpServer, Lifecycle, ServersConfig, StdioServer, load_servers
+
+
+def load(tmp_path, document, environ=None):
+    path = tmp_path / ".mcp.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    config = load_servers(path, environ or {})
+    return config.servers, [warning.removeprefix(f"{path}") for warning in config.warnings]
+
+
+def one(tmp_path, entry, environ=None):
+    servers, warnings = load(tmp_path, {"mcpServers": {"s": entry}}, environ)
+    return servers.get("s"), warnings
+
+
+def test_missing_file_means_no_servers(tmp_path):
+    assert load_servers(tmp_path / "none.json", {}) == ServersConfig()
+
+
+def test_unparsable_file_means_no_servers_and_a_warning_with_the_position(tmp_path):
+    assert load(tmp_path, '{\n  "mcpServers": }') == (
+        {},
+        [":2:17: not JSON: Expecting value. No server is configured."],
+    )
+
+
+def test_unreadable_and_shapeless_files(tmp_path):
+    assert load_servers(tmp_path, {}).warnings == (
+        f"{tmp_path}: cannot be read: Is a directory. No server is configured.",
+    )
+    assert load(tmp_path, "[]") == ({}, [": no object `mcpServers`. No server is configured."])
+    assert load(tmp_path, "[" * 100_000)[0] == {}
+    (tmp_path / "latin").write_bytes(b"\xff")
+    assert load_servers(tmp_path / "latin", {}).warnings == (
+        f"{tmp_path / 'latin'}: cannot be read: it is not UTF-8 text. No server is configured.",
+    )
+
+
+def test_all_fields_of_a_stdio_server(tmp_path):
+    entry = {
+        "command": "npx",
+        "args": ["-y", "x"],
+        "env": {"A": "b"},
+        "cwd": "sub",
+        "timeoutMs": 5,
+        "lifecycle": {"mode": "keep-alive", "idleTimeoutMs": 7},
+        "disabled": False,
+    }
+    assert one(tmp_path, entry) == (
+        StdioServer("s", "npx", ("-y", "x"), {"A": "b"}, tmp_path / "sub", 5, Lifecycle("keep-alive", 7)),
+        [],
+    )
+
+
+def test_all_fields_of_an_http_server(tmp_path):
+    server, warnings = one(
+        tmp_path,
+        {"type": "http", "url": "https://h/mcp", "headers": {"A": "b"}, "lifecycle": "ephemeral"},
+    )
+    assert server == HttpServer("s", "https://h/mcp", {"A": "b"}, 60_000, Lifecycle("ephemeral"))
+    assert warnings == []
+
+
+def test_x34_entry_without_command_or_url_is_skipped_and_the_others_load(tmp_path):
+    servers, warnings = load(tmp_path, {"mcpServers": {"bad": {"env": {}}, "good": {"command": "x"}}})
+    assert servers == {"good": StdioServer("good", "x")}
+    assert warnings == [": server 'bad': has neither `command` nor `url`; skipped."]
+
+
+def test_x34_entries_of_wrong_types_are_skipped_without_showing_values(tmp_path):
+    assert one(tmp_path, {"command": "x", "timeoutMs": 0}) == (
+        None,
+        [": server 's': `timeoutMs`: Input should be greater than 0; skipped."],
+    )
+    assert one(tmp_path, {"command": "x", "env": {"T": ["secret"]}}) == (
+        None,
+        [": server 's': `env.T`: Input should be a valid string; skipped."],
+    )
+    assert one(tmp_path, "npx") == (
+        None,
+        [": server 's': must be an object; skipped."],
+    )
+
+
+def test_sse_and_strange_addresses_are_skipped(tmp_path):
+    assert one(tmp_path, {"url": "http://h/sse", "transportType": "sse"}) == (
+        None,
+        [
+            ": server 's': transport `sse` is retired and not supported;"
+            " use the server's streamable HTTP address; skipped."
+        ],
+    )
+    for url in ("file:///etc/passwd", "http://[", "http://h:99999", "http:///path"):
+        assert one(tmp_path, {"url": url}) == (
+            None,
+            [": server 's': `url` must be an address that begins with http:// or https://; skipped."],
+        )
+
+
+def test_x35_set_variable_is_expanded_everywhere(tmp_path):
+    environ = {"TOKEN": "tok-123", "BIN": "node", "EMPTY": ""}
+    server, warnings = one(
+        tmp_path,
+        {
+            "command": "${BIN}",
+            "args": ["--t=${TOKEN}", "${EMPTY:-d}", "${NONE:-}", "${NONE:-x}"],
+            "env": {"A": "Bearer ${TOKEN}"},
+        },
+        environ,
+    )
+    assert (server.command, server.args) == ("node", ("--t=tok-123", "d", "", "x"))
+    assert server.env == {"A": "Bearer tok-123"}
+    assert warnings == []
+    web, _ = one(tmp_path, {"url": "http://h/${TOKEN}", "headers": {"A": "Bearer ${TOKEN}"}}, environ)
+    assert (web.url, web.headers) == ("http://h/tok-123", {"A": "Bearer tok-123"})
+
+
+def test_x35_unset_variable_stays_literal_with_a_warning(tmp_path):
+    server, warnings = one(tmp_path, {"command": "x", "env": {"A": "Bearer ${TOKEN}"}})
+    assert server.env == {"A": "Bearer ${TOKEN}"}
+    assert warnings == [
+        ": server 's': variable TOKEN is not set; `${TOKEN}` stays as it is. Set it or give a default."
+    ]
+
+
+def test_secrets_are_in_no_repr(tmp_path):
+    environ = {"TOKEN": "tok-123", "HOME": "/home/u"}
+    server, _ = one(tmp_path, {"command": "${HOME}/${TOKEN}", "env": {"A": "${TOKEN}"}}, environ)
+    assert repr(server) == "StdioServer('s', command='/home/u/[REDACTED]', 0 args, env=['A'])"
+    assert server.secrets.hide("/home/u tok-123 tok") == "/home/u [REDACTED] tok"
+    web, _ = one(tmp_path, {"url": "http://u:p@h:1/${TOKEN}?k", "headers": {"K": "Bearer abcd"}}, environ)
+    assert repr(web) == "HttpServer('s', host='http://h:1', headers=['K'])"
+    assert web.secrets.hide("Bearer abcd, abcd, tok-123") == "[REDACTED], [REDACTED], [REDACTED]"
+    assert "tok-123" not in repr(ServersConfig({"s": server, "w": web}))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values, st.sampled_from(["command", "url", "args", "env", "headers", "lifecycle", "type", "cwd"]))
+def test_no_json_document_breaks_the_reading(tmp_path_factory, value, key):
+    path = Path(tmp_path_factory.getbasetemp()) / "any.json"
+    for document in (value, {"mcpServers": value}, {"mcpServers": {"s": {"command": "x", key: value}}}):
+        path.write_text(json.dumps(document))
+        config = load_servers(path, {})
+        assert set(config.servers) <= {"s"} or not isinstance(value, dict) or config.servers.keys() <= value.keys()
