@@ -1,0 +1,115 @@
+"""Fetch the guest's JavaScript libraries when a package is built, so that they are neither in git nor fetched at run time.
+
+`package-lock.json` pins versions and integrity hashes; npm checks them, runs no scripts, and leaves nothing behind.
+A source distribution already carries the result and builds without npm.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+GUEST = Path("src/paddock/guest")
+NPM = ("ci", "--ignore-scripts", "--omit-lockfile-registry-resolved", "--no-audit", "--no-fund", "--loglevel=error")
+
+# The seams at which swc's module for node is cut: imports from node, and the WebAssembly bytes with their start.
+SWC_NODE_IMPORT = "const { TextDecoder, TextEncoder } = require(`util`);\n"
+SWC_START = re.compile(
+    r"const \{ Buffer \} = require\('node:buffer'\);\n"
+    r"const bytes = Buffer\.from\('(?P<wasm>[A-Za-z0-9+/=]+)', 'base64'\);\n\s*"
+    r"const wasmModule = new WebAssembly\.Module\(bytes\);\n"
+)
+SWC_HEAD = """// @swc/wasm-typescript as a plain script; the WebAssembly bytes are in swc.wasm.
+globalThis.instantiateSwc = function (wasmModule, TextEncoder, TextDecoder) {
+const module = { exports: {} };
+"""
+SWC_TAIL = "return module.exports;\n};\n"
+
+
+class CustomBuildHook(BuildHookInterface):
+    """Write `src/paddock/guest/vendor/` when it is missing or older than the lock file."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+        """Make the vendored files current before hatchling collects files."""
+        guest = Path(self.root) / GUEST
+        lock = (guest / "package-lock.json").read_bytes()
+        if not is_current(guest / "vendor", lock):
+            with tempfile.TemporaryDirectory() as temporary:
+                write_vendor(install(guest, Path(temporary)), guest / "vendor", lock)
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of `data` in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_current(vendor: Path, lock: bytes) -> bool:
+    """Tell whether every vendored file is what this lock file and this hook make."""
+    try:
+        note = json.loads((vendor / "VENDOR.json").read_bytes())
+        return note["made_from"] == made_from(lock) and all(
+            sha256((vendor / name).read_bytes()) == digest for name, digest in note["files"].items()
+        )
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def made_from(lock: bytes) -> dict[str, str]:
+    """Return the hashes of the two inputs of the vendored files: the lock file and this hook."""
+    return {"package-lock.json": sha256(lock), "hatch_build.py": sha256(Path(__file__).read_bytes())}
+
+
+def install(guest: Path, directory: Path) -> Path:
+    """Install the locked packages below `directory` with npm and return their `node_modules`."""
+    npm = shutil.which("npm")
+    if npm is None:
+        msg = "npm is needed to build Paddock from a git checkout: install Node.js 20 or later, or use a release."
+        raise RuntimeError(msg)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(guest / name, directory)
+    subprocess.run([npm, *NPM], cwd=directory, check=True)  # noqa: S603
+    return directory / "node_modules"
+
+
+def write_vendor(modules: Path, vendor: Path, lock: bytes) -> None:
+    """Write the libraries as plain scripts, their licences, and VENDOR.json, into `vendor`."""
+    swc, wasm = split_swc((modules / "@swc/wasm-typescript/wasm.js").read_text("utf-8"))
+    files = {
+        "acorn.js": (modules / "acorn/dist/acorn.js").read_bytes(),
+        "acorn.LICENSE": (modules / "acorn/LICENSE").read_bytes(),
+        "swc.js": swc.encode(),
+        "swc.wasm": wasm,
+        "swc.LICENSE": (modules / "@swc/wasm-typescript/LICENSE").read_bytes(),
+    }
+    packages = {
+        name.removeprefix("node_modules/"): {"version": package["version"], "license": package["license"]}
+        for name, package in json.loads(lock)["packages"].items()
+        if name
+    }
+    note = {
+        "made_from": made_from(lock),
+        "packages": packages,
+        "files": {name: sha256(data) for name, data in files.items()},
+    }
+    files["VENDOR.json"] = (json.dumps(note, indent=2) + "\n").encode()
+    shutil.rmtree(vendor, ignore_errors=True)
+    vendor.mkdir()
+    for name, data in files.items():
+        (vendor / name).write_bytes(data)
+
+
+def split_swc(source: str) -> tuple[str, bytes]:
+    """Return swc's glue as a plain script that takes a compiled module, and the WebAssembly bytes beside it."""
+    start = SWC_START.search(source)
+    if start is None or source.count(SWC_NODE_IMPORT) != 1:
+        msg = "@swc/wasm-typescript has another shape than this hook knows: compare wasm.js with split_swc()."
+        raise RuntimeError(msg)
+    glue = source[: start.start()].replace(SWC_NODE_IMPORT, "") + source[start.end() :]
+    return SWC_HEAD + glue + SWC_TAIL, base64.b64decode(start["wasm"])

@@ -1,0 +1,370 @@
+// Turns what a person or a model wrote into one wrapped JavaScript program. Evaluated after vendor/acorn.js and
+// module_words.js; defines the pure function intake(requestJson) -> responseJson.
+//
+//   request    {"source", "language": "auto" | "javascript" | "typescript"}
+//   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}}
+//           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
+//           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and ask again
+//
+// `code` evaluates to an async function of one parameter, `input`. The text is never moved: prose around fences becomes
+// empty lines, `export` becomes spaces, types become spaces. What must be added (the head on line 1, `return ` before the
+// last expression) is listed in `positions`, which positions.py reads backwards. A program is complete for the parser
+// before it is wrapped, so that no text can close the wrapper.
+"use strict";
+
+(() => {
+  const NEWLINE = /\r\n|[\n\r\u2028\u2029]/g;
+  // f<T>(x) is also JavaScript, two comparisons; TypeScript reads a call, and so does everybody who writes it.
+  const GENERIC_CALL = /[\w$]\s*<\s*[\w${"'[](?:[\w$.,\s[\]{}"'?:;]|\|(?!\|)|&(?!&))*>\s*[(`]/;
+  const FENCE = /^[ \t\ufeff]*(`{3,})[ \t]*([\w+#.-]*)[^`\n\r]*$/;
+  const JAVASCRIPT = new Set(["js", "javascript", "mjs", "cjs", "node", "ecmascript"]);
+  const TYPESCRIPT = new Set(["ts", "typescript", "mts", "cts"]);
+  const FUNCTIONS = new Set(["FunctionDeclaration", "FunctionExpression", "ArrowFunctionExpression"]);
+  const { Refusal, blankModuleWord, freshName, IMPORT_ADVICE } = globalThis.moduleWords;
+
+  const Parser = acorn.Parser.extend(
+    (Base) =>
+      class extends Base {
+        parseExprImport() {
+          this.raise(this.start, IMPORT_ADVICE);
+        }
+      },
+  );
+
+  const MODULE_WORDS = 100;
+  const OPTIONS = {
+    ecmaVersion: "latest",
+    sourceType: "script", // as V8 will read it: <!-- is a comment, for example
+    strict: true,
+    allowReturnOutsideFunction: true,
+    allowAwaitOutsideFunction: true,
+  };
+
+  // The offset of the first token at or after `offset`.
+  function afterTrivia(text, offset) {
+    const token = /[^\s]/g;
+    for (token.lastIndex = offset; ; ) {
+      const at = token.exec(text)?.index ?? text.length;
+      let end = -1;
+      if (text.startsWith("/*", at)) end = text.indexOf("*/", at + 2) + 2;
+      else if (text.startsWith("//", at)) end = at + text.slice(at).search(/[\n\r\u2028\u2029]|$/);
+      if (end < 2) return at;
+      token.lastIndex = end;
+    }
+  }
+
+  // --- parsing ----------------------------------------------------------------------------------------------------
+
+  function guarded(text, start, method) {
+    const parser = new Parser(OPTIONS, text, start);
+    try {
+      return method(parser);
+    } catch (error) {
+      if (error instanceof RangeError) throw new Refusal("The program is nested too deeply", parser.start);
+      if (!(error instanceof SyntaxError) || error.pos === undefined) throw error;
+      const token = text.slice(parser.start, parser.end);
+      throw new Refusal(plainWords(error, text, token), error.pos);
+    }
+  }
+
+  function plainWords(error, text, token) {
+    const message = error.message.replace(/ \(\d+:\d+\)$/, "");
+    if (afterTrivia(text, error.pos) >= text.length) return message.replace(/^Unexpected token$/, "Unexpected end of input");
+    if (message === "Unexpected token" && token) return `Unexpected token '${token.slice(0, 40)}'`;
+    if (message === "Unexpected character '@'") return "Decorators are not supported; call the function by hand";
+    return message;
+  }
+
+  // The text as one expression: an object literal, or an anonymous function, which are no statements.
+  function parseExpression(text, start) {
+    const expression = guarded(text, start, (parser) => {
+      parser.nextToken();
+      return parser.parseExpression();
+    });
+    let end = afterTrivia(text, expression.end);
+    while (text[end] === ";") end = afterTrivia(text, end + 1);
+    if (end < text.length) return null;
+    return [{ type: "ExpressionStatement", start, end: expression.end, expression }];
+  }
+
+  function parseProgram(text) {
+    const start = afterTrivia(text, 0);
+    let refusal = null;
+    if (text[start] === "{") {
+      try {
+        const body = parseExpression(text, start);
+        if (body?.[0].expression.type === "ObjectExpression") return body;
+      } catch (error) {
+        refusal = later(null, error);
+      }
+    }
+    try {
+      return guarded(text, 0, (parser) => parser.parse()).body;
+    } catch (error) {
+      refusal = later(error, refusal);
+    }
+    if (/(?:async\s+)?function\b/y.test(text.slice(start, start + 99))) {
+      try {
+        const body = parseExpression(text, start);
+        if (body) return body;
+      } catch (error) {
+        refusal = later(refusal, error);
+      }
+    }
+    throw refusal;
+  }
+
+  // Of two refusals of the same text the later one has understood more of it.
+  function later(first, second) {
+    for (const error of [first, second]) if (error && !(error instanceof Refusal)) throw error;
+    if (!first || !second) return first ?? second;
+    return second.offset > first.offset ? second : first;
+  }
+
+  // Every word costs one more parsing.
+  function nextModuleWord(text, offset, words) {
+    if (words === MODULE_WORDS) throw new Refusal(`More than ${MODULE_WORDS} imports and exports`, offset, true);
+    return blankModuleWord(text, offset);
+  }
+
+  // Both readers return {text, body, exported, map, language}.
+
+  function readJavaScript(source) {
+    let text = source;
+    let exported = null;
+    for (let words = 0; ; words++) {
+      try {
+        return { text, body: parseProgram(text), exported, map: null, language: "javascript" };
+      } catch (error) {
+        if (!(error instanceof Refusal) || !/may appear only with 'sourceType/.test(error.message)) throw error;
+        const step = nextModuleWord(text, error.offset, words);
+        text = step.text;
+        exported = step.exported ?? exported;
+      }
+    }
+  }
+
+  function readTypeScript(source) {
+    let text = source;
+    let exported = null;
+    for (let words = 0; ; words++) {
+      try {
+        const { code, map } = globalThis.eraseTypes(text);
+        return { text: code, body: parseErased(code, map, text), exported, map, language: "typescript" };
+      } catch (error) {
+        if (error instanceof Error && !(error instanceof Refusal)) throw error;
+        const step = error.moduleWord ? nextModuleWord(text, error.offset, words) : null;
+        if (!step) throw error instanceof Refusal ? error : new Refusal(error.message, error.offset);
+        text = step.text;
+        exported = step.exported ?? exported;
+      }
+    }
+  }
+
+  function parseErased(code, map, text) {
+    try {
+      return parseProgram(code);
+    } catch (error) {
+      if (!map || !(error instanceof Refusal)) throw error;
+      const place = placeOf(code, error.offset);
+      const before = map.slice(0, place.line).flat().concat(map[place.line].filter(([column]) => column <= place.column));
+      const [, line, column] = before.at(-1) ?? [0, 0, 0];
+      throw new Refusal(error.message, (lineStarts(text)[line] ?? text.length) + column);
+    }
+  }
+
+  function read(source, language) {
+    let javascript = null;
+    let refusal = null;
+    try {
+      javascript = readJavaScript(source);
+      if (language === "javascript" || !GENERIC_CALL.test(source)) return javascript;
+    } catch (error) {
+      if (!(error instanceof Refusal) || language === "javascript" || error.final) throw error;
+      refusal = error;
+    }
+    if (!globalThis.eraseTypes) throw { needs: "typescript" };
+    try {
+      return readTypeScript(source);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      if (javascript) return javascript;
+      throw language === "typescript" || error.final ? error : later(refusal, error);
+    }
+  }
+
+  // --- the value of a program -------------------------------------------------------------------------------------
+
+  const isFunction = (node) => FUNCTIONS.has(node?.type) && !node.generator;
+  const isDeclaration = ({ type }) => type.endsWith("Declaration");
+
+  // What comes after the last expression without having a value of its own: `f(); function f() {}`.
+  function isSilent(node) {
+    if (node.type === "EmptyStatement" || node.type === "FunctionDeclaration") return true;
+    if (node.directive === "use strict") return true;
+    return node.type === "VariableDeclaration" && node.kind === "var" && node.declarations.every(({ init }) => !init);
+  }
+
+  // A REPL's completion value for the plain cases: expression, block, if/else, try/catch. A loop or a switch has none.
+  function returnLast(statements, insert) {
+    const last = statements.findLast((node) => !isSilent(node));
+    if (last?.type === "ExpressionStatement") insert(last.start, "return ");
+    else if (last?.type === "BlockStatement") returnLast(last.body, insert);
+    else if (last?.type === "IfStatement") {
+      returnLast([last.consequent], insert);
+      if (last.alternate) returnLast([last.alternate], insert);
+    } else if (last?.type === "TryStatement") {
+      returnLast(last.block.body, insert);
+      if (last.handler) returnLast(last.handler.body.body, insert);
+    }
+  }
+
+  // The function that a program of nothing but declarations means to be called: `main`, or its only function.
+  // A declaration that calls something (`const x = main()`) says that the program already does its work itself.
+  function entryOf(text, statements) {
+    if (!statements.every(isDeclaration)) return null;
+    const named = statements.flatMap((node) => (node.type === "VariableDeclaration" ? node.declarations : [node]));
+    const functions = named.filter((node) => isFunction(node) || isFunction(node.init));
+    const others = named.filter((node) => !functions.includes(node));
+    if (others.some(({ init }) => init && /[(`]/.test(text.slice(init.start, init.end)))) return null;
+    if (functions.some(({ id }) => id.name === "main")) return "main";
+    return named.length === 1 && functions.length === 1 ? functions[0].id.name : null;
+  }
+
+  function boundNames(pattern) {
+    if (!pattern) return [];
+    if (pattern.type === "Identifier") return [pattern.name];
+    const parts = pattern.elements ?? pattern.properties ?? [pattern.left ?? pattern.argument ?? pattern.value];
+    return parts.flatMap(boundNames);
+  }
+
+  function declaresInput(statements) {
+    return statements.some((node) => {
+      if (node.type === "ClassDeclaration") return node.id.name === "input";
+      if (node.type !== "VariableDeclaration" || node.kind === "var") return false;
+      return node.declarations.some(({ id }) => boundNames(id).includes("input"));
+    });
+  }
+
+  function wrap({ text, body, exported, map, language }) {
+    const insertions = [];
+    const insert = (offset, added) => insertions.push([offset, added]);
+    const statements = body.filter((node) => node.type !== "EmptyStatement" && !node.directive);
+    const parameter = declaresInput(statements) ? freshName(text) : "input";
+    const entry = exported ? null : entryOf(text, statements);
+    const only = statements.length === 1 && statements[0].expression;
+    let value = "";
+    if (exported?.callable === false) value = `return ${exported.name};`;
+    else if (exported) value = `return typeof ${exported.name}==="function"?${exported.name}(${parameter}):${exported.name};`;
+    else if (entry) value = `return ${entry}(${parameter});`;
+    else if (isFunction(only)) {
+      const { start, end } = statements[0];
+      insert(start, "return (");
+      insert(text[end - 1] === ";" ? end - 1 : end, `)(${parameter})`);
+    } else returnLast(body, insert);
+
+    const prefix = `"use strict";(async function(${parameter}){`;
+    const pieces = [prefix];
+    let done = 0;
+    for (const [offset, added] of insertions) {
+      pieces.push(text.slice(done, offset), added);
+      done = offset;
+    }
+    pieces.push(text.slice(done), "\n", value, "})");
+    const starts = insertions.length ? lineStarts(text) : [];
+    const listed = insertions.map(([offset, added]) => {
+      const { line, column } = placeOf(text, offset, starts);
+      return [line, column, added.length];
+    });
+    return { ok: true, code: pieces.join(""), language, positions: { prefix: prefix.length, insertions: listed, map } };
+  }
+
+  // --- places -----------------------------------------------------------------------------------------------------
+
+  function lineStarts(text) {
+    return [0, ...Array.from(text.matchAll(NEWLINE), (newline) => newline.index + newline[0].length)];
+  }
+
+  // Line and column of an offset, both from 0.
+  function placeOf(text, offset, starts = lineStarts(text)) {
+    let low = 0;
+    for (let high = starts.length; high - low > 1; ) {
+      const middle = (low + high) >> 1;
+      if (starts[middle] <= offset) low = middle;
+      else high = middle;
+    }
+    return { line: low, column: offset - starts[low] };
+  }
+
+  // --- Markdown ---------------------------------------------------------------------------------------------------
+
+  function fencedBlocks(text) {
+    const blocks = [];
+    let open = null;
+    const starts = lineStarts(text);
+    for (const [index, start] of starts.entries()) {
+      const next = starts[index + 1] ?? text.length;
+      const fence = FENCE.exec(text.slice(start, next).replace(/[\n\r\u2028\u2029]+$/, ""));
+      if (!fence) continue;
+      if (!open) {
+        open = { ticks: fence[1].length, label: fence[2].toLowerCase(), fence: start, start: next, end: text.length };
+        blocks.push(open);
+      } else if (fence[1].length >= open.ticks && !fence[2]) {
+        open.end = start;
+        open = null;
+      }
+    }
+    return blocks;
+  }
+
+  // A fence inside a template literal or a comment is the program's own. The mark in Don`t opens no literal.
+  function insideCode(before) {
+    const ticks = before.replace(/\\[^]|\b`\b/g, "").split("`").length - 1;
+    return ticks % 2 === 1 || before.lastIndexOf("/*") > before.lastIndexOf("*/");
+  }
+
+  // The text with everything outside of its fenced blocks blank; as it is when there are none.
+  function cutFences(text, language) {
+    const all = text.includes("```") ? fencedBlocks(text) : [];
+    if (!all.length || insideCode(text.slice(0, all[0].fence))) return { text, language };
+    const known = all.filter(({ label }) => JAVASCRIPT.has(label) || TYPESCRIPT.has(label));
+    const blocks = known.length ? known : all.filter(({ label }) => !label);
+    if (!blocks.length) {
+      const message = `The text has a fenced block, but it is labelled '${all[0].label}'; label it js or ts`;
+      throw new Refusal(message, all[0].fence);
+    }
+    const pieces = [];
+    let done = 0;
+    for (const { start, end } of blocks) {
+      pieces.push(text.slice(done, start).replace(/[^\n\r\u2028\u2029]/g, ""), text.slice(start, end));
+      done = end;
+    }
+    pieces.push(text.slice(done).replace(/[^\n\r\u2028\u2029]/g, ""));
+    const typed = language === "auto" && blocks.some(({ label }) => TYPESCRIPT.has(label));
+    return { text: pieces.join(""), language: typed ? "typescript" : language };
+  }
+
+  // --- intake -----------------------------------------------------------------------------------------------------
+
+  function answer(text, language) {
+    let reading = { text };
+    try {
+      reading = cutFences(text, language);
+      return wrap(read(reading.text, reading.language));
+    } catch (error) {
+      if (error.needs) return { ok: false, needs: error.needs };
+      if (!(error instanceof Refusal)) throw error;
+      // The end of the program is where its last character stands, whatever blank lines or prose follow.
+      const offset = Math.min(error.offset, reading.text.trimEnd().length);
+      const { line, column } = placeOf(reading.text, offset);
+      const message = error.message.toWellFormed(); // a token cut in the middle of an emoji
+      return { ok: false, error: { name: "SyntaxError", message, line: line + 1, column: column + 1 } };
+    }
+  }
+
+  globalThis.intake = (requestJson) => {
+    const { source, language } = JSON.parse(requestJson);
+    const text = source.replace(/^\ufeff/, "").replace(/^#!/, "//");
+    return JSON.stringify(answer(text, language));
+  };
+})();

@@ -1,0 +1,94 @@
+// What becomes of `import` and `export` in a program that is no module, for intake.js. Types vanish, the word `export`
+// vanishes, `export default` becomes a declaration; what would load another module is refused. Nothing moves: every
+// replacement is as long as what it replaces and keeps its line breaks.
+"use strict";
+
+(() => {
+  const NAME = String.raw`[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*`;
+  const GAP = String.raw`(?:\s|\/\*(?:[^*]|\*(?!\/))*\*\/|\/\/[^\n\r\u2028\u2029]*)*`;
+  const STRING = `(?:"[^"\\n\\r]*"|'[^'\\n\\r]*')`;
+  const FROM = `${GAP}from${GAP}${STRING}(?:${GAP}with${GAP}\\{[^{}]*\\})?[ \\t]*;?`;
+  const at = (pattern) => new RegExp(pattern, "uy");
+
+  const IMPORT_TYPE = at(
+    `import${GAP}type\\b${GAP}(?:(?!from\\b)${NAME}|\\*${GAP}as${GAP}${NAME}|\\{[^{}]*\\})${FROM}`,
+  );
+  const IMPORT_ONLY_TYPES = at(`import${GAP}\\{${GAP}type\\s[^,{}]*(?:,${GAP}type\\s[^,{}]*)*,?${GAP}\\}${FROM}`);
+  const EXPORT_TYPE_FROM = at(`export${GAP}type\\b${GAP}(?:\\*(?:${GAP}as${GAP}${NAME})?|\\{[^{}]*\\})${FROM}`);
+  const EXPORT_FROM = at(`export${GAP}(?:\\*|\\{[^{}]*\\}${FROM})`);
+  const EXPORT_LIST = at(`export${GAP}(?:type\\b${GAP})?\\{[^{}]*\\}[ \\t]*;?`);
+  const EXPORT_OF_OLD = at(`export${GAP}(?:=|import\\b|as${GAP}namespace\\b)`);
+  const DEFAULT = at("export[ \\t]+default(?![\\p{ID_Continue}$])");
+  const DEFAULT_DECLARATION = at(
+    `(export[ \\t]+default[ \\t]+)((?:abstract[ \\t]+)?(?:async[ \\t]+)?(function|class|interface)\\b[ \\t]*\\*?)[ \\t]*` +
+      `((?!extends\\b|implements\\b)${NAME})?`,
+  );
+  const EXPORT = at("export\\b");
+  const IMPORT = at("import\\b");
+
+  const IMPORT_ADVICE =
+    "import is not available: a program is one text without modules. " +
+    "Call tools through servers.<name>.<tool>(...); for types write 'import type'";
+
+  // Says no to a text; `offset` is where. A final one holds in every language.
+  class Refusal extends Error {
+    constructor(message, offset, final = message === IMPORT_ADVICE) {
+      super(message);
+      this.offset = offset;
+      this.final = final;
+    }
+  }
+
+  function match(pattern, text, offset) {
+    pattern.lastIndex = offset;
+    return pattern.exec(text);
+  }
+
+  // A name of six characters that the program does not use, so that `const $00000 =` fits over `export default`.
+  function freshName(text) {
+    for (let number = 0; ; number++) {
+      const name = `$${String(number).padStart(5, "0")}`;
+      if (!text.includes(name)) return name;
+    }
+  }
+
+  const spaces = (text) => text.replace(/[^\n\r\u2028\u2029]/g, " ");
+  const put = (text, offset, added) => text.slice(0, offset) + added + text.slice(offset + added.length);
+
+  function defaultExport(text, offset) {
+    const name = freshName(text);
+    const [whole, words, head, kind, own] = match(DEFAULT_DECLARATION, text, offset) ?? [];
+    if (kind === "interface") return { text: put(text, offset, spaces(words)), exported: null };
+    if (own) return { text: put(text, offset, spaces(words)), exported: { name: own, callable: kind !== "class" } };
+    if (kind) {
+      const named = `${head} ${name}`.padEnd(whole.length);
+      return { text: put(text, offset, named), exported: { name, callable: kind !== "class" } };
+    }
+    const [short] = match(DEFAULT, text, offset);
+    const named = `const ${name}`.padEnd(short.length - 1) + "=";
+    return { text: put(text, offset, named), exported: { name, callable: true } };
+  }
+
+  // Makes the import or export at `offset` disappear: {text, exported: null | {name, callable}}. Throws a Refusal.
+  function blankModuleWord(text, offset) {
+    for (const pattern of [IMPORT_TYPE, IMPORT_ONLY_TYPES, EXPORT_TYPE_FROM]) {
+      const found = match(pattern, text, offset);
+      // The semicolon keeps the lines before and after apart.
+      if (found) return { text: put(text, offset, `;${spaces(found[0]).slice(1)}`), exported: null };
+    }
+    if (match(IMPORT, text, offset) || match(EXPORT_FROM, text, offset)) throw new Refusal(IMPORT_ADVICE, offset);
+    if (match(EXPORT_OF_OLD, text, offset)) {
+      throw new Refusal("This form of export is not supported; end the program with 'return' instead", offset, true);
+    }
+    if (match(DEFAULT, text, offset)) return defaultExport(text, offset);
+    const list = match(EXPORT_LIST, text, offset);
+    if (list) return { text: put(text, offset, `;${spaces(list[0]).slice(1)}`), exported: null };
+    if (match(at(`export${GAP}default\\b`), text, offset)) {
+      throw new Refusal("Write 'export default' with one blank between the two words", offset, true);
+    }
+    if (!match(EXPORT, text, offset)) throw new Refusal("import and export may only appear at the top level", offset);
+    return { text: put(text, offset, "      "), exported: null };
+  }
+
+  globalThis.moduleWords = { Refusal, blankModuleWord, freshName, IMPORT_ADVICE };
+})();

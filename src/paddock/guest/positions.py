@@ -1,0 +1,108 @@
+"""Places in a program: from where V8 ran it back to where the person wrote it.
+
+The wrapped program stays on the user's lines. Three things move a column: the head of the wrapper on line 1, insertions
+such as `return ` before the last expression, and TypeScript that had to be compiled (enum, namespace, parameter
+property), which brings a source map. `locate` undoes them in that order.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from typing import NamedTuple
+
+from paddock.model.base import Value
+
+WINDOW = 120
+"""Characters of a long line that an excerpt shows around its column."""
+
+NEWLINE = re.compile("\r\n|[\n\r\u2028\u2029]")
+"""ECMA-262 LineTerminatorSequence: what V8 counts as the end of a line."""
+
+
+class Positions(Value):
+    """How to lead a place of the running code back. Lines and columns in here count from 0, in UTF-16 units."""
+
+    prefix: int
+    """Length of the wrapper's head on line 0."""
+    insertions: tuple[tuple[int, int, int], ...] = ()
+    """(line, column, length) of text added to the program, in order; columns without prefix and insertions."""
+    map: tuple[tuple[tuple[int, int, int], ...], ...] | None = None
+    """Per line of compiled TypeScript the (column, source line, source column) where a piece of it starts."""
+
+
+class Place(NamedTuple):
+    """A place in the user's source, with the line to show."""
+
+    line: int
+    """From 1."""
+    column: int
+    """From 1, in UTF-16 units."""
+    excerpt: str
+    """The source line with a caret under the column."""
+
+
+def locate(line: int, column: int, positions: Positions, source: str) -> Place:
+    """Return the place in `source` of a 1-based line and 1-based UTF-16 column of the running code.
+
+    What lies outside of the program (the wrapper itself) is moved to the nearest place inside.
+    """
+    row, unit = line - 1, column - 1
+    if row == 0:
+        unit -= positions.prefix
+    for at, start, length in positions.insertions:
+        if at == row and unit > start:
+            unit = max(start, unit - length)
+    if positions.map is not None:
+        row, unit = _source_of(row, unit, positions.map)
+    return place(row + 1, unit + 1, source)
+
+
+def place(line: int, column: int, source: str) -> Place:
+    """Return the place of a 1-based line and UTF-16 column of `source`, moved inside when it lies outside."""
+    lines = NEWLINE.split(source.removeprefix("\ufeff"))
+    row = min(max(line - 1, 0), len(lines) - 1)
+    text = lines[row]
+    unit = _units(text) if line > len(lines) else min(max(column - 1, 0), _units(text))
+    return Place(row + 1, unit + 1, _excerpt(text, unit))
+
+
+def _source_of(row: int, unit: int, lines: tuple[tuple[tuple[int, int, int], ...], ...]) -> tuple[int, int]:
+    """Return the row and unit of the last mapped piece that starts at or before a place of compiled code."""
+    row = min(row, len(lines) - 1)
+    pieces = lines[row][: bisect_right(lines[row], unit, key=lambda piece: piece[0])]
+    while not pieces and row > 0:
+        row -= 1
+        pieces = lines[row]
+    return pieces[-1][1:] if pieces else (0, 0)
+
+
+def _units(text: str) -> int:
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def _excerpt(text: str, unit: int) -> str:
+    """Return the line and, below it, a caret under the given UTF-16 unit (from 0)."""
+    index = 0
+    while unit > 0:
+        unit -= 1 + (text[index] > "\uffff")
+        index += 1
+    start = min(max(index - WINDOW // 2, 0), max(len(text) - WINDOW, 0))
+    shown = text[start : start + WINDOW]
+    left = "…" if start else ""
+    right = "…" if start + WINDOW < len(text) else ""
+    indent = " " * len(left) + "".join(_blank(character) for character in shown[: index - start])
+    return f"{left}{''.join(_harmless(character) for character in shown)}{right}\n{indent}^"
+
+
+def _harmless(character: str) -> str:
+    """Replace what would steer a terminal or reorder the line (controls, bidirectional marks, lone surrogates)."""
+    return "\ufffd" if character != "\t" and unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+
+
+def _blank(character: str) -> str:
+    """Return blanks as wide as the character is on a terminal; a tab stays a tab."""
+    if character == "\t":
+        return "\t"
+    if unicodedata.combining(character):
+        return ""
+    return "  " if unicodedata.east_asian_width(character) in "WF" else " "
