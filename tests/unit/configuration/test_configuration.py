@@ -1,5 +1,7 @@
 """Reading settings: files, variables, flags, and what is said about mistakes."""
 
+# ruff: noqa: E501 - messages are compared whole
+
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,8 +21,8 @@ def loaded(
     system: str = "",
     user: str = "",
     workspace: str = "",
-    env: Texts = {},
-    flags: Texts = {},
+    env: Texts | None = None,
+    flags: Texts | None = None,
 ) -> Merged:
     for name, text in (("system", system), ("user", user), ("w/paddock", workspace)):
         if text:
@@ -29,7 +31,7 @@ def loaded(
             path.write_text(text)
     return load(
         tmp_path / "w",
-        environment=env,
+        environment=env or {},
         flags=flags,
         system=tmp_path / "system.toml",
         user=tmp_path / "user.toml",
@@ -109,9 +111,9 @@ def test_mistakes_in_a_file(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
-    assert failure(tmp_path, user="[grants]\njit = 1\nfoo = 2\n").splitlines() == [
+    assert failure(tmp_path, user="[grants]\njit = 1\nqqqqqqqqqq = 2\n").splitlines() == [
         "/user.toml, line 2: grants.jit must be true or false, not 1",
-        "/user.toml, line 3: unknown key `grants.foo`",
+        "/user.toml, line 3: unknown key `grants.qqqqqqqqqq`",
     ]
 
 
