@@ -1,0 +1,221 @@
+"""Read the settings of a run from files, environment and flags: the one room that knows where they live."""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_config_path
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError
+from paddock.model.settings import Rule, Settings, leaves
+from paddock.policy.layers import RULES, Layer, LayerName, Merged, merge
+
+FILE_NAME = "paddock.toml"
+SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
+PREFIX = "PADDOCK_"
+
+Where = Callable[[str], str]
+"""Tells people where a key stands."""
+
+_DEFAULTS = leaves(Settings())
+_VARIABLES = {PREFIX + key.replace(".", "_").upper(): key for key in _DEFAULTS if key != RULES}
+_GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
+
+
+def user_file() -> Path:
+    """Return where the user's settings file is, whether or not it exists."""
+    return user_config_path("paddock") / FILE_NAME
+
+
+def load(
+    workspace: Path,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    flags: Mapping[str, str] | None = None,
+    system: Path = SYSTEM_FILE,
+    user: Path | None = None,
+) -> Merged:
+    """Return the settings in force for a workspace, with the source of each.
+
+    `flags` are texts by dotted key, as `--set` gives them. Raises `ConfigurationError`, whose text names the
+    file and line (or the variable), the key and the fix.
+    """
+    user = user or user_file()
+    files: list[tuple[LayerName, Path]] = [
+        ("system", system),
+        ("user", user),
+        ("workspace", workspace / FILE_NAME),
+    ]
+    layers = [layer for name, path in files if (layer := _file_layer(name, path))]
+    layers.append(_text_layer("environment", _from_environment(environment)))
+    layers.append(_text_layer("flags", _from_flags(flags or {})))
+    return merge(layers, owner_file=str(user))
+
+
+def _file_layer(name: LayerName, path: Path) -> Layer | None:
+    try:
+        text = path.read_text(encoding="utf-8")
+        tree = tomllib.loads(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigurationError(f"{path}: this is not TOML: {problem}") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(f"{path}: cannot read this settings file: {problem}") from None
+
+    def where(key: str) -> str:
+        line = _line_of(key, text)
+        return f"{path}, line {line}" if line else str(path)
+
+    rules: list[Any] = tree.get("policy", {}).get("rule", []) if isinstance(tree.get("policy"), dict) else []
+    for rule in rules:
+        if isinstance(rule, dict) and "origin" in rule:
+            raise ConfigurationError(f"{where(RULES)}: unknown key `policy.rule.origin`; remove it")
+    values = _validated(tree, where)
+    for key, value in values.items():
+        if isinstance(value, Path):
+            values[key] = path.parent / value.expanduser()
+    return Layer(name, values, {key: where(key) for key in values})
+
+
+def _text_layer(name: LayerName, texts: Mapping[str, tuple[str, str]]) -> Layer:
+    """Return the layer of texts by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
+    tree: dict[str, Any] = {}
+    for key, (text, _) in texts.items():
+        *groups, last = key.split(".")
+        node = tree
+        for group in groups:
+            node = node.setdefault(group, {})
+        node[last] = _typed(key, text)
+    names = {key: label for key, (_, label) in texts.items()}
+    values = _validated(tree, lambda key: names.get(key, name))
+    for key, value in values.items():
+        if isinstance(value, Path):
+            values[key] = Path.cwd() / value.expanduser()
+    return Layer(name, values, names)
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    texts: dict[str, tuple[str, str]] = {}
+    for name, text in environment.items():
+        if not name.startswith(PREFIX):
+            continue
+        if name not in _VARIABLES:
+            raise ConfigurationError(f"{name}: unknown variable{_suggestion(name, list(_VARIABLES))}")
+        texts[_VARIABLES[name]] = (text, name)
+    return texts
+
+
+def _from_flags(flags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    for key in flags:
+        if key == RULES:
+            raise ConfigurationError(f"--set {key}: rules can be set in a settings file only")
+        if key not in _DEFAULTS:
+            raise ConfigurationError(f"--set {key}: unknown key{_suggestion(key, list(_DEFAULTS))}")
+    return {key: (text, f"--set {key}") for key, text in flags.items()}
+
+
+def _typed(key: str, text: str) -> Json:
+    """Return a text as the JSON value that the key's type suggests; validation judges what does not fit."""
+    match _DEFAULTS[key]:
+        case bool():
+            return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+        case int():
+            return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
+        case tuple():
+            return [item.strip() for item in text.split(",") if item.strip()]
+        case _:
+            return text
+
+
+def _validated(tree: Mapping[str, Any], where: Where) -> dict[str, Any]:
+    """Return the typed settings of one source by dotted key."""
+    try:
+        # JSON mode is the strict mode that still takes a text for a path and a list for a tuple.
+        given = Settings.model_validate_json(json.dumps(tree, default=str), strict=True)
+    except ValidationError as problem:
+        lines = [_explained(error, where) for error in problem.errors(include_url=False)]
+        raise ConfigurationError("\n".join(lines)) from None
+    return leaves(given, only_set=True)
+
+
+def _explained(error: ErrorDetails, where: Where) -> str:
+    path = [str(part) for part in error["loc"] if isinstance(part, str)]
+    key = ".".join(path)
+    place = where(key)
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "extra_forbidden":
+            known = sorted(_GROUPS) if isinstance(error["input"], dict) else list(_DEFAULTS)
+            if key.startswith(RULES):
+                known = [f"{RULES}.{name}" for name in Rule.model_fields if name != "origin"]
+            return f"{place}: unknown key `{key}`{_suggestion(key, known)}"
+        case "missing":
+            return f"{where('.'.join(path[:-1]))}: `{key}` is missing"
+        case "value_error":
+            return f"{place}: {key}: {context['error']}"
+        case "literal_error":
+            expected = str(context["expected"]).replace("'", '"')
+        case "greater_than" | "greater_than_equal":
+            least = context.get("gt", context.get("ge"))
+            expected = f"a whole number {'above' if 'gt' in context else 'from'} {least}"
+        case kind:
+            expected = _EXPECTED.get(kind, error["msg"])
+    return f"{place}: {key} must be {expected}, not {_shown(error['input'])}"
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "path_type": "a path",
+    "tuple_type": "a list",
+    "model_type": "a table",
+}
+
+
+def _shown(value: Json) -> str:
+    match value:
+        case dict():
+            return "a table"
+        case list():
+            return "a list"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'the text "{value}"'
+        case _:
+            return str(value)
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    nearest = get_close_matches(name, known, n=1)
+    return f"; did you mean `{nearest[0]}`?" if nearest else ""
+
+
+def _line_of(key: str, text: str) -> int | None:
+    """Return the line of a TOML text that sets `key` or a part of it; None when it is spelled unusually."""
+    best: tuple[int, int] | None = None
+    for number, name in _names(text):
+        if (name == key or name.startswith(key + ".")) and (best is None or best[0] > len(name)):
+            best = (len(name), number)
+    return best[1] if best else None
+
+
+def _names(text: str) -> Iterator[tuple[int, str]]:
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\[?\s*([\w.\-]+)\s*\]", line):
+            table = header[1] + "."
+            yield number, header[1]
+        elif assignment := re.match(r"\s*([\w.\-]+)\s*=", line):
+            yield number, table + assignment[1]

@@ -1,0 +1,180 @@
+"""What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from platformdirs import user_state_path
+from pydantic import Field, model_validator
+
+from paddock.model.base import PositiveInt, Value
+from paddock.model.limits import MIB, Grants, GuestLimits
+from paddock.model.request import Profile
+
+HOUR_MS = 3_600_000
+
+Count = Annotated[int, Field(ge=0)]
+
+Tier = Literal["unconfined", "landlock", "namespaces"]
+"""How strongly a worker must be confined, weakest first."""
+
+
+class ProfileLimits(GuestLimits):
+    """Limits of one profile: what a program gets and, but for the wall time, the most it may ask for."""
+
+    wall_ceiling_ms: PositiveInt = 600_000
+    """Longest wall time a request may ask for, in milliseconds; `wall_ms` is what it gets without asking."""
+
+
+class ScriptLimits(ProfileLimits):
+    """Limits of `paddock run` (seed 000)."""
+
+    wall_ms: PositiveInt = 300_000
+    """Wall time from the first byte of the program to its result, in milliseconds."""
+    wall_ceiling_ms: PositiveInt = 24 * HOUR_MS
+    """Longest wall time that `--timeout` may ask for, in milliseconds."""
+
+
+class ExecuteLimits(ProfileLimits):
+    """Limits of programs that agents send (seed 001)."""
+
+
+class ComputeLimits(ProfileLimits):
+    """Limits of pure computations without console, timers and servers (seed 002)."""
+
+    wall_ms: PositiveInt = 1_000
+    """Wall time from the first byte of the program to its result, in milliseconds."""
+    code_bytes: PositiveInt = MIB
+    """Program size as UTF-8 bytes."""
+    output_bytes: PositiveInt = 64 * 1024
+    """Bytes that `emit()` may write."""
+
+
+class LimitSettings(Value):
+    """`[limits]`: ceilings of guest programs, one group for each profile."""
+
+    timeout_policy: Literal["deny", "clamp"] = "deny"
+    """A request that asks for more than a ceiling is refused (`deny`) or gets the ceiling (`clamp`)."""
+    script: ScriptLimits = ScriptLimits()
+    """Limits of `paddock run`."""
+    execute: ExecuteLimits = ExecuteLimits()
+    """Limits of programs that agents send."""
+    compute: ComputeLimits = ComputeLimits()
+    """Limits of pure computations."""
+
+    def of(self, profile: Profile) -> ProfileLimits:
+        """Return the limits of a profile."""
+        return {"script": self.script, "execute": self.execute, "compute": self.compute}[profile]
+
+
+class GrantSettings(Grants):
+    """`[grants]`: the most that any request may be granted."""
+
+    jit: bool = False
+    """Whether a request may ask for just-in-time compilation (`--jit`): faster, more attack surface."""
+    servers: tuple[str, ...] = ("*",)
+    """Upstream servers that programs may call: names, or `*` for every configured one."""
+
+
+class SandboxSettings(Value):
+    """`[sandbox]`: what confinement is the least."""
+
+    minimum_tier: Tier = "landlock"
+    """Weakest confinement that a program may run under; without it the program does not start."""
+
+
+class AuditSettings(Value):
+    """`[audit]`: where the ledger is and how hard it is written."""
+
+    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "audit")
+    """Directory of the ledger, by default `paddock/audit` below the user's state directory."""
+    sync: Literal["batch", "always"] = "batch"
+    """Whether records reach the disk one by one before work starts (`always`) or together (`batch`)."""
+
+
+class ServerSettings(Value):
+    """`[servers]`: how upstream MCP servers are run."""
+
+    config: Path | None = None
+    """Server file to read instead of `.mcp.json` of the workspace."""
+    max_live: PositiveInt = 20
+    """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
+    idle_timeout_ms: PositiveInt = 300_000
+    """A server not called for so long is shut down, in milliseconds."""
+    connect_timeout_ms: PositiveInt = 30_000
+    """Longest start of a server up to its first answer, in milliseconds."""
+    call_timeout_ms: PositiveInt = 60_000
+    """Longest single call of a tool, in milliseconds."""
+
+
+class GuestSettings(Value):
+    """`[guest]`: the pool of guest workers."""
+
+    max_workers: PositiveInt = 8
+    """Most programs that run at a time; further ones wait."""
+    spare_workers: Count = 1
+    """Workers kept ready for the next program."""
+
+
+class Rule(Value):
+    """One `[[policy.rule]]`. It concerns every request that all of its given fields match."""
+
+    effect: Literal["allow", "deny"]
+    """`deny` refuses; an `allow` refuses whatever of its kind no `allow` of the same file names."""
+    tool: str | None = None
+    """Glob over `server/tool`, for instance `github/delete_*` or `*/write_*`."""
+    server: str | None = None
+    """Glob over the server's name."""
+    kind: Literal["guest", "server"] | None = None
+    """Kind of work: `guest` (programs) or `server` (calls of upstream tools)."""
+    reason: str = ""
+    """What the refused caller is told."""
+    origin: str = ""
+    """Which file the rule came from; filled in by Paddock, an error in a file."""
+
+    @model_validator(mode="after")
+    def _concerns_something(self) -> Self:
+        if self.tool is None and self.server is None and self.kind is None:
+            raise ValueError("a rule needs at least one of `tool`, `server` and `kind`")
+        if self.kind == "guest" and (self.tool is not None or self.server is not None):
+            raise ValueError('`tool` and `server` go with kind = "server", not with "guest"')
+        if self.tool is not None and "/" not in self.tool:
+            raise ValueError(f"`tool` is a glob over server/tool, for instance `*/{self.tool}`")
+        return self
+
+
+class PolicySettings(Value):
+    """`[policy]`: rules over requests. Each file's rules are judged by themselves; all must agree."""
+
+    rule: tuple[Rule, ...] = ()
+    """Rules in the order of the files (system, user, workspace). Deny beats allow."""
+
+
+class Settings(Value):
+    """Everything that may be configured, merged from three files, the environment and flags."""
+
+    limits: LimitSettings = LimitSettings()
+    """Ceilings of guest programs."""
+    grants: GrantSettings = GrantSettings()
+    """The most that any request may be granted."""
+    sandbox: SandboxSettings = SandboxSettings()
+    """The least confinement."""
+    audit: AuditSettings = Field(default_factory=AuditSettings)
+    """The ledger."""
+    servers: ServerSettings = ServerSettings()
+    """Upstream MCP servers."""
+    guest: GuestSettings = GuestSettings()
+    """Guest workers."""
+    policy: PolicySettings = PolicySettings()
+    """Rules over requests."""
+
+
+def leaves(value: Value, *, only_set: bool = False, prefix: str = "") -> dict[str, Any]:
+    """Return the settings below `value` by dotted key; with `only_set` just those given explicitly."""
+    found: dict[str, Any] = {}
+    for name in value.model_fields_set if only_set else type(value).model_fields:
+        child = getattr(value, name)
+        if isinstance(child, Value):
+            found |= leaves(child, only_set=only_set, prefix=f"{prefix}{name}.")
+        else:
+            found[prefix + name] = child
+    return found

@@ -1,0 +1,157 @@
+"""Merge the layers of settings, so that nothing a workspace says can widen what its user allows.
+
+Theory of operation. Layers come in the order system, user, workspace, environment, flags, and the later one
+wins. Some bind: what the system file says is a ceiling for everybody after it, what the user file says for
+everybody after that. The workspace (files that anybody may have written) can in addition not go beyond the
+built-in defaults. Environment and flags belong to the user: they may go beyond defaults and workspace, never
+beyond a ceiling. Going beyond is an error, not a silent cut: whoever wrote the value must learn that it does
+not hold.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paddock.model.errors import ConfigurationError
+from paddock.model.settings import Rule, Settings, leaves
+
+SettingValue = Any
+"""What a setting holds: a number, a text, a path, true or false, or a tuple of them."""
+
+LayerName = Literal["system", "user", "workspace", "environment", "flags"]
+
+ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
+RULES = "policy.rule"
+OWNERS_ONLY = frozenset({"audit.directory", "servers.config"})
+"""Keys that a workspace may not set at all: they name files outside of it."""
+
+BUILT_IN = "built in"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One source of settings: typed values by dotted key, and where each of them stands, for people."""
+
+    name: LayerName
+    values: Mapping[str, Any]
+    where: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The settings in force and, by dotted key, where each value came from."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
+    """Return the settings in force.
+
+    `owner_file` is the user's settings file, which an error names as the place to change. Raises
+    `ConfigurationError` when a layer widens what an earlier one binds.
+    """
+    values = leaves(Settings())
+    sources = dict.fromkeys(values, BUILT_IN)
+    ceilings: dict[str, tuple[Any, str]] = {}
+    for layer in sorted(layers, key=lambda layer: ORDER.index(layer.name)):
+        for key, value in layer.values.items():
+            where = layer.where.get(key, layer.name)
+            if key == RULES:
+                values[key] = (*values[key], *_signed(value, layer.name))
+                sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
+                continue
+            bound = (values[key], sources[key]) if layer.name == "workspace" else ceilings.get(key)
+            _refuse_widening(layer.name, key, value, where, bound=bound, owner_file=owner_file)
+            values[key], sources[key] = value, where
+            if layer.name in ("system", "user"):
+                ceilings[key] = (value, where)
+    return Merged(Settings.model_validate(_nested(values)), sources)
+
+
+def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:
+    """Tell whether `value` allows no more than `bound` does."""
+    return _NARROWS.get(key, _at_most)(bound, value)
+
+
+def _refuse_widening(
+    layer: LayerName,
+    key: str,
+    value: SettingValue,
+    where: str,
+    *,
+    bound: tuple[SettingValue, str] | None,
+    owner_file: str,
+) -> None:
+    if layer == "workspace" and key in OWNERS_ONLY:
+        raise ConfigurationError(f"{where}: a workspace may not set {key}; set it in {owner_file}")
+    if bound is None or narrows(key, bound[0], value):
+        return
+    ceiling, source = bound
+    allowed_by = "the built-in default allows" if source == BUILT_IN else f"{source} allows"
+    change = owner_file if source == BUILT_IN else source
+    why = " and a workspace may only narrow" if layer == "workspace" else ""
+    raise ConfigurationError(
+        f"{where}: {key} = {_spelled(value)} is more than {_spelled(ceiling)}, "
+        f"which is what {allowed_by}{why}; change {change} instead"
+    )
+
+
+def _signed(rules: Sequence[Rule], layer: LayerName) -> list[Rule]:
+    return [rule.model_copy(update={"origin": layer}) for rule in rules]
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        *groups, name = key.split(".")
+        node = tree
+        for group in groups:
+            node = node.setdefault(group, {})
+        node[name] = value
+    return tree
+
+
+def _spelled(value: SettingValue) -> str:
+    """Return a value as a TOML file spells it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f'"{item}"' for item in value) + "]"  # pyright: ignore[reportUnknownVariableType]
+    return str(value) if isinstance(value, int) else f'"{value}"'
+
+
+def _at_most(bound: int, value: int) -> bool:
+    return value <= bound
+
+
+def _only_off(bound: bool, value: bool) -> bool:  # noqa: FBT001 - the two compared settings are booleans
+    return bound or not value
+
+
+def _subset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
+    return "*" in bound or set(value) <= set(bound)
+
+
+def _same(bound: SettingValue, value: SettingValue) -> bool:
+    return bound == value
+
+
+def _anything(_bound: SettingValue, _value: SettingValue) -> bool:
+    return True
+
+
+def _stricter(*weakest_first: str) -> Callable[[str, str], bool]:
+    return lambda bound, value: weakest_first.index(value) >= weakest_first.index(bound)
+
+
+_NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "limits.timeout_policy": _stricter("clamp", "deny"),
+    "grants.jit": _only_off,
+    "grants.servers": _subset,
+    "sandbox.minimum_tier": _stricter("unconfined", "landlock", "namespaces"),
+    "audit.directory": _same,
+    "audit.sync": _stricter("batch", "always"),
+    "servers.config": _anything,
+}
+"""How a key narrows. A key that is not here is a number, and smaller is narrower."""

@@ -1,0 +1,90 @@
+"""Remove secrets from what leaves Paddock. Every pattern takes linear time on any text, hostile too.
+
+What counts as a secret is the list of spec 2.1 (X36) and its obvious relatives: JSON Web Tokens, well-known
+keys, and the values of JSON members whose names say that they are secret.
+"""
+
+import re
+from typing import Any
+
+from paddock.model.base import Json
+
+JWT = "[REDACTED:JWT]"
+KEY = "[REDACTED:KEY]"
+VALUE = "[REDACTED:VALUE]"
+
+_NAMES = (
+    r"(?i:password|secret|token|api[_-]?key|access[_-]?token|refresh[_-]?token|authorization|private[_-]?key|"
+    r"client[_-]?secret|credential)"
+)
+
+_PART = r"[A-Za-z0-9_-]++"
+# The look-ahead makes sure, once for each run of word characters, that two more parts follow; only then is
+# the beginning `eyJ` looked for. Without it, `eyJeyJeyJ...` would be read once more for every `eyJ` in it.
+_JWT = re.compile(
+    rf"(?<![A-Za-z0-9_-])(?={_PART}\.{_PART}\.{_PART})([A-Za-z0-9_-]*?)eyJ{_PART}\.{_PART}\.{_PART}"
+)
+
+_KEY = re.compile(
+    r"sk-[A-Za-z0-9_-]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|xox[abeprs]-[A-Za-z0-9-]{8,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16,32}"
+)
+
+# A value that is cut off in the middle reaches to the end of the text.
+_MEMBER = re.compile(rf'("{_NAMES}"\s*+:\s*+)(?:"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|-?[0-9][0-9.eE+-]*+)', re.DOTALL)
+# JSON inside a JSON text: every quote stands behind the same number of backslashes.
+_ESCAPED_MEMBER = re.compile(
+    rf'((?<!\\)(\\{{1,7}})"{_NAMES}\2"\s*+:\s*+)(?:\2".*?(?:(?<!\\)\2"|\Z)|-?[0-9][0-9.eE+-]*+)', re.DOTALL
+)
+
+_SECRET_NAME = re.compile(_NAMES)
+
+
+def redact_text(text: str) -> str:
+    """Return a text without its secrets (X36). Redacting twice changes nothing more."""
+    text = _MEMBER.sub(rf'\1"{VALUE}"', text)
+    text = _ESCAPED_MEMBER.sub(rf'\1\2"{VALUE}\2"', text)
+    text = _JWT.sub(rf"\1{JWT}", text)
+    return _KEY.sub(KEY, text)
+
+
+def redact_json(value: Json) -> Json:
+    """Return a JSON value without its secrets, at any depth; the value given stays as it is.
+
+    A member with a secret name loses its text or number, or those of its list. An object below such a name is
+    read like any other: in a JSON Schema `password` is followed by a description, not by a password.
+    """
+    root: list[Any] = [value]
+    todo: list[tuple[dict[str, Any] | list[Any], bool]] = [(root, False)]
+    while todo:
+        container, secret = todo.pop()
+        if isinstance(container, dict):
+            members = list(container.items())
+            container.clear()
+            for name, child in members:
+                hide = _SECRET_NAME.fullmatch(name) is not None
+                container[redact_text(name)] = _without_secrets(child, todo, hide=hide)
+        else:
+            container[:] = [_without_secrets(child, todo, hide=secret) for child in container]
+    return root[0]
+
+
+def _without_secrets(value: Json, todo: list[tuple[dict[str, Any] | list[Any], bool]], *, hide: bool) -> Json:
+    """Return a scalar redacted, or a copy of a container that is noted in `todo`."""
+    match value:
+        case dict():
+            copy: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+            todo.append((copy, False))
+            return copy
+        case list() | tuple():
+            items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+            todo.append((items, hide))
+            return items
+        case bool() | None:
+            return value
+        case str() | int() | float() if hide:
+            return VALUE
+        case str():
+            return redact_text(value)
+        case _:
+            return value

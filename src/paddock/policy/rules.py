@@ -1,0 +1,175 @@
+"""Decide on a request. A pure function of request and settings: no clock, no files, no state."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from itertools import groupby
+
+from paddock.model.limits import Grants, GuestLimits
+from paddock.model.outcome import Decision
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.settings import ProfileLimits, Rule, Settings
+
+JIT_REFUSED = (
+    "just-in-time compilation is not granted; run without it, or set `jit = true` under [grants] "
+    "in the paddock.toml of the user or the system"
+)
+
+Verdict = tuple[str, str]
+"""Name of the rule that decided, and the reason for people."""
+
+
+def decide(request: ExecutionRequest, settings: Settings) -> Decision:
+    """Return whether a request may run and with which limits and grants.
+
+    All objections are given as reasons, the first of them names the deciding rule. The audit hash covers the
+    decision and the identity of the request, never its payload.
+    """
+    limits, notes, objections = _limits(request, settings)
+    objections = [
+        *_code_size(request, limits),
+        *objections,
+        *_grants(request, settings),
+        *_rules(request, settings),
+    ]
+    decision = Decision(
+        allowed=not objections,
+        reasons=tuple(reason for _, reason in objections or notes),
+        limits=limits,
+        grants=Grants(jit=request.jit and settings.grants.jit, servers=settings.grants.servers),
+        rule=(objections or notes or [("default", "")])[0][0],
+    )
+    return decision.model_copy(update={"audit_hash": audit_hash(request, decision)})
+
+
+def audit_hash(request: ExecutionRequest, decision: Decision) -> str:
+    """Return the SHA-256 of a decision and of who asked for what (ids and hashes) as canonical JSON."""
+    work = request.work
+    match work:
+        case GuestRun():
+            what = {"name": work.name, "profile": work.profile, "source_sha256": _sha256(work.source)}
+        case ServerCall():
+            what = {"server": work.server, "tool": work.tool}
+    identity = {
+        "id": request.id,
+        "parent": request.parent,
+        "actor": request.actor,
+        "surface": request.surface,
+        "kind": work.kind,
+        **what,
+    }
+    answer = decision.model_dump(mode="json", exclude={"audit_hash"})
+    return _sha256(
+        json.dumps({"decision": answer, "request": identity}, sort_keys=True, separators=(",", ":"))
+    )
+
+
+def _limits(
+    request: ExecutionRequest, settings: Settings
+) -> tuple[GuestLimits, list[Verdict], list[Verdict]]:
+    """Return the effective limits, what was clamped, and what is refused."""
+    profile, group = _profile(request, settings)
+    limits = {name: getattr(profile, name) for name in GuestLimits.model_fields}
+    limits["wall_ms"] = min(profile.wall_ms, profile.wall_ceiling_ms)
+    clamped: list[Verdict] = []
+    refused: list[Verdict] = []
+    for name, asked in request.limits.model_dump(exclude_none=True).items():
+        ceiling_name = "wall_ceiling_ms" if name == "wall_ms" else name
+        ceiling = getattr(profile, ceiling_name)
+        limits[name] = min(asked, ceiling)
+        if asked <= ceiling:
+            continue
+        key = f"{group}.{ceiling_name}" if group.startswith("limits.") else group
+        text = f"{name} = {asked} is over the ceiling of {ceiling} ({key})"
+        if settings.limits.timeout_policy == "clamp":
+            clamped.append((f"limits.{name}", f"{text}; the ceiling holds instead"))
+        else:
+            refused.append((f"limits.{name}", f"{text}; ask for less or raise the ceiling in paddock.toml"))
+    return GuestLimits(**limits), clamped, refused
+
+
+def _profile(request: ExecutionRequest, settings: Settings) -> tuple[ProfileLimits, str]:
+    """Return the limits that hold for a request by default, and the settings key they come from."""
+    match request.work:
+        case GuestRun(profile=name):
+            return settings.limits.of(name), f"limits.{name}"
+        case ServerCall():
+            longest = settings.servers.call_timeout_ms
+            walls = {"wall_ms": longest, "wall_ceiling_ms": longest}
+            return settings.limits.execute.model_copy(update=walls), "servers.call_timeout_ms"
+
+
+def _code_size(request: ExecutionRequest, limits: GuestLimits) -> Iterator[Verdict]:
+    """Object to a program above the limit (M14, X18, X19: 51,200 bytes pass, one more does not)."""
+    most = limits.code_bytes
+    match request.work:
+        case GuestRun(source=source):
+            if len(source) > most or len(source.encode("utf-8", "surrogatepass")) > most:
+                yield "code-size", f"Code size exceeds limit ({most} bytes)"
+        case ServerCall():
+            pass
+
+
+def _grants(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
+    if request.jit and not settings.grants.jit:
+        yield "grants.jit", JIT_REFUSED
+    match request.work:
+        case ServerCall(server=server):
+            granted = settings.grants.servers
+            if "*" not in granted and server not in granted:
+                names = ", ".join(granted) or "none"
+                where = "name it in `servers` under [grants] in paddock.toml"
+                yield "grants.servers", f"server {server} is not granted (granted: {names}); {where}"
+        case GuestRun():
+            pass
+
+
+def _rules(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
+    """Object as the rules say. Each file is judged by itself, so that no file can widen another one."""
+    for origin, rules in groupby(settings.policy.rule, key=lambda rule: rule.origin):
+        mine = [
+            (number, rule) for number, rule in enumerate(rules, 1) if _kind(rule) in (None, request.work.kind)
+        ]
+        denying = [
+            (number, rule) for number, rule in mine if rule.effect == "deny" and _concerns(rule, request)
+        ]
+        allowing = [rule for _, rule in mine if rule.effect == "allow"]
+        if denying:
+            number, rule = denying[0]
+            name = f"{origin or 'policy'} rule {number}"
+            yield name, rule.reason or f"{_label(request)} is denied by {name}"
+        elif allowing and not any(_concerns(rule, request) for rule in allowing):
+            name = f"{origin or 'policy'} rules"
+            yield name, f"{_label(request)} is allowed by none of the {name}"
+
+
+def _kind(rule: Rule) -> str | None:
+    """Return the kind of work a rule speaks about, or None for any."""
+    return "server" if rule.tool is not None or rule.server is not None else rule.kind
+
+
+def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
+    """Tell whether a rule of the right kind matches; `server/tool` globs match each part by itself."""
+    match request.work:
+        case ServerCall(server=server, tool=tool):
+            server_glob, _, tool_glob = (rule.tool or "*/*").partition("/")
+            return (
+                fnmatchcase(server, rule.server or "*")
+                and fnmatchcase(server, server_glob)
+                and fnmatchcase(tool, tool_glob)
+            )
+        case GuestRun():
+            return True
+
+
+def _label(request: ExecutionRequest) -> str:
+    match request.work:
+        case ServerCall(server=server, tool=tool):
+            return f"{server}/{tool}"
+        case GuestRun():
+            return "running a program"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,113 @@
+"""Send one request to the gate and print what becomes of it, interrupts included."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Never
+
+import click
+
+from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.request import ExecutionRequest
+from paddock.model.settings import Settings
+from paddock.surfaces import render
+from paddock.surfaces.cli.session import open_session
+
+INTERRUPTED = 128
+"""A command ended by a signal exits with this and the signal's number, as under a shell."""
+
+
+def execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
+    """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
+    printer = _Printer(quiet=as_json)
+    outcome, number = asyncio.run(_execute(request, settings, printer))
+    printer.finish(outcome)
+    click.get_current_context().exit(
+        INTERRUPTED + number if number else int(outcome is None or not outcome.ok)
+    )
+
+
+async def _execute(
+    request: ExecutionRequest, settings: Settings, printer: "_Printer"
+) -> tuple[Outcome | None, int]:
+    """Return what became of a request and which signal cut it short, if any.
+
+    The outcome is None when the cancelled gate gave none.
+    """
+    with _cancelled_by_signals() as received:
+        try:
+            async with open_session(settings, request.workspace) as session:
+                outcome = await session.gate.execute(request, on_console=printer.line)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            outcome = None
+    return outcome, received[0] if received else 0
+
+
+@contextmanager
+def _cancelled_by_signals() -> Generator[list[int]]:
+    """Cancel the current task at the first interrupt, so that it ends in order; a second one ends it."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def cancel(number: signal.Signals) -> None:
+        loop.remove_signal_handler(number)
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, cancel, number)
+    try:
+        yield received
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+class _Printer:
+    """Print console lines as they come on a terminal, else all at the end; then the result or the error.
+
+    A pipe gets exactly what the script wrote. A terminal gets no control characters but colours.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live = sys.stdout.isatty() and not quiet
+        self._lines: list[ConsoleLine] = []
+        self._printed = 0
+
+    def line(self, line: ConsoleLine) -> None:
+        """Take a console line of the running script."""
+        self._lines.append(line)
+        if self._live:
+            self._print(self._lines)
+
+    def finish(self, outcome: Outcome | None) -> None:
+        """Print the rest: of an outcome, or of what came before an interrupt that left none."""
+        if outcome is None:
+            self._print(self._lines)
+            _print("Sandbox error: Cancelled", err=True)
+        elif self._quiet:
+            click.echo(render.as_json(outcome))
+        else:
+            self._print(outcome.console)
+            if outcome.ok and outcome.has_value:
+                _print(render.value_text(outcome.value))
+            if error := render.error_text(outcome):
+                _print(error, err=True)
+
+    def _print(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
+        if not self._quiet and (rest := lines[self._printed :]):
+            _print("\n".join(map(render.console_text, rest)))
+            self._printed = len(lines)
+
+
+def _print(text: str, *, err: bool = False) -> None:
+    shown = render.for_terminal(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(
+        render.encodable(shown), err=err, color=True
+    )  # `color`: a pipe gets escape sequences as they are

@@ -1,0 +1,37 @@
+"""Options that several commands share, each defined once."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+_directory = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+
+workspace = click.option(
+    "--workspace",
+    "-w",
+    type=_directory,
+    default=Path(),
+    help="Directory the request belongs to; the current one by default.",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def _pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
+    """Return KEY=VALUE texts as a mapping: split at the first `=` (M7), the last one wins (M8)."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param=parameter)
+        pairs[key] = value
+    return pairs
+
+
+def pairs(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - the name that click gives it
+    """Return a repeatable option whose values are KEY=VALUE."""
+    return click.option(*names, multiple=True, metavar="KEY=VALUE", callback=_pairs, help=help)
+
+
+settings = pairs("--set", "flags", help="Set a setting for this command, e.g. limits.script.sleep_ms=50.")

@@ -1,0 +1,150 @@
+"""`paddock servers`: the upstream MCP servers of a workspace, their tools, and a single call."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from paddock.configuration import load
+from paddock.model.errors import ServerError
+from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.model.settings import Settings
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.execution import execute
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.session import ServerFile, Tool, actor, open_session
+from paddock.surfaces.cli.table import print_json, print_table, warn
+from paddock.surfaces.cli.variables import read_input
+
+
+@click.group(
+    "servers",
+    epilog=examples(
+        "paddock servers list",
+        "paddock servers tools git",
+        'paddock servers call git git_log --args \'{"repo_path": "."}\'',
+    ),
+)
+def command() -> None:
+    """List upstream MCP servers and their tools, and call one."""
+
+
+@command.command("list", epilog=examples("paddock servers list", "paddock servers list --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """List the configured servers without starting any."""
+    config = asyncio.run(_configured(load(workspace, flags=flags).settings, workspace))
+    _warn_about(config)
+    servers = [(name, *_address(server)) for name, server in config.servers.items()]
+    if as_json:
+        print_json([{"name": name, "transport": kind, "address": address} for name, kind, address in servers])
+    else:
+        print_table(("server", "transport", "command or address"), servers)
+
+
+@command.command("tools", epilog=examples("paddock servers tools", "paddock servers tools git --json"))
+@click.argument("server", required=False)
+@options.workspace
+@options.settings
+@options.as_json
+def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """List the tools of one server, or of all; this starts them."""
+    settings = load(workspace, flags=flags).settings
+    found, failures = asyncio.run(_tools(settings, workspace, server))
+    if as_json:
+        print_json(
+            [
+                {
+                    "server": name,
+                    "tool": tool.name,
+                    "description": tool.description,
+                    "input_schema": dict(tool.input_schema),
+                }
+                for name, tool in found
+            ]
+        )
+    else:
+        print_table(
+            ("server", "tool", "description"),
+            [(name, tool.name, _first_line(tool.description)) for name, tool in found],
+        )
+    if failures:
+        raise Failure("\n".join(failures))
+
+
+@command.command(
+    "call",
+    epilog=examples(
+        'paddock servers call time get_current_time --args \'{"timezone": "UTC"}\'',
+        "paddock servers call git git_status --args @arguments.json --json",
+    ),
+)
+@click.argument("server")
+@click.argument("tool")
+@click.option("--args", "arguments", metavar="JSON|@FILE|-", default="{}", help="Arguments as a JSON object.")
+@options.workspace
+@options.settings
+@options.as_json
+def call(
+    server: str, tool: str, arguments: str, workspace: Path, flags: dict[str, str], *, as_json: bool
+) -> None:
+    """Call one tool, under policy and on the record like any call of a script."""
+    values = read_input(arguments)
+    if not isinstance(values, dict):
+        raise click.BadParameter("must be a JSON object", param_hint="--args")
+    request = ExecutionRequest(
+        actor=actor(),
+        surface="cli",
+        workspace=workspace,
+        work=ServerCall(server=server, tool=tool, arguments=cast("dict[str, Any]", values)),
+    )
+    execute(request, load(workspace, flags=flags).settings, as_json=as_json)
+
+
+async def _configured(settings: Settings, workspace: Path) -> ServerFile:
+    async with open_session(settings, workspace) as session:
+        return session.hub.config
+
+
+async def _tools(
+    settings: Settings, workspace: Path, only: str | None
+) -> tuple[Sequence[tuple[str, Tool]], Sequence[str]]:
+    """Return the tools by server, and why servers could not tell theirs."""
+    async with open_session(settings, workspace) as session:
+        hub = session.hub
+        _warn_about(hub.config)
+        names = [only] if only is not None else list(hub.config.servers)
+        answers = await asyncio.gather(*(hub.tools(name) for name in names), return_exceptions=True)
+    found: list[tuple[str, Tool]] = []
+    failures: list[str] = []
+    for name, answer in zip(names, answers, strict=True):
+        match answer:
+            case ServerError():
+                failures.append(f"{name}: {answer}")
+            case BaseException():
+                raise answer
+            case _:
+                found += [(name, tool) for tool in answer]
+    return found, failures
+
+
+def _warn_about(config: ServerFile) -> None:
+    for text in config.warnings:
+        warn(text)
+
+
+def _address(server: object) -> tuple[str, str]:
+    """Return transport and address of a server, without its arguments: they may be secrets."""
+    command_ = getattr(server, "command", None)
+    if command_ is not None:
+        return "stdio", str(command_)
+    return "http", str(getattr(server, "url", "")).partition("?")[0]
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,156 @@
+"""Turn an `Outcome` into text. Every surface prints what this room says, so that they all say the same."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+from paddock.model.base import Json
+from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, Status
+
+_PREFIXES = {"log": "", "warn": "[warn] ", "error": "[error] ", "info": "[info] ", "debug": "[debug] "}
+
+_BLAMES_THE_PROGRAM = frozenset(
+    {Status.FAILED, Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT, Status.CANCELLED}
+)
+
+_EXPONENT = re.compile(r"e([+-])0*(\d+)$")
+
+# Control characters move the cursor, retitle the window or write to the clipboard; colours (SGR) do no harm.
+_CONTROL = re.compile(r"(\x1b\[[0-9;:]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def console_text(line: ConsoleLine) -> str:
+    """Return a console line as the seeds print it: all but `log` carry their level (X3, M10)."""
+    return _PREFIXES[line.level] + line.text
+
+
+def value_text(value: Json) -> str:
+    """Return a result as people read it: a text as it is, anything else as JSON (M10 to M12, X5, X6).
+
+    The JSON is that of `JSON.stringify(value, null, 2)`, numbers included.
+    """
+    return value if isinstance(value, str) else "".join(_pretty(value))
+
+
+def output_text(outcome: Outcome) -> str:
+    """Return console lines and then the value, one below the other; empty when there is neither."""
+    blocks = [console_text(line) for line in outcome.console]
+    if outcome.has_value and outcome.ok:
+        blocks.append(value_text(outcome.value))
+    return "\n".join(blocks)
+
+
+def error_text(outcome: Outcome) -> str:
+    """Return why an outcome is not ok: the message, where in the program, what had happened, and a hint.
+
+    `Sandbox error: ` goes before what the running program did, not before a refusal, a program that does not
+    parse, or a fault of Paddock (spec 1.2). Empty when the outcome is ok.
+    """
+    if outcome.ok:
+        return ""
+    error = outcome.error or ErrorInfo(name="Error", message="; ".join(outcome.decision.reasons))
+    message = _message(outcome.status, error) or outcome.status.value
+    ran = outcome.status in _BLAMES_THE_PROGRAM and error.phase == "run"
+    return "\n".join([("Sandbox error: " if ran else "") + message, *_details(outcome, error)])
+
+
+def as_json(outcome: Outcome) -> str:
+    """Return the whole outcome as one line of JSON."""
+    # pydantic gives up on values nested more than 255 deep, so the value goes around it.
+    fields = outcome.model_dump(mode="json", exclude={"value"})
+    return json.dumps({**fields, "value": outcome.value}, separators=(",", ":"))
+
+
+def for_terminal(text: str) -> str:
+    r"""Return a text with its control characters spelled out (`\x1b`); line ends, tabs and colours stay."""
+    return _CONTROL.sub(lambda found: found[1] or f"\\x{ord(found[0]):02x}", text)
+
+
+def encodable(text: str) -> str:
+    """Return a text that UTF-8 can hold: pairs of surrogates joined, single ones replaced by U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _message(status: Status, error: ErrorInfo) -> str:
+    """Return what the seeds print: `String(thrown)`, a bare message for `Error`, else name and message."""
+    if error.thrown:
+        return error.thrown
+    named = status is Status.FAILED and error.name not in {"", "Error"}
+    return f"{error.name}: {error.message}" if named else error.message
+
+
+def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
+    if error.line is not None:
+        column = "" if error.column is None else f", column {error.column}"
+        yield f"  at line {error.line}{column}"
+    for line in error.excerpt.splitlines():
+        yield f"    {line}"
+    if outcome.calls or outcome.in_flight:
+        yield f"  {_calls_text(outcome.calls, outcome.in_flight)}"
+    if error.hint:
+        yield f"  hint: {error.hint}"
+
+
+def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:
+    """Return what had happened before the error, so that nobody repeats it blindly."""
+    shown = [f"{call.server}.{call.tool} {call.status.value}" for call in calls[:3]]
+    if len(calls) > len(shown):
+        shown.append(f"and {len(calls) - len(shown)} more")
+    done = f"calls completed before the error: {len(calls)}" + (f" ({', '.join(shown)})" if shown else "")
+    flying = f"{in_flight} in flight, their effect is unknown" if in_flight else "nothing is in flight"
+    return f"{done}; {flying}"
+
+
+def _pretty(value: Json) -> Iterator[str]:
+    """Yield the pieces of a JSON text, two spaces a level. Iterative: depth is the program's choice."""
+    frames: list[tuple[Iterator[tuple[str, Json]], str]] = [(iter([("", value)]), "")]
+    while frames:
+        members, closer = frames[-1]
+        member = next(members, None)
+        if member is None:
+            frames.pop()
+            yield closer
+            continue
+        lead, child = member
+        yield lead
+        if child and isinstance(child, dict | list | tuple):
+            opening, closing = "{}" if isinstance(child, dict) else "[]"
+            yield opening
+            outer = "\n" + "  " * (len(frames) - 1)
+            frames.append((_members(child, outer + "  "), outer + closing))  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            yield _number(child) if isinstance(child, float) else _quoted(child)
+
+
+def _members(
+    container: dict[str, Json] | list[Json] | tuple[Json, ...], newline: str
+) -> Iterator[tuple[str, Json]]:
+    """Yield each member with the text that goes before it."""
+    comma = ""
+    if isinstance(container, dict):
+        for name, child in container.items():
+            yield f"{comma}{newline}{_quoted(name)}: ", child
+            comma = ","
+    else:
+        for child in container:
+            yield comma + newline, child
+            comma = ","
+
+
+def _quoted(scalar: Json) -> str:
+    return json.dumps(scalar, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+
+
+def _number(value: float) -> str:
+    """Return a number as JavaScript spells it: 1, 0.000001, 1e-7, 1e+21; NaN and infinities are null."""
+    if not math.isfinite(value):
+        return "null"
+    if value == 0:
+        return "0"
+    if 1e-6 <= abs(value) < 1e21:  # noqa: PLR2004 - ECMA-262, Number::toString
+        return format(Decimal(repr(value)), "f").removesuffix(".0")
+    return _EXPONENT.sub(r"e\1\2", repr(value))

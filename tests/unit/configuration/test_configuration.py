@@ -1,0 +1,155 @@
+"""Reading settings: files, variables, flags, and what is said about mistakes."""
+
+# ruff: noqa: E501 - messages are compared whole
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from paddock.configuration import _VARIABLES, load
+from paddock.model.errors import ConfigurationError
+from paddock.model.settings import Settings, leaves
+from paddock.policy.layers import Merged
+
+Texts = Mapping[str, str]
+
+
+def loaded(
+    tmp_path: Path,
+    *,
+    system: str = "",
+    user: str = "",
+    workspace: str = "",
+    env: Texts | None = None,
+    flags: Texts | None = None,
+) -> Merged:
+    for name, text in (("system", system), ("user", user), ("w/paddock", workspace)):
+        if text:
+            path = tmp_path / f"{name}.toml"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    return load(
+        tmp_path / "w",
+        environment=env or {},
+        flags=flags,
+        system=tmp_path / "system.toml",
+        user=tmp_path / "user.toml",
+    )
+
+
+def failure(tmp_path: Path, **texts: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(tmp_path, **texts)
+    return str(caught.value).replace(str(tmp_path), "")
+
+
+def test_without_any_file_the_defaults_hold(tmp_path: Path) -> None:
+    merged = loaded(tmp_path)
+    assert merged.settings == Settings()
+    assert set(merged.sources.values()) == {"built in"}
+
+
+def test_sources_say_file_and_line_variable_or_flag(tmp_path: Path) -> None:
+    merged = loaded(
+        tmp_path,
+        user="# mine\n[limits.script]\nwall_ms = 1_000\n\n[[policy.rule]]\neffect = 'deny'\ntool = '*/x'\n",
+        env={"PADDOCK_LIMITS_SCRIPT_SLEEP_MS": "50", "HOME": "/x", "PADDOCK_GRANTS_SERVERS": "git, time"},
+        flags={"grants.jit": "true", "audit.sync": "always"},
+    )
+    settings = merged.settings
+    assert (settings.limits.script.wall_ms, settings.limits.script.sleep_ms) == (1000, 50)
+    assert (settings.grants.jit, settings.grants.servers, settings.audit.sync) == (
+        True,
+        ("git", "time"),
+        "always",
+    )
+    assert settings.policy.rule[0].origin == "user"
+    told = {
+        key: where.replace(str(tmp_path), "") for key, where in merged.sources.items() if where != "built in"
+    }
+    assert told == {
+        "limits.script.wall_ms": "/user.toml, line 3",
+        "limits.script.sleep_ms": "PADDOCK_LIMITS_SCRIPT_SLEEP_MS",
+        "grants.servers": "PADDOCK_GRANTS_SERVERS",
+        "grants.jit": "--set grants.jit",
+        "audit.sync": "--set audit.sync",
+        "policy.rule": "/user.toml, line 5",
+    }
+
+
+def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
+    merged = loaded(tmp_path, user="[audit]\ndirectory = 'ledger'\n[servers]\nconfig = '/x/.mcp.json'\n")
+    assert merged.settings.audit.directory == tmp_path / "ledger"
+    assert merged.settings.servers.config == Path("/x/.mcp.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[limits.scipt]\nwall_ms = 1\n", "/user.toml, line 1: unknown key `limits.scipt`; did you mean `limits.script`?"),
+        ("[limits.script]\n\nwal_ms = 1\n", "/user.toml, line 3: unknown key `limits.script.wal_ms`; did you mean `limits.script.wall_ms`?"),
+        ("zzz = 1\n", "/user.toml, line 1: unknown key `zzz`"),
+        ("[limits.script]\nwall_ms = '1'\n", '/user.toml, line 2: limits.script.wall_ms must be a whole number, not the text "1"'),
+        ("[limits.script]\nwall_ms = 1.5\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number, not 1.5"),
+        ("[limits.script]\nwall_ms = 0\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number above 0, not 0"),
+        ("[guest]\nspare_workers = -1\n", "/user.toml, line 2: guest.spare_workers must be a whole number from 0, not -1"),
+        ("grants.jit = 1\n", "/user.toml, line 1: grants.jit must be true or false, not 1"),
+        ("[grants]\nservers = 'a'\n", '/user.toml, line 2: grants.servers must be a list, not the text "a"'),
+        ("[grants]\nservers = [1]\n", "/user.toml, line 2: grants.servers must be a text, not 1"),
+        ("[audit]\nsync = 'no'\n", '/user.toml, line 2: audit.sync must be "batch" or "always", not the text "no"'),
+        ("audit = true\n", "/user.toml, line 1: audit must be a table, not true"),
+        ("[[policy.rule]]\ntool = 'a/b'\n", "/user.toml, line 1: `policy.rule.effect` is missing"),
+        ("[[policy.rule]]\neffect = 'deny'\n", "/user.toml, line 1: policy.rule: a rule needs at least one of `tool`, `server` and `kind`"),
+        ("[[policy.rule]]\neffect = 'deny'\ntol = 'a/b'\n", "/user.toml, line 3: unknown key `policy.rule.tol`; did you mean `policy.rule.tool`?"),
+        ("[[policy.rule]]\norigin = 'system'\n", "/user.toml, line 1: unknown key `policy.rule.origin`; remove it"),
+        ("a = \n", "/user.toml: this is not TOML: Invalid value (at line 1, column 5)"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_file(tmp_path: Path, text: str, message: str) -> None:
+    assert failure(tmp_path, user=text) == message
+
+
+def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    assert failure(tmp_path, user="[grants]\njit = 1\nqqqqqqqqqq = 2\n").splitlines() == [
+        "/user.toml, line 2: grants.jit must be true or false, not 1",
+        "/user.toml, line 3: unknown key `grants.qqqqqqqqqq`",
+    ]
+
+
+def test_mistakes_in_variables_and_flags(tmp_path: Path) -> None:
+    assert failure(tmp_path, env={"PADDOCK_LIMITS_SCRIPT_WALL": "1"}) == (
+        "PADDOCK_LIMITS_SCRIPT_WALL: unknown variable; did you mean `PADDOCK_LIMITS_SCRIPT_WALL_MS`?"
+    )
+    assert failure(tmp_path, env={"PADDOCK_GRANTS_JIT": "yes"}) == (
+        'PADDOCK_GRANTS_JIT: grants.jit must be true or false, not the text "yes"'
+    )
+    assert failure(tmp_path, env={"PADDOCK_GUEST_MAX_WORKERS": ""}) == (
+        'PADDOCK_GUEST_MAX_WORKERS: guest.max_workers must be a whole number, not the text ""'
+    )
+    assert failure(tmp_path, flags={"grants.jitt": "true"}) == (
+        "--set grants.jitt: unknown key; did you mean `grants.jit`?"
+    )
+    assert failure(tmp_path, flags={"policy.rule": "x"}) == (
+        "--set policy.rule: rules can be set in a settings file only"
+    )
+
+
+def test_a_workspace_that_widens_names_key_values_and_file_to_change(tmp_path: Path) -> None:
+    assert failure(
+        tmp_path, user="[limits.script]\nsleep_ms = 10\n", workspace="limits.script.sleep_ms = 20\n"
+    ) == (
+        "/w/paddock.toml, line 1: limits.script.sleep_ms = 20 is more than 10, which is what /user.toml, line 2 "
+        "allows and a workspace may only narrow; change /user.toml, line 2 instead"
+    )
+
+
+def test_a_file_that_is_a_directory_or_not_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "user.toml").mkdir()
+    assert failure(tmp_path) == (
+        "/user.toml: cannot read this settings file: [Errno 21] Is a directory: '/user.toml'"
+    )
+
+
+def test_every_setting_but_the_rules_has_a_variable_of_its_own() -> None:
+    assert sorted(_VARIABLES.values()) == sorted(set(leaves(Settings())) - {"policy.rule"})

@@ -1,0 +1,185 @@
+"""Precedence and narrowing of the layers of settings."""
+
+# ruff: noqa: E501, ISC004 - messages are compared whole
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.model.errors import ConfigurationError
+from paddock.model.settings import Rule, Settings, leaves
+from paddock.policy.layers import ORDER, Layer, LayerName, merge, narrows
+
+OWNER = "/home/u/.config/paddock/paddock.toml"
+DEFAULTS = leaves(Settings())
+CHOICES = {
+    "limits.timeout_policy": ["clamp", "deny"],
+    "sandbox.minimum_tier": ["unconfined", "landlock", "namespaces"],
+    "audit.sync": ["batch", "always"],
+    "audit.directory": [Path("/a"), Path("/b")],
+    "servers.config": [Path("/a.json"), Path("/b.json")],
+    "grants.servers": [("*",), ("a", "b"), ("a",), ()],
+    "grants.jit": [True, False],
+}
+NUMBERS = sorted(key for key, value in DEFAULTS.items() if type(value) is int)
+
+
+def layer(name: LayerName, **values: object) -> Layer:
+    dotted = {key.replace("__", "."): value for key, value in values.items()}
+    return Layer(name, dotted, dict.fromkeys(dotted, f"{name} file"))
+
+
+def settings_values() -> st.SearchStrategy[dict[str, object]]:
+    choices = {key: st.sampled_from(options) for key, options in CHOICES.items()}
+    numbers = {key: st.integers(1, 10**6) for key in NUMBERS}
+    return st.fixed_dictionaries({}, optional={**choices, **numbers})
+
+
+def layers_of(names: tuple[LayerName, ...] = ORDER) -> st.SearchStrategy[list[Layer]]:
+    return st.fixed_dictionaries({name: settings_values() for name in names}).map(
+        lambda found: [Layer(name, values, dict.fromkeys(values, name)) for name, values in found.items()]
+    )
+
+
+def as_narrow_as(upper: Settings, lower: Settings) -> bool:
+    above, below = leaves(upper), leaves(lower)
+    return all(narrows(key, above[key], below[key]) for key in above if key != "policy.rule")
+
+
+def test_every_setting_has_a_way_to_narrow() -> None:
+    assert set(DEFAULTS) == {*CHOICES, *NUMBERS, "policy.rule"}
+    assert get_args(LayerName) == ORDER
+
+
+def test_the_later_layer_wins() -> None:
+    merged = merge(
+        [
+            layer("flags", limits__script__sleep_ms=5),
+            layer("environment", limits__script__sleep_ms=10, limits__execute__sleep_ms=10),
+            layer("workspace", limits__script__sleep_ms=20, limits__compute__sleep_ms=20),
+        ],
+        owner_file=OWNER,
+    )
+    assert merged.settings.limits.script.sleep_ms == 5
+    assert merged.settings.limits.execute.sleep_ms == 10
+    assert merged.settings.limits.compute.sleep_ms == 20
+    assert merged.settings.limits.script.wall_ms == 300_000
+    assert merged.sources["limits.script.sleep_ms"] == "flags file"
+    assert merged.sources["limits.script.wall_ms"] == "built in"
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (
+            {"limits__script__wall_ms": 400_000},
+            "workspace file: limits.script.wall_ms = 400000 is more than 300000, which is what the built-in default "
+            f"allows and a workspace may only narrow; change {OWNER} instead",
+        ),
+        (
+            {"limits__script__sleep_ms": 200},
+            "workspace file: limits.script.sleep_ms = 200 is more than 100, which is what user file allows and a "
+            "workspace may only narrow; change user file instead",
+        ),
+        (
+            {"grants__jit": True},
+            "workspace file: grants.jit = true is more than false, which is what the built-in default allows and a "
+            f"workspace may only narrow; change {OWNER} instead",
+        ),
+        (
+            {"grants__servers": ("git", "time")},
+            'workspace file: grants.servers = ["git", "time"] is more than ["git"], which is what user file allows '
+            "and a workspace may only narrow; change user file instead",
+        ),
+        (
+            {"sandbox__minimum_tier": "unconfined"},
+            'workspace file: sandbox.minimum_tier = "unconfined" is more than "landlock", which is what the '
+            f"built-in default allows and a workspace may only narrow; change {OWNER} instead",
+        ),
+        (
+            {"audit__directory": Path("/tmp/x")},
+            f"workspace file: a workspace may not set audit.directory; set it in {OWNER}",
+        ),
+        (
+            {"servers__config": Path("/tmp/x")},
+            f"workspace file: a workspace may not set servers.config; set it in {OWNER}",
+        ),
+    ],
+)
+def test_a_workspace_that_widens_is_an_error(values: dict[str, object], text: str) -> None:
+    user = layer("user", limits__script__sleep_ms=100, grants__servers=("git",))
+    with pytest.raises(ConfigurationError) as caught:
+        merge([user, layer("workspace", **values)], owner_file=OWNER)
+    assert str(caught.value) == text
+
+
+def test_environment_goes_beyond_default_and_workspace_but_not_beyond_a_ceiling() -> None:
+    workspace = layer("workspace", limits__script__sleep_ms=100)
+    environment = layer("environment", limits__script__sleep_ms=60_000)
+    assert merge([workspace, environment], owner_file=OWNER).settings.limits.script.sleep_ms == 60_000
+    with pytest.raises(ConfigurationError) as caught:
+        merge([layer("system", limits__script__sleep_ms=50_000), environment], owner_file=OWNER)
+    assert str(caught.value) == (
+        "environment file: limits.script.sleep_ms = 60000 is more than 50000, which is what system file allows; "
+        "change system file instead"
+    )
+
+
+def test_rules_of_all_files_add_up_and_know_their_file() -> None:
+    rule = Rule(effect="deny", tool="git/*")
+    merged = merge(
+        [
+            Layer(name, {"policy.rule": (rule,)}, {"policy.rule": name})
+            for name in ("system", "user", "workspace")
+        ],
+        owner_file=OWNER,
+    )
+    assert [rule.origin for rule in merged.settings.policy.rule] == ["system", "user", "workspace"]
+    assert merged.sources["policy.rule"] == "system, user, workspace"
+
+
+@given(layers_of(("system", "user", "workspace")))
+def test_a_workspace_never_ends_up_with_more_than_its_user(layers: list[Layer]) -> None:
+    try:
+        without = merge(layers[:2], owner_file=OWNER).settings
+        merged = merge(layers, owner_file=OWNER).settings
+    except ConfigurationError:
+        return
+    assert as_narrow_as(without, merged)
+
+
+@given(layers_of())
+def test_nothing_ends_up_beyond_a_ceiling(layers: list[Layer]) -> None:
+    try:
+        merged = leaves(merge(layers, owner_file=OWNER).settings)
+    except ConfigurationError:
+        return
+    for binding in layers[:2]:
+        assert all(narrows(key, ceiling, merged[key]) for key, ceiling in binding.values.items())
+
+
+@given(settings_values(), settings_values(), settings_values())
+def test_the_source_of_a_value_is_the_last_layer_that_gives_it(
+    workspace: dict[str, object], environment: dict[str, object], flags: dict[str, object]
+) -> None:
+    values = {"workspace": workspace, "environment": environment, "flags": flags}
+    layers = [Layer(name, found, dict.fromkeys(found, name)) for name, found in values.items()]
+    try:
+        merged = merge(layers, owner_file=OWNER)
+    except ConfigurationError:
+        return
+    for key, value in leaves(merged.settings).items():
+        givers = [name for name in values if key in values[name]]
+        assert merged.sources[key] == (givers[-1] if givers else "built in")
+        assert value == (values[givers[-1]][key] if givers else DEFAULTS[key])
+
+
+@given(st.sampled_from(sorted(CHOICES)), st.data())
+def test_narrowing_is_a_partial_order(key: str, data: st.DataObject) -> None:
+    a, b, c = (data.draw(st.sampled_from(CHOICES[key])) for _ in range(3))
+    assert narrows(key, a, a)
+    if narrows(key, a, b) and narrows(key, b, c):
+        assert narrows(key, a, c)

@@ -1,0 +1,140 @@
+"""What is a secret, what is not, and that hostile text costs linear time."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.policy.redact import redact_json, redact_text
+
+TOKEN = "ghp_" + "a1" * 18
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        (f"use {TOKEN}.", "use [REDACTED:KEY]."),
+        (f"a={JWT};", "a=[REDACTED:JWT];"),
+        (f"x{JWT}", "x[REDACTED:JWT]"),
+        (f"a.{JWT}.b", "a.[REDACTED:JWT].b"),
+        ("sk-" + "a" * 20, "[REDACTED:KEY]"),
+        ("sk-" + "a" * 19, "sk-" + "a" * 19),
+        ("xoxb-1234567890-abc", "[REDACTED:KEY]"),
+        ("AKIAIOSFODNN7EXAMPLE ASIAIOSFODNN7EXAMPLE", "[REDACTED:KEY] [REDACTED:KEY]"),
+        ('{"password":"x"}', '{"password":"[REDACTED:VALUE]"}'),
+        ('{"Password" : "a\\"b", "n": 1}', '{"Password" : "[REDACTED:VALUE]", "n": 1}'),
+        ('{"api_key":"x","apiKey":"y"}', '{"api_key":"[REDACTED:VALUE]","apiKey":"[REDACTED:VALUE]"}'),
+        ('{"token":12345}', '{"token":"[REDACTED:VALUE]"}'),
+        ('{"token":null,"secret":{"a":1}}', '{"token":null,"secret":{"a":1}}'),
+        ('{"password":"cut of', '{"password":"[REDACTED:VALUE]"'),
+        (r'{"t":"{\"password\":\"hun\\\"ter\"}"}', r'{"t":"{\"password\":\"[REDACTED:VALUE]\"}"}'),
+        ('{"passwords":"x","my_token":"x"}', '{"passwords":"x","my_token":"x"}'),
+        ("eyJ is how a token begins. eyJx.y", "eyJ is how a token begins. eyJx.y"),
+    ],
+)
+def test_x36_texts(text: str, redacted: str) -> None:
+    assert redact_text(text) == redacted
+
+
+def test_x36_json_values() -> None:
+    value = {
+        "authorization": "Bearer x",
+        "list": [TOKEN, 1, None, True],
+        "token": ["a", 2, {"b": "c"}],
+        "credential": {"kind": "text", "private_key": "x", "secret": False},
+        TOKEN: 1.5,
+    }
+    before = json.dumps(value)
+    assert redact_json(value) == {
+        "authorization": "[REDACTED:VALUE]",
+        "list": ["[REDACTED:KEY]", 1, None, True],
+        "token": ["[REDACTED:VALUE]", "[REDACTED:VALUE]", {"b": "c"}],
+        "credential": {"kind": "text", "private_key": "[REDACTED:VALUE]", "secret": False},
+        "[REDACTED:KEY]": 1.5,
+    }
+    assert json.dumps(value) == before
+
+
+def test_depth_is_no_problem() -> None:
+    value: object = TOKEN
+    for _ in range(100_000):
+        value = [value]
+    found = redact_json(value)
+    while isinstance(found, list):
+        value, found = None, found[0]
+    assert found == "[REDACTED:KEY]"
+
+
+ATOMS = [
+    TOKEN,
+    JWT,
+    "eyJ",
+    ".",
+    "sk-",
+    '"password":',
+    '"',
+    "\\",
+    '\\"token\\":',
+    " ",
+    "a",
+    "AKIA",
+    "xoxb-",
+    "1",
+]
+texts = st.lists(st.sampled_from(ATOMS) | st.text(max_size=3), max_size=20).map("".join)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["a", "token", "apiKey"]), inner, max_size=3)
+    ),
+)
+
+
+@given(texts, texts)
+def test_no_known_secret_survives(before: str, after: str) -> None:
+    for secret in (TOKEN, JWT, "sk-" + "Z" * 24):
+        assert secret not in redact_text(f"{before} {secret} {after}")
+
+
+@given(texts)
+def test_redacting_twice_changes_nothing_more(text: str) -> None:
+    once = redact_text(text)
+    assert redact_text(once) == once
+
+
+@given(json_values)
+def test_json_keeps_its_shape_and_redacting_twice_changes_nothing_more(value: object) -> None:
+    once = redact_json(value)
+    assert redact_json(once) == once
+    assert json.loads(json.dumps(once)) == once
+
+
+@given(st.text(alphabet="abc \n{}[],:", max_size=100))
+def test_harmless_text_stays_as_it_is(text: str) -> None:
+    assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *ATOMS,
+        "eyJa.",
+        "eyJ.",
+        "sk-a",
+        '"password": ',
+        '"password":"',
+        '\\"token\\":\\"',
+        '\\\\"',
+        "a.",
+        '"token":"\\',
+    ],
+)
+def test_hostile_text_costs_linear_time(piece: str) -> None:
+    text = piece * (2_000_000 // len(piece))
+    start = time.process_time()
+    redact_text(text)
+    assert time.process_time() - start < 2.0

@@ -1,0 +1,179 @@
+"""Decisions: limits, grants, rules, and the hash of it all."""
+
+# ruff: noqa: ISC004 - messages are compared whole
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.model.limits import Grants, GuestLimits, LimitOverrides
+from paddock.model.outcome import Decision
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.settings import GrantSettings, LimitSettings, PolicySettings, Rule, Settings
+from paddock.policy.rules import JIT_REFUSED, decide
+
+CLAMP = Settings(limits=LimitSettings(timeout_policy="clamp"))
+
+
+def program(source: str = "1", **fields: object) -> ExecutionRequest:
+    return ExecutionRequest(
+        id="01", workspace=Path("/w"), work=GuestRun(source=source, profile="script"), **fields
+    )
+
+
+def call(server: str = "git", tool: str = "log", **fields: object) -> ExecutionRequest:
+    return ExecutionRequest(
+        id="01", workspace=Path("/w"), work=ServerCall(server=server, tool=tool), **fields
+    )
+
+
+def ruled(*rules: Rule) -> Settings:
+    return Settings(policy=PolicySettings(rule=rules))
+
+
+def without_hash(decision: Decision) -> Decision:
+    return decision.model_copy(update={"audit_hash": ""})
+
+
+def test_a_plain_request_gets_the_limits_of_its_profile() -> None:
+    assert without_hash(decide(program(), Settings())) == Decision(
+        allowed=True,
+        reasons=(),
+        limits=GuestLimits(wall_ms=300_000),
+        grants=Grants(jit=False, servers=("*",)),
+        rule="default",
+    )
+
+
+def test_m14_x18_x19_code_size_is_counted_in_bytes() -> None:
+    assert decide(program("x" * 51_200), Settings()).allowed
+    assert decide(program("é" * 25_600), Settings()).allowed
+    for source in ("x" * 51_201, "é" * 25_600 + "x"):
+        decision = decide(program(source), Settings())
+        assert (decision.allowed, decision.rule) == (False, "code-size")
+        assert decision.reasons == ("Code size exceeds limit (51200 bytes)",)
+
+
+def test_a_limit_over_the_ceiling_is_denied_by_name() -> None:
+    decision = decide(program(limits=LimitOverrides(sleep_ms=30_001, memory_bytes=1)), Settings())
+    assert (decision.allowed, decision.rule) == (False, "limits.sleep_ms")
+    assert decision.reasons == (
+        "sleep_ms = 30001 is over the ceiling of 30000 (limits.script.sleep_ms); "
+        "ask for less or raise the ceiling in paddock.toml",
+    )
+
+
+def test_a_limit_over_the_ceiling_is_clamped_where_that_is_the_policy() -> None:
+    decision = decide(program(limits=LimitOverrides(wall_ms=90_000_000)), CLAMP)
+    assert (decision.allowed, decision.rule, decision.limits.wall_ms) == (True, "limits.wall_ms", 86_400_000)
+    assert decision.reasons == (
+        "wall_ms = 90000000 is over the ceiling of 86400000 (limits.script.wall_ceiling_ms); "
+        "the ceiling holds instead",
+    )
+
+
+def test_a_request_may_ask_for_more_wall_time_than_the_default() -> None:
+    assert decide(program(limits=LimitOverrides(wall_ms=600_000)), Settings()).limits.wall_ms == 600_000
+
+
+def test_a_low_ceiling_holds_for_who_asks_for_nothing() -> None:
+    limits = LimitSettings.model_validate({"script": {"wall_ceiling_ms": 10}})
+    assert decide(program(), Settings(limits=limits)).limits.wall_ms == 10
+
+
+def test_jit_is_denied_unless_granted() -> None:
+    decision = decide(program(jit=True), Settings())
+    assert (decision.allowed, decision.reasons, decision.grants.jit) == (False, (JIT_REFUSED,), False)
+    granting = Settings(grants=GrantSettings(jit=True))
+    assert decide(program(jit=True), granting).grants.jit
+    assert not decide(program(), granting).grants.jit
+
+
+def test_a_server_that_is_not_granted_is_denied() -> None:
+    decision = decide(call(), Settings(grants=GrantSettings(servers=("time",))))
+    assert (decision.allowed, decision.rule) == (False, "grants.servers")
+    assert decision.reasons == (
+        "server git is not granted (granted: time); name it in `servers` under [grants] in paddock.toml",
+    )
+
+
+def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
+    assert decide(call(), Settings()).limits.wall_ms == 60_000
+    decision = decide(call(limits=LimitOverrides(wall_ms=60_001)), Settings())
+    assert decision.reasons == (
+        "wall_ms = 60001 is over the ceiling of 60000 (servers.call_timeout_ms); "
+        "ask for less or raise the ceiling in paddock.toml",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "request_", "reasons"),
+    [
+        ((Rule(effect="deny", tool="git/l*", reason="no logs"),), call(), ("no logs",)),
+        (
+            (Rule(effect="allow", server="git"), Rule(effect="deny", tool="*/log")),
+            call(),
+            ("git/log is denied by policy rule 2",),
+        ),
+        ((Rule(effect="allow", tool="git/log"),), call(), ()),
+        (
+            (Rule(effect="allow", tool="git/log"),),
+            call("time"),
+            ("time/log is allowed by none of the policy rules",),
+        ),
+        ((Rule(effect="allow", tool="git/log"),), program(), ()),
+        ((Rule(effect="deny", kind="guest"),), program(), ("running a program is denied by policy rule 1",)),
+        ((Rule(effect="deny", kind="guest"),), call(), ()),
+        ((Rule(effect="deny", tool="a*/b"),), call("a/c", "b"), ("a/c/b is denied by policy rule 1",)),
+        ((Rule(effect="deny", tool="git/b"),), call("git", "a/b"), ()),
+        (
+            (
+                Rule(effect="allow", tool="git/*", origin="user"),
+                Rule(effect="allow", tool="time/*", origin="workspace"),
+            ),
+            call(),
+            ("git/log is allowed by none of the workspace rules",),
+        ),
+    ],
+)
+def test_rules(rules: tuple[Rule, ...], request_: ExecutionRequest, reasons: tuple[str, ...]) -> None:
+    decision = decide(request_, ruled(*rules))
+    assert (decision.allowed, decision.reasons) == (not reasons, reasons)
+
+
+def test_the_audit_hash_knows_identity_and_decision_but_no_payload() -> None:
+    base = decide(program(), Settings()).audit_hash
+    assert len(base) == 64
+    assert decide(program(), Settings()).audit_hash == base
+    payload = GuestRun(source="1", profile="script", input={"a": 1}, vars={"K": "v"})
+    assert decide(program().model_copy(update={"work": payload}), Settings()).audit_hash == base
+    assert decide(program("2"), Settings()).audit_hash != base
+    assert decide(program(actor="other"), Settings()).audit_hash != base
+    assert (
+        decide(program(), CLAMP.model_copy(update={"grants": GrantSettings(servers=())})).audit_hash != base
+    )
+    assert decide(call(), Settings()).audit_hash != decide(call(tool="x"), Settings()).audit_hash
+
+
+RULES = st.builds(
+    Rule,
+    effect=st.sampled_from(["allow", "deny"]),
+    tool=st.sampled_from(["*/*", "git/*", "*/log", "x/y"]),
+    origin=st.sampled_from(["system", "user"]),
+)
+
+
+@given(st.lists(RULES, max_size=5), st.lists(RULES, max_size=3))
+def test_rules_of_a_further_file_never_allow_more(some: list[Rule], more: list[Rule]) -> None:
+    ordered = sorted(some, key=lambda rule: rule.origin)
+    added = [rule.model_copy(update={"origin": "workspace"}) for rule in more]
+    if decide(call(), ruled(*ordered, *added)).allowed:
+        assert decide(call(), ruled(*ordered)).allowed
+
+
+@given(st.text(), st.builds(LimitOverrides, wall_ms=st.none() | st.integers(1, 10**9)))
+def test_an_effective_limit_is_never_over_the_ceiling(source: str, asked: LimitOverrides) -> None:
+    for settings in (Settings(), CLAMP):
+        assert decide(program(source, limits=asked), settings).limits.wall_ms <= 86_400_000

@@ -1,0 +1,70 @@
+"""`paddock audit` over a real ledger."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paddock.model.request import new_id
+from paddock.store.ledger import Ledger
+from paddock.surfaces.cli import command
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("PADDOCK_AUDIT_DIRECTORY", str(tmp_path / "audit"))
+    return tmp_path / "audit"
+
+
+def audit(*args: str) -> Result:
+    return CliRunner().invoke(command, ["audit", *args], prog_name="paddock")
+
+
+def test_tail_and_show(directory: Path) -> None:
+    parent, child, other = new_id(), new_id(), new_id()
+    with Ledger(directory) as ledger:
+        ledger.claim(other, {"kind": "guest"})
+        ledger.claim(parent, {"kind": "guest"})
+        ledger.claim(child, {"kind": "server", "layers": ("a", "b")}, parent=parent)
+        last = ledger.append("finished", parent, {"status": "ok", "error": None})
+    rows = [line.split("\t")[1:] for line in audit("tail", "-n", "2").stdout.splitlines()]
+    assert rows == [
+        ["started", child, f"parent={parent} kind=server layers=a,b"],
+        ["finished", parent, "status=ok"],
+    ]
+    shown = json.loads(audit("show", parent, "--json").stdout)
+    assert [(record["event"], record["request"]) for record in shown] == [
+        ("started", parent),
+        ("started", child),
+        ("finished", parent),
+    ]
+    assert [record["id"] for record in json.loads(audit("show", last, "--json").stdout)] == [last]
+    events = audit("tail", "--event", "finished").stdout.splitlines()
+    assert [line.split("\t")[1] for line in events] == ["finished"]
+    unknown = audit("show", "nothing")
+    assert (unknown.exit_code, unknown.stderr) == (1, f"No record of nothing in {directory}\n")
+
+
+def test_verify_tells_whether_somebody_changed_the_ledger(directory: Path) -> None:
+    with Ledger(directory) as ledger:
+        ledger.claim(new_id(), {"kind": "guest"})
+        ledger.append("decided", new_id(), {"status": "denied"})
+    good = audit("verify")
+    assert good.exit_code == 0
+    assert good.stdout.splitlines()[0] == f"ok: 2 records in 1 files of {directory}"
+    (file,) = directory.glob("*.ndjson")
+    file.write_bytes(file.read_bytes().replace(b"denied", b"forged"))
+    bad = audit("verify")
+    assert bad.exit_code == 1
+    assert bad.stdout.startswith(f"problem: {file.name}, line 2: ")
+    report = json.loads(audit("verify", "--json").stdout)
+    assert (report["ok"], report["problems"][0]["line"]) == (False, 2)
+
+
+def test_a_ledger_that_is_not_there(directory: Path) -> None:
+    assert audit("tail").stdout == ""
+    missing = audit("verify")
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert str(directory) in missing.stderr

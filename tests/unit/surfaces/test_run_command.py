@@ -1,0 +1,297 @@
+"""`paddock run` with a gate that answers as it is told."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import ConsoleLine, ErrorInfo, Outcome, Status
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.settings import Settings
+from paddock.surfaces.cli import command
+
+OK = Outcome(id="1", status=Status.OK)
+Execute = Callable[..., Awaitable[Outcome]]
+
+
+class Gate:
+    """Records what it is asked and answers with an outcome, or as a function does."""
+
+    def __init__(self, answer: Outcome | Execute = OK) -> None:
+        self.requests: list[ExecutionRequest] = []
+        self.settings: list[Settings] = []
+        self.closed = 0
+        self._answer = answer
+
+    async def execute(self, request: ExecutionRequest, **options: object) -> Outcome:
+        self.requests.append(request)
+        return self._answer if isinstance(self._answer, Outcome) else await self._answer(request, **options)
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, workspace: Path, **who: str) -> AsyncIterator[SimpleNamespace]:
+        self.settings.append(settings)
+        try:
+            yield SimpleNamespace(gate=self)
+        finally:
+            self.closed += 1
+
+    @property
+    def work(self) -> GuestRun:
+        (request,) = self.requests
+        assert isinstance(request.work, GuestRun)
+        return request.work
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("home", "config", "ws", "cwd"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "ws")
+    return tmp_path / "home"
+
+
+def write(path: Path, source: str = "1") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+    return path
+
+
+def run(gate: Gate, *args: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(command, ["run", *args], obj=gate.open, input=stdin, prog_name="paddock")
+
+
+def test_m1_the_workspace_comes_before_home(home: Path) -> None:
+    write(Path(".mentu/scripts/hello.ts"), "workspace")
+    write(home / ".mentu/scripts/hello.ts", "home")
+    gate = Gate()
+    assert run(gate, "hello").exit_code == 0
+    assert gate.work == GuestRun(
+        source="workspace", name="hello.ts", language="typescript", profile="script", raw_results=True
+    )
+
+
+def test_m2_home_is_found(home: Path) -> None:
+    write(home / ".mentu/scripts/hello.ts", "home")
+    gate = Gate()
+    run(gate, "hello")
+    assert gate.work.source == "home"
+
+
+def test_our_folder_comes_before_the_seeds_and_ts_before_js(home: Path) -> None:
+    write(Path(".mentu/scripts/hello.ts"), "seed")
+    write(Path(".paddock/scripts/hello.mjs"), "mjs")
+    write(Path(".paddock/scripts/hello.js"), "js")
+    gate = Gate()
+    run(gate, "hello")
+    assert (gate.work.source, gate.work.language, gate.work.raw_results) == ("js", "javascript", False)
+
+
+def test_m3_a_script_that_is_nowhere(home: Path) -> None:
+    write(Path(".paddock/scripts/hallo.ts"))
+    gate = Gate()
+    result = run(gate, "hello")
+    ws = Path.cwd()
+    assert (result.exit_code, result.stdout, gate.requests) == (1, "", [])
+    assert result.stderr == (
+        "Script not found: hello\n"
+        "  searched:\n"
+        f"    {ws}/.paddock/scripts/hello.ts (.js, .mjs)\n"
+        f"    {ws}/.mentu/scripts/hello.ts (.js, .mjs)\n"
+        f"    {home}/.paddock/scripts/hello.ts (.js, .mjs)\n"
+        f"    {home}/.mentu/scripts/hello.ts (.js, .mjs)\n"
+        "  did you mean: hallo?\n"
+    )
+
+
+def test_m4_a_path_is_not_searched_for(home: Path) -> None:
+    write(Path("my-scripts/audit.ts"), "path")
+    write(Path(".paddock/scripts/audit.ts"), "name")
+    gate = Gate()
+    run(gate, "./my-scripts/audit.ts")
+    assert gate.work.source == "path"
+    assert (
+        run(gate, "./nope.ts").stderr
+        == f"Script not found: ./nope.ts\n  searched:\n    {Path.cwd()}/nope.ts\n"
+    )
+
+
+def test_m5_the_workspace_option(home: Path, tmp_path: Path) -> None:
+    write(tmp_path / "other/.mentu/scripts/hello.ts", "other")
+    gate = Gate()
+    run(gate, "--workspace", "../other", "hello")
+    assert (gate.work.source, gate.requests[0].workspace) == ("other", tmp_path / "other")
+
+
+def test_m6_m7_m8_variables(home: Path) -> None:
+    gate = Gate()
+    run(
+        gate,
+        "-",
+        "--var",
+        "NAME=world",
+        "--var",
+        "A=b=c",
+        "--var",
+        "X=1",
+        "--var",
+        "X=2",
+        "--var",
+        "E=",
+        stdin="1",
+    )
+    assert gate.work.vars == {"NAME": "world", "A": "b=c", "X": "2", "E": ""}
+    assert (gate.work.source, gate.work.name, gate.work.language) == ("1", "stdin", "auto")
+
+
+def test_a_variable_without_a_value_is_a_usage_error(home: Path) -> None:
+    result = run(Gate(), "-", "--var", "NAME")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: Invalid value for '--var': 'NAME' is not KEY=VALUE\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "variables"),
+    [
+        ("v.json", '{"A": "x", "B": 1.5, "C": true}', {"A": "x", "B": "1.5", "C": "true"}),
+        ("v.toml", 'A = "x"\nB = 2\n', {"A": "x", "B": "2"}),
+        (
+            ".env",
+            '# c\n\nA=1 # c\nexport B = \'x # y\'\nC="a\\n\\"b\\"" # c\nD=\nE=a#b\n',
+            {"A": "1", "B": "x # y", "C": 'a\n"b"', "D": "", "E": "a#b"},
+        ),
+    ],
+)
+def test_variables_from_a_file_come_second(
+    home: Path, name: str, text: str, variables: dict[str, str]
+) -> None:
+    write(Path(name), text)
+    gate = Gate()
+    run(gate, "-", "--vars-file", name, "--var", "A=over", stdin="1")
+    assert gate.work.vars == {**variables, "A": "over"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("v.json", "[]", "v.json: variables are an object of names and texts\n"),
+        (
+            "v.json",
+            '{"A": {}}',
+            "v.json: A must be a text or a number; pass structured values with --input\n",
+        ),
+        ("v.env", "A=1\nnope\n", "v.env, line 2: this is not NAME=VALUE\n"),
+        ("v.env", 'A="x\n', "v.env, line 1: the value of A has no closing quote\n"),
+        ("v.yaml", "", "v.yaml: variables are read from .json, .toml and .env files\n"),
+    ],
+)
+def test_files_of_variables_that_make_no_sense(home: Path, name: str, text: str, message: str) -> None:
+    write(Path(name), text)
+    result = run(Gate(), "-", "--vars-file", name, stdin="1")
+    assert (result.exit_code, result.stderr) == (1, message)
+
+
+def test_input_is_json_a_file_or_standard_input(home: Path) -> None:
+    write(Path("in.json"), '{"a": 1}')
+    write(Path("s.js"))
+    for args, stdin, value in (("[1]", "", [1]), ("@in.json", "", {"a": 1}), ("-", "null", None)):
+        gate = Gate()
+        assert run(gate, "s.js", "--input", args, stdin=stdin).exit_code == 0
+        assert gate.work.input == value
+    assert run(Gate(), "s.js", "--input", "{").stderr.startswith("--input: this is not a JSON value: ")
+    assert run(Gate(), "-", "--input", "-").exit_code == 2
+
+
+def test_timeout_and_jit_are_asked_for(home: Path) -> None:
+    gate = Gate()
+    run(gate, "-", "--timeout", "1.5", "--jit", stdin="1")
+    assert (gate.requests[0].limits, gate.requests[0].jit) == (LimitOverrides(wall_ms=1500), True)
+    assert (gate.requests[0].surface, gate.closed) == ("cli", 1)
+    for wrong in ("0", "-1", "nan", "inf", "x"):
+        assert run(gate, "-", "--timeout", wrong).exit_code == 2
+
+
+def test_settings_come_from_variable_and_flag(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_LIMITS_SCRIPT_SLEEP_MS", "50")
+    gate = Gate()
+    run(gate, "-", "--set", "limits.script.output_bytes=7", stdin="1")
+    limits = gate.settings[0].limits.script
+    assert (limits.sleep_ms, limits.output_bytes) == (50, 7)
+    write(Path("paddock.toml"), "[grants]\njit = true\n")
+    result = run(gate, "-", stdin="1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(
+        f"{Path.cwd()}/paddock.toml, line 2: grants.jit = true is more than false"
+    )
+
+
+def test_m24_x40_console_lines_are_printed_before_the_error(home: Path) -> None:
+    lines = (ConsoleLine(level="log", text="one"), ConsoleLine(level="error", text="two"))
+    gate = Gate(
+        Outcome(
+            id="1", status=Status.FAILED, console=lines, error=ErrorInfo(name="Error", message="boom", line=3)
+        )
+    )
+    result = run(gate, "-", stdin="1")
+    assert (result.exit_code, result.stdout) == (1, "one\n[error] two\n")
+    assert result.stderr == "Sandbox error: boom\n  at line 3\n"
+
+
+def test_m10_m12_value_after_lines_and_nothing_for_undefined(home: Path) -> None:
+    line = ConsoleLine(level="warn", text="\x1b[31mred")
+    outcome = Outcome(id="1", status=Status.OK, console=(line,), value={"a": 1}, has_value=True)
+    assert run(Gate(outcome), "-").stdout == '[warn] \x1b[31mred\n{\n  "a": 1\n}\n'
+    assert run(Gate(), "-").stdout == ""
+
+
+def test_json_is_the_outcome(home: Path) -> None:
+    outcome = Outcome(id="1", status=Status.FAILED, error=ErrorInfo(name="Error", message="boom"), audit="7")
+    result = run(Gate(outcome), "-", "--json")
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert Outcome.model_validate(json.loads(result.stdout)) == outcome
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_cancels_and_prints_what_there_is(home: Path, number: signal.Signals, code: int) -> None:
+    async def answer(request: ExecutionRequest, *, on_console: Callable[[ConsoleLine], None]) -> Outcome:
+        on_console(ConsoleLine(level="log", text="so far"))
+        os.kill(os.getpid(), number)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    gate = Gate(answer)
+    result = run(gate, "-", stdin="1")
+    assert (result.exit_code, result.stdout, gate.closed) == (code, "so far\n", 1)
+    assert result.stderr == "Sandbox error: Cancelled\n"
+
+
+def test_an_interrupt_prints_the_outcome_of_a_gate_that_gives_one(home: Path) -> None:
+    async def answer(request: ExecutionRequest, *, on_console: Callable[[ConsoleLine], None]) -> Outcome:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            error = ErrorInfo(name="Cancelled", message="Cancelled after 3 calls")
+            return Outcome(id="1", status=Status.CANCELLED, error=error)
+        raise AssertionError
+
+    result = run(Gate(answer), "-", stdin="1")
+    assert (result.exit_code, result.stderr) == (130, "Sandbox error: Cancelled after 3 calls\n")
+
+
+def test_a_script_that_is_no_text(home: Path) -> None:
+    Path("x.js").write_bytes(b"a\xff")
+    result = run(Gate(), "x.js")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "x.js: this is not UTF-8 text (byte 2); save it as UTF-8\n",
+    )
