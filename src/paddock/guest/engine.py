@@ -36,6 +36,7 @@ TRUNCATED = "[output truncated]"
 
 _EXIT_MEMORY = 71
 _POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
+_REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(r"out of memory|invalid size error|MemoryError", re.IGNORECASE)
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _BURY_SECONDS = 5.0
@@ -133,6 +134,7 @@ class _Dialogue(Listener):
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._end: frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | None = None
         self._timeout: ErrorInfo | None = None
+        self._in_flight: list[str] = []
 
     async def run(self) -> None:
         """Send the program and wait until the worker has gone."""
@@ -267,7 +269,7 @@ class _Dialogue(Listener):
                 hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
             case frames.Broken(text):
-                return Status.FAILED, self._program.engine_error(text)
+                return Status.FAILED, self._refused(text)
             case frames.FrameError() as error:
                 return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
             case None if self._timeout is not None:
@@ -292,6 +294,15 @@ class _Dialogue(Listener):
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         return Status.FAILED, info
+
+    def _refused(self, text: str) -> ErrorInfo:
+        """Read V8's message about a program that the parser took and the engine did not."""
+        head = _REFUSAL.match(text)
+        if head is None:
+            return ErrorInfo(name="SyntaxError", message="the engine cannot read the program")
+        column = text.split("\n")[2].find("^") + 1 if text.count("\n") > 1 else 1
+        name, _, message = head[2].partition(": ")
+        return self._program.error(name, message, head[2], int(head[1]), max(1, column))
 
     def _crashed(self, death: Death) -> tuple[Status, ErrorInfo | None]:
         words = self._worker.last_words()
