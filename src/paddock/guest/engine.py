@@ -84,6 +84,7 @@ class GuestEngine:
         Raises EngineError when Paddock's own machinery failed before the program started.
         """
         profile: EngineProfile = "guest-jit" if job.grants.jit else "guest"
+        self._pool.prepare(profile, 1)  # starts beside the reading of the program
         try:
             program = await self._intake.read(job.work.source, job.work.language)
         except ProgramError as error:
@@ -100,7 +101,7 @@ class GuestEngine:
         finally:
             worker.listener = None
             worker.kill()
-            dialogue.stop_calls()
+            await dialogue.stop_calls()
         wall_ms = (time.perf_counter() - started) * 1000
         try:
             async with asyncio.timeout(_BURY_SECONDS):
@@ -219,11 +220,13 @@ class _Dialogue(Listener):
         good = reply.status is Status.OK
         self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
 
-    def stop_calls(self) -> None:
+    async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""
         self._in_flight = list(self._tasks.values())
-        for task in self._tasks:
-            task.cancel()
+        if tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_BURY_SECONDS)
 
     def time_is_up(self) -> None:
         """Record where the program stood when the wall limit had passed."""
@@ -290,7 +293,8 @@ class _Dialogue(Listener):
     def _threw(self, failed: frames.Failed) -> tuple[Status, ErrorInfo | None]:
         position = _POSITION.search(failed.stack)
         line, column = (int(position[1]), int(position[2])) if position else (None, None)
-        info = self._program.error(failed.name, failed.message, failed.thrown, line, column)
+        thrown = "" if failed.is_error else failed.thrown
+        info = self._program.error(failed.name, failed.message, thrown, line, column)
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         return Status.FAILED, info

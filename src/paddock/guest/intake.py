@@ -77,7 +77,7 @@ def answer(response: bytes, source: str) -> Program:
         raise ValueError("intake refused a program without saying where")
     spot = place(read.error.line, read.error.column, source)
     raise ProgramError(
-        read.error.model_copy(update={"line": spot.line, "column": spot.column, "excerpt": spot.excerpt})
+        read.error.model_copy(update={"phase": "parse", "line": spot.line, "column": spot.column, "excerpt": spot.excerpt})
     )
 
 
