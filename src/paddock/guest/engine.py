@@ -17,7 +17,7 @@ from typing import Protocol
 
 from paddock.guest import frames
 from paddock.guest.intake import Intake, Program, ProgramError
-from paddock.guest.pool import Death, EngineProfile, Listener, Pool, Worker
+from paddock.guest.pool import Cost, Death, EngineProfile, Listener, Pool, Worker
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
 from paddock.model.limits import Grants, GuestLimits
@@ -99,16 +99,20 @@ class GuestEngine:
         except TimeoutError:
             dialogue.time_is_up()
         finally:
+            cost = worker.cost()
             worker.listener = None
             worker.kill()
             await dialogue.stop_calls()
         wall_ms = (time.perf_counter() - started) * 1000
-        try:
-            async with asyncio.timeout(_BURY_SECONDS):
-                death = await worker.death
-        except TimeoutError as error:
-            raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
-        return dialogue.result(death, wall_ms, facts)
+        if not dialogue.has_verdict:  # it crashed: how, its parent knows
+            try:
+                async with asyncio.timeout(_BURY_SECONDS):
+                    await worker.death
+            except TimeoutError as error:
+                raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
+        result = dialogue.result(cost, wall_ms, facts)
+        worker.dispose()
+        return result
 
 
 def _layers(grants: Grants, landlock_abi: int) -> tuple[str, ...]:
@@ -239,9 +243,16 @@ class _Dialogue(Listener):
             text, hint = "Execution timeout", "it was waiting for a timer"
         self._timeout = ErrorInfo(name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms")
 
-    def result(self, death: Death, wall_ms: float, facts: SandboxFacts) -> RawResult:
-        """Return the facts of the execution."""
-        status, error = self._verdict(death)
+    @property
+    def has_verdict(self) -> bool:
+        """Whether the dialogue itself tells how the program ended."""
+        return self._end is not None or self._timeout is not None
+
+    def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+        """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""
+        status, error = self._verdict()
+        if cost is None:
+            cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
         done = self._end if isinstance(self._end, frames.Done) and status is Status.OK else None
         return RawResult(
             status=status,
@@ -254,15 +265,15 @@ class _Dialogue(Listener):
             in_flight=len(self._in_flight),
             usage=Usage(
                 wall_ms=round(wall_ms, 3),
-                cpu_ms=round(death.cpu_ms, 3),
-                peak_bytes=death.peak_bytes,
+                cpu_ms=round(cost.cpu_ms, 3),
+                peak_bytes=cost.peak_bytes,
                 host_calls=self._asked,
                 console_bytes=self._console_bytes,
             ),
             sandbox=facts,
         )
 
-    def _verdict(self, death: Death) -> tuple[Status, ErrorInfo | None]:
+    def _verdict(self) -> tuple[Status, ErrorInfo | None]:
         match self._end:
             case frames.Done() as done:
                 return self._returned(done)
@@ -278,7 +289,7 @@ class _Dialogue(Listener):
             case None if self._timeout is not None:
                 return Status.TIMEOUT, self._timeout
             case None:
-                return self._crashed(death)
+                return self._crashed(self._worker.death.result())
 
     def _returned(self, done: frames.Done) -> tuple[Status, ErrorInfo | None]:
         if not done.open_calls or self._job.work.raw_results:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -29,7 +30,17 @@ RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
 _CONTROL_BYTES = 4096
 _STDERR_BYTES = 4096
+_PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 _CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from paddock.guest.{module} import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a worker used, as the kernel counts it."""
+
+    cpu_ms: float
+    peak_bytes: int
+    """Largest resident set, pages shared with the zygote included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +49,7 @@ class Death:
 
     code: int
     """Exit status, or minus the signal."""
-    cpu_ms: float
-    peak_bytes: int
+    cost: Cost
 
 
 def spawn(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
@@ -90,6 +100,20 @@ class Worker(asyncio.Protocol):
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def cost(self) -> Cost | None:
+        """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
+        process = f"/proc/{self.pid}"
+        try:
+            nanoseconds = 0
+            for task in os.listdir(f"{process}/task"):
+                with open(f"{process}/task/{task}/schedstat", "rb") as file:
+                    nanoseconds += int(file.read().split()[0])
+            with open(f"{process}/status", "rb") as file:
+                peak = _PEAK.search(file.read())
+        except OSError:
+            return None
+        return Cost(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
 
     def send(self, frame: bytes) -> None:
         """Queue a frame for the worker; a worker that is gone loses it."""
@@ -239,7 +263,7 @@ class Zygote:
             worker.born(int(message["born"]), descriptors[0])
             self._workers[worker.pid] = worker
         elif "dead" in message:
-            death = Death(int(message["code"]), float(message["cpu_ms"]), int(message["peak_bytes"]))
+            death = Death(int(message["code"]), Cost(float(message["cpu_ms"]), int(message["peak_bytes"])))
             self._workers.pop(int(message["dead"])).died(death)
             if self._retired and self.alive:
                 self.retire()
@@ -257,7 +281,7 @@ class Zygote:
             self.ready.set_exception(EngineError(why))
             self.ready.exception()  # retrieved: nobody may be waiting
         for worker in self._workers.values():
-            worker.died(Death(-signal.SIGKILL, 0.0, 0))
+            worker.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
         self._workers.clear()
 
 
