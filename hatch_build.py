@@ -17,7 +17,14 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 GUEST = Path("src/paddock/guest")
-NPM = ("ci", "--ignore-scripts", "--omit-lockfile-registry-resolved", "--no-audit", "--no-fund", "--loglevel=error")
+NPM = (
+    "ci",
+    "--ignore-scripts",
+    "--omit-lockfile-registry-resolved",
+    "--no-audit",
+    "--no-fund",
+    "--loglevel=error",
+)
 
 # The seams at which swc's module for node is cut: imports from node, and the WebAssembly bytes with their start.
 SWC_NODE_IMPORT = "const { TextDecoder, TextEncoder } = require(`util`);\n"

@@ -96,7 +96,9 @@ def _excerpt(text: str, unit: int) -> str:
 
 def _harmless(character: str) -> str:
     """Replace what would steer a terminal or reorder the line (controls, bidirectional marks, lone surrogates)."""
-    return "\ufffd" if character != "\t" and unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+    return (
+        "\ufffd" if character != "\t" and unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+    )
 
 
 def _blank(character: str) -> str:
