@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from py_mini_racer import MiniRacer
 
-from paddock.guest import intake
-from paddock.guest.intake import Program
+from paddock.guest import intake, intake_worker
+from paddock.guest.intake import Program, ProgramError
 from paddock.guest.positions import Place, locate
 from paddock.model.outcome import ErrorInfo
 
 GUEST = Path(intake.__file__).parent
-UNDEFINED = "<undefined>"
 
 STUBS = """
 globalThis.servers = {github: {list: async (query) => [1, 2, 3].slice(0, query?.limit ?? 3)}};
 globalThis.seen = [];
-globalThis.settle = (program, input) => {
+globalThis.__paddock = (program) => { globalThis.program = program };
+globalThis.settle = (input) => {
   seen.length = 0;
   return program(JSON.parse(input)).then(
     (value) => JSON.stringify({value: value === undefined ? "<undefined>" : value, seen}),
@@ -36,33 +36,40 @@ class Host:
         self.reader = reader
         self.runner = runner
         self.typescript_loads = 0
-        for script in intake.SCRIPTS:
+        for script in intake_worker.SCRIPTS:
             reader.eval((GUEST / script).read_text("utf-8"))
         runner.eval(STUBS)
 
-    def read(self, source: str, language: str = "auto") -> Program | ErrorInfo:
-        """Ask intake, loading TypeScript when it says so."""
-        request = json.dumps(intake.question(source, language))  # pyright: ignore[reportArgumentType]
-        answer = intake.answer(str(self.reader.eval(f"intake({request})")), source)
-        if answer == intake.NEEDS_TYPESCRIPT:
+    def ask(self, source: str, language: str = "auto") -> bytes:
+        """Return what intake.js answers, loading TypeScript when it says so."""
+        request = intake.question(source, language).decode()  # pyright: ignore[reportArgumentType]
+        response = str(self.reader.eval(f"intake({json.dumps(request)})"))
+        if response == '{"ok":false,"needs":"typescript"}':
             self.load_typescript()
-            return self.read(source, language)
-        return answer
+            return self.ask(source, language)
+        return response.encode()
+
+    def read(self, source: str, language: str = "auto") -> Program | ErrorInfo:
+        """Return the program, or why the text is none."""
+        try:
+            return intake.answer(self.ask(source, language), source)
+        except ProgramError as error:
+            return error.info
 
     def load_typescript(self) -> None:
         """Do what the worker does upon `needs`."""
         self.typescript_loads += 1
-        for script in intake.TYPESCRIPT_SCRIPTS:
+        for script in intake_worker.TYPESCRIPT_SCRIPTS:
             self.reader.eval((GUEST / script).read_text("utf-8"))
-        wasm = (GUEST / intake.TYPESCRIPT_WASM).read_bytes()
+        wasm = (GUEST / intake_worker.TYPESCRIPT_WASM).read_bytes()
         memory = self.reader.eval(f"globalThis.bytes = new ArrayBuffer({len(wasm)}); bytes")
         memory[:] = wasm
         self.reader.eval("loadTypeScript(bytes)")
 
     def run(self, program: Program, argument: object = None) -> dict:
         """Run a program and return what it settled to."""
-        function = self.runner.eval(program.code)
-        return json.loads(self.runner.eval("settle")(function, json.dumps(argument)).get(timeout=10))
+        self.runner.eval(program.code)
+        return json.loads(self.runner.eval("settle")(json.dumps(argument)).get(timeout=10))
 
     def value(self, source: str, argument: object = None, language: str = "auto") -> object:
         """Return the value of a program that must succeed."""
@@ -83,7 +90,7 @@ class Host:
         program = self.read(source, language)
         assert isinstance(program, Program), program
         settled = self.run(program, argument)
-        frame = re.search(r"<anonymous>:(\d+):(\d+)", settled["stack"])
+        frame = re.search(r"paddock:program:(\d+):(\d+)", settled["stack"])
         assert frame, settled
         return locate(int(frame[1]), int(frame[2]), program.positions, source)
 

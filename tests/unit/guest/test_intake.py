@@ -1,4 +1,5 @@
 """Everything that intake accepts or refuses: (text, value) and (text, place and reason)."""
+# ruff: noqa: E501  (a table reads best with one case a line)
 
 import base64
 import json
@@ -7,9 +8,10 @@ from pathlib import Path
 import pytest
 from py_mini_racer import MiniRacer
 
-from paddock.guest import intake
+from paddock.guest import intake, intake_worker
 from paddock.guest.intake import Program
 
+GUEST = Path(intake.__file__).parent
 U = "<undefined>"
 
 VALUES = [
@@ -280,8 +282,10 @@ def test_a_failing_call_in_a_last_try_is_not_awaited_inside_of_it(host):
 
 def test_code_is_the_text_between_head_and_tail(host):
     program = host.read("1 + 1 // note", "javascript")
-    assert program.code == '"use strict";(async function(input){return 1 + 1 // note\n})'
-    assert program.positions.model_dump() == {"prefix": 36, "insertions": ((0, 0, 7),), "map": None}
+    assert program.code == (
+        '"use strict";__paddock(async function(input){return 1 + 1 // note\n})\n//# sourceURL=paddock:program'
+    )
+    assert program.positions.model_dump() == {"prefix": 45, "insertions": ((0, 0, 7),), "map": None}
     assert program.language == "javascript"
 
 
@@ -299,15 +303,11 @@ def test_plain_javascript_stays_javascript_when_typescript_is_asked_for(host):
 
 
 def test_intake_asks_for_typescript_until_it_is_loaded():
-    guest = Path(intake.__file__).parent
-
     with MiniRacer() as reader:
-        for script in intake.SCRIPTS:
-            reader.eval((guest / script).read_text("utf-8"))
-        source = "let x: number = 1"
-        response = reader.eval(f"intake({json.dumps(intake.question(source, 'auto'))})")
-        assert response == '{"ok":false,"needs":"typescript"}'
-        assert intake.answer(response, source) == intake.NEEDS_TYPESCRIPT
+        for script in intake_worker.SCRIPTS:
+            reader.eval((GUEST / script).read_text("utf-8"))
+        request = json.dumps(intake.question("let x: number = 1", "auto").decode())
+        assert reader.eval(f"intake({request})") == '{"ok":false,"needs":"typescript"}'
 
 
 def test_the_later_of_two_refusals_is_told(host):
@@ -333,15 +333,13 @@ def test_more_module_words_than_any_program_needs_are_refused(host):
 
 def test_answer_refuses_a_response_that_intake_does_not_make():
     with pytest.raises(ValueError, match="without saying where"):
-        intake.answer('{"ok":false}', "1")
+        intake.answer(b'{"ok":false}', "1")
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
-        intake.answer('{"ok":true,"surprise":1}', "1")
+        intake.answer(b'{"ok":true,"surprise":1}', "1")
 
 
 def test_typescript_can_be_loaded_from_base64(host):
-    guest = Path(intake.__file__).parent
-
-    wasm = base64.b64encode((guest / intake.TYPESCRIPT_WASM).read_bytes()).decode()
+    wasm = base64.b64encode((GUEST / intake_worker.TYPESCRIPT_WASM).read_bytes()).decode()
     host.read("let a: number")
     host.reader.eval(f"loadTypeScript('{wasm}')")
     assert isinstance(host.read("let a: number = 1"), Program)
