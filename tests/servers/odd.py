@@ -11,8 +11,13 @@ import subprocess
 import sys
 import time
 
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
-TOOLS = [{"name": "echo", "description": "Say it again", "inputSchema": {"type": "object"}}, {"title": "no name"}]
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+)
+TOOLS = [
+    {"name": "echo", "description": "Say it again", "inputSchema": {"type": "object"}},
+    {"title": "no name"},
+]
 
 
 def text(value):

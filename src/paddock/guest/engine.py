@@ -123,7 +123,9 @@ def _layers(grants: Grants, landlock_abi: int) -> tuple[str, ...]:
 class _Dialogue(Listener):
     """One program's conversation with the host."""
 
-    def __init__(self, worker: Worker, job: GuestJob, program: Program, host: Host, on_console: OnConsole | None) -> None:
+    def __init__(
+        self, worker: Worker, job: GuestJob, program: Program, host: Host, on_console: OnConsole | None
+    ) -> None:
         self._worker = worker
         self._job = job
         self._program = program
@@ -137,7 +139,9 @@ class _Dialogue(Listener):
         self._asked = 0
         self._turns = asyncio.Semaphore(job.limits.parallel_calls)
         self._tasks: dict[asyncio.Task[None], str] = {}
-        self._end: frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | None = None
+        self._end: frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | None = (
+            None
+        )
         self._timeout: ErrorInfo | None = None
         self._in_flight: list[str] = []
 
@@ -207,10 +211,12 @@ class _Dialogue(Listener):
         if self._asked > limit:
             if self._asked > 2 * limit:
                 self._worker.kill()
-                return self.broken(frames.FrameError("calls beyond all bounds"))
+                self.broken(frames.FrameError("calls beyond all bounds"))
+                return
             text = f"Host call limit reached ({limit} calls in one execution)"
             error: dict[str, Json] = {"name": "LimitError", "message": text}
-            return self._worker.send(frames.reply(call.number, ok=False, value=error))
+            self._worker.send(frames.reply(call.number, ok=False, value=error))
+            return
         task = asyncio.create_task(self._answer(call))
         self._tasks[task] = f"{call.server}.{call.tool}"
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -220,7 +226,9 @@ class _Dialogue(Listener):
             started = time.perf_counter()
             reply = await self._host.call(call.server, call.tool, call.arguments, raw=call.raw)
             ms = (time.perf_counter() - started) * 1000
-        self._calls.append(CallRecord(server=call.server, tool=call.tool, status=reply.status, ms=round(ms, 3)))
+        self._calls.append(
+            CallRecord(server=call.server, tool=call.tool, status=reply.status, ms=round(ms, 3))
+        )
         good = reply.status is Status.OK
         self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
 
@@ -236,7 +244,10 @@ class _Dialogue(Listener):
         """Record where the program stood when the wall limit had passed."""
         limit = self._job.limits.wall_ms
         if _is_computing(self._worker.pid):
-            text, hint = f"Script execution timed out after {limit}ms", "it was computing when its time was up"
+            text, hint = (
+                f"Script execution timed out after {limit}ms",
+                "it was computing when its time was up",
+            )
         elif self._tasks:
             text, hint = "Execution timeout", f"it was waiting for {', '.join(sorted(self._tasks.values()))}"
         else:
@@ -285,7 +296,9 @@ class _Dialogue(Listener):
             case frames.Broken(text):
                 return Status.FAILED, self._refused(text)
             case frames.FrameError() as error:
-                return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
+                return Status.LOST, ErrorInfo(
+                    name="WorkerLost", message=f"the worker broke the protocol: {error}"
+                )
             case None if self._timeout is not None:
                 return Status.TIMEOUT, self._timeout
             case None:
@@ -323,7 +336,9 @@ class _Dialogue(Listener):
         words = self._worker.last_words()
         if death.code == _EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
             message = "Out of memory"
-            return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message=message, hint=self._memory_hint())
+            return Status.MEMORY_LIMIT, ErrorInfo(
+                name="MemoryLimit", message=message, hint=self._memory_hint()
+            )
         what = f"signal {-death.code}" if death.code < 0 else f"exit status {death.code}"
         return Status.LOST, ErrorInfo(
             name="WorkerLost",
@@ -342,5 +357,3 @@ def _is_computing(pid: int) -> bool:
             if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
                 return True
     return False
-
-

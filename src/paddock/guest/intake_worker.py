@@ -79,7 +79,9 @@ def main() -> None:
         library = v8.load(Path(library_directory), _FLAGS)
         status = os.open("/proc/self/status", os.O_RDONLY)
         directory = Path(__file__).parent
-        sources = {name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)}
+        sources = {
+            name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)
+        }
         lockdown.close_all_but(int(connection), status)
         lockdown.shed(rules)
         reader = Reader(v8.Isolate(library), sources, channel)

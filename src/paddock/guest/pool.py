@@ -103,14 +103,12 @@ class Worker(asyncio.Protocol):
 
     def cost(self) -> Cost | None:
         """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
-        process = f"/proc/{self.pid}"
+        process = Path(f"/proc/{self.pid}")
         try:
             nanoseconds = 0
-            for task in os.listdir(f"{process}/task"):
-                with open(f"{process}/task/{task}/schedstat", "rb") as file:
-                    nanoseconds += int(file.read().split()[0])
-            with open(f"{process}/status", "rb") as file:
-                peak = _PEAK.search(file.read())
+            for task in (process / "task").iterdir():
+                nanoseconds += int((task / "schedstat").read_bytes().split()[0])
+            peak = _PEAK.search((process / "status").read_bytes())
         except OSError:
             return None
         return Cost(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
@@ -139,12 +137,13 @@ class Worker(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    # asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Follow asyncio.Protocol."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Pass on what the bytes complete; kill a worker that breaks the protocol."""
         try:
             messages = self._reader.feed(data)
         except frames.FrameError as error:
@@ -158,7 +157,8 @@ class Worker(asyncio.Protocol):
             elif isinstance(message, frames.Ready) and not self.ready.done():
                 self.ready.set_result(None)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Learn that the worker has closed its end, which only its death does."""
         if not self.ready.done():
             self.ready.set_exception(EngineError("a guest worker died while it started"))
         if self.listener is not None:
@@ -193,7 +193,9 @@ class Zygote:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)  # noqa: FBT003
         with theirs:
-            self._process = spawn("zygote", str(theirs.fileno()), profile, engine_directory(), keep=theirs.fileno())
+            self._process = spawn(
+                "zygote", str(theirs.fileno()), profile, engine_directory(), keep=theirs.fileno()
+            )
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._waiting: deque[Worker] = deque()
         self._workers: dict[int, Worker] = {}
@@ -203,7 +205,7 @@ class Zygote:
         """Return a new worker that is locked down and ready. Raises EngineError when none can be had."""
         ours, theirs = socket.socketpair()
         errors, their_errors = os.pipe()
-        os.set_blocking(errors, False)  # noqa: FBT003
+        os.set_blocking(errors, False)
         worker = Worker(errors, frame_bytes)
         ours.setblocking(False)  # noqa: FBT003
         try:

@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 import time
+from typing import cast
 
 from paddock.confine import lockdown
 from paddock.guest import v8
@@ -29,7 +30,7 @@ _SEND = 1
 
 _LENGTH = struct.Struct("<I")
 _RUN = struct.Struct("<cQI")
-"""Head of the message that starts a program: `R`, memory budget in bytes, length of the settings; then settings, program."""
+"""Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
 "a".encode("utf-16-le").decode("utf-16-le")  # loads the codec while files can still be read
 
@@ -78,6 +79,7 @@ class Guest:
         isolate.evaluate(prelude)
         exchange = isolate.evaluate("__paddock.buffer")
         assert isinstance(exchange, memoryview)
+        exchange = cast("memoryview[int]", exchange)
         self._header = exchange[:_HEADER].cast("d")
         self._out = exchange[_HEADER : _HEADER + 2 * CAPACITY]
         self._in = exchange[_HEADER + 2 * CAPACITY :]
@@ -126,7 +128,8 @@ class Guest:
             program, self._program = self._program, None
             self._isolate.queue_script(program)
         elif not self._drained:
-            # mini-racer runs microtasks after the callback of the task that queued them: look again after an empty task.
+            # mini-racer runs microtasks after the callback of the task that queued them: look again after an
+            # empty task.
             self._drained = True
             self._isolate.queue(self._idle, self._nothing)
         elif self._header[_QUEUED]:

@@ -152,4 +152,8 @@ def test_no_json_document_breaks_the_reading(tmp_path_factory, value, key):
     for document in (value, {"mcpServers": value}, {"mcpServers": {"s": {"command": "x", key: value}}}):
         path.write_text(json.dumps(document))
         config = load_servers(path, {})
-        assert set(config.servers) <= {"s"} or not isinstance(value, dict) or config.servers.keys() <= value.keys()
+        assert (
+            set(config.servers) <= {"s"}
+            or not isinstance(value, dict)
+            or config.servers.keys() <= value.keys()
+        )

@@ -109,7 +109,10 @@ def test_a_claim_is_found_by_other_ledgers_and_after_midnight(directory: Path) -
         now[0] -= 3600
         with pytest.raises(LedgerError, match="was claimed before"):
             one.claim(request, {})
-    with Ledger(directory, clock=lambda: now[0]) as three, pytest.raises(LedgerError, match="was claimed before"):
+    with (
+        Ledger(directory, clock=lambda: now[0]) as three,
+        pytest.raises(LedgerError, match="was claimed before"),
+    ):
         three.claim(request, {})
 
 
@@ -206,8 +209,14 @@ def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        (errno.ENOSPC, "No space left on device. Nothing runs without its record. Free space on its file system or raise the quota."),  # noqa: E501
-        (errno.EROFS, f"Read-only file system. Nothing runs without its record. Make it accessible to user {os.geteuid()}, or choose another state directory."),  # noqa: E501
+        (
+            errno.ENOSPC,
+            "No space left on device. Nothing runs without its record. Free space on its file system or raise the quota.",
+        ),  # noqa: E501
+        (
+            errno.EROFS,
+            f"Read-only file system. Nothing runs without its record. Make it accessible to user {os.geteuid()}, or choose another state directory.",
+        ),  # noqa: E501
     ],
 )
 def test_errors_say_what_to_do(code: int, text: str) -> None:
@@ -227,7 +236,9 @@ def test_a_planted_special_file_is_refused(directory: Path, write: Callable[...,
     assert [record.seq for record in read(directory)] == [1]
 
 
-def test_a_lock_that_is_never_given_back_is_an_error(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_never_given_back_is_an_error(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ledger_format, "_LOCK_WAIT_S", 0.05)
     with Ledger(directory) as ledger:
         holder = os.open(directory / "head", os.O_RDONLY)
@@ -253,7 +264,9 @@ def test_a_forked_ledger_is_refused(directory: Path) -> None:
         "    os._exit(0)\n"
         "os.wait(); ledger.append('decided', 'r', {}); ledger.close()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, directory], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, directory], capture_output=True, text=True, check=True
+    )
     assert done.stdout == (
         f"The audit ledger {directory} was opened before a fork, and shares its lock with the parent process. "
         "Open another one after the fork.\n"
@@ -280,7 +293,9 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
 ledger.append("decided", "r", {})
 ledger.close()
 """
-    done = subprocess.run([sys.executable, "-c", program, directory], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, directory], capture_output=True, text=True, check=True
+    )
     size = (directory / "2026-03-01.ndjson").stat().st_size // 2
     cure = "Nothing runs without its record. Free space on its file system or raise the quota."
     assert done.stdout.splitlines() == [
