@@ -4,8 +4,8 @@ Theory of operation. All writers of a directory hold an exclusive flock on `head
 is one write() to the newest dated file, then the head is overwritten in place. So a writer that dies leaves
 one of these:
 
-* a whole record behind the end that the head names: the next writer takes it into the chain and goes on after
-  it;
+* a whole record behind the end that the head names, perhaps without its newline: the next writer takes it into
+  the chain and goes on after it;
 * a piece of a record without its newline (killed, or the disk was full): the next writer ends the line and
   accounts for the piece with a `recovered` record: its length and SHA-256, so the piece cannot be changed
   unseen either.
@@ -45,6 +45,7 @@ from paddock.store.ledger_format import (
     lines,
     lines_backwards,
     parse_record,
+    this_boot,
 )
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -208,31 +209,41 @@ class Chain:
         whole = not self.head.size or os.pread(self._data_fd, len(mark), self.head.size - len(mark)) == mark
         reason = (self._take_in(size) if whole else "missing") or reason
         torn = os.pread(self._data_fd, LINE_BYTES, max(0, size - LINE_BYTES)).rpartition(b"\n")[2]
+        if _is_record(torn):
+            size += os.write(self._data_fd, b"\n")
+            torn = b""
+        excuse = self.head.excuse
         self.head = self.head._replace(size=size)
         if reason or torn:
             fields: dict[str, Field] = {"reason": reason or "torn"}
             if torn:
                 fields |= {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}
-            if reason == "missing":
-                fields["synced"] = self.head.synced
+            if reason == "missing" and excuse is not None:
+                fields["synced"] = excuse
             self.put(RECOVERED, "", None, fields, lead=b"\n" if torn else b"")
 
     def _take_in(self, size: int) -> str:
         """Continue the chain over whole records behind the head; return `foreign` if others stand there."""
         for line in lines(self._data_fd, self.head.size, size):
-            if not line.whole:
-                break
             try:
                 record = parse_record(line.data)
             except DamagedError:
-                return "foreign"
+                return "foreign" if line.whole else ""
             if (record.seq, record.prev) != (self.head.seq + 1, self.head.hash):
                 return "foreign"
             self.head = self.head._replace(seq=record.seq, hash=record.hash, size=line.end)
         return ""
 
     def _move(self, head: Head) -> None:
-        self.head = head
-        raw = head.encode()
+        self.head = head._replace(boot=this_boot())
+        raw = self.head.encode()
         os.pwrite(self._head_fd, raw, 0)
         self._raw = raw
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        parse_record(line)
+    except DamagedError:
+        return False
+    return True

@@ -14,7 +14,7 @@ from ulid import ULID
 from paddock.model.errors import LedgerError
 from paddock.store import ledger_format
 from paddock.store.ledger import Ledger
-from paddock.store.ledger_format import Head, failed
+from paddock.store.ledger_format import Head, failed, this_boot
 from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import verify
 
@@ -61,7 +61,7 @@ def test_a_line_is_the_documented_one(directory: Path) -> None:
         check=True,
     ).stdout[:64]
     assert line == f'{body},"hash":"{digest}"}}\n'
-    assert head(directory) == Head(1, digest, "2026-03-01.ndjson", len(line), 1)
+    assert head(directory) == Head(1, digest, "2026-03-01.ndjson", len(line), 1, this_boot())
 
 
 def test_the_chain_goes_on_over_midnight(directory: Path) -> None:
