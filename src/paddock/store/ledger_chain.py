@@ -4,8 +4,8 @@ Theory of operation. All writers of a directory hold an exclusive flock on `head
 is one write() to the newest dated file, then the head is overwritten in place. So a writer that dies leaves
 one of these:
 
-* a whole record behind the end that the head names, perhaps without its newline: the next writer takes it into
-  the chain and goes on after it;
+* a whole record behind the end that the head names, perhaps without its newline: the next writer takes it
+  into the chain and goes on after it;
 * a piece of a record without its newline (killed, or the disk was full): the next writer ends the line and
   accounts for the piece with a `recovered` record: its length and SHA-256, so the piece cannot be changed
   unseen either.
@@ -59,7 +59,7 @@ class Chain:
         self._clock = clock
         self.head = Head()
         """The last record, as this process knows it; true while `locked` is held."""
-        self._raw = b""
+        self._raw: bytes | None = None
         self._now = 0.0
         self._head_fd = -1
         self._data_fd = -1
@@ -70,8 +70,14 @@ class Chain:
     def locked(self) -> Generator[None]:
         """Hold the lock of all writers, with `head` brought up to date and earlier damage accounted for."""
         self._lock()
+        known = self.head
         try:
-            self._catch_up()
+            try:
+                self._catch_up()
+            except BaseException:
+                # Half of a repair is no knowledge: look again next time.
+                self.head, self._raw = known, None
+                raise
             yield
         finally:
             fcntl.flock(self._head_fd, fcntl.LOCK_UN)
@@ -206,7 +212,8 @@ class Chain:
         """Find the end of the chain in the current file, and account for whatever does not belong there."""
         size = os.fstat(self._data_fd).st_size
         mark = f'{self.head.hash}"}}\n'.encode()
-        whole = not self.head.size or os.pread(self._data_fd, len(mark), self.head.size - len(mark)) == mark
+        before = max(0, self.head.size - len(mark))
+        whole = not self.head.size or os.pread(self._data_fd, len(mark), before) == mark
         reason = (self._take_in(size) if whole else "missing") or reason
         torn = os.pread(self._data_fd, LINE_BYTES, max(0, size - LINE_BYTES)).rpartition(b"\n")[2]
         if _is_record(torn):

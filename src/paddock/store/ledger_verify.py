@@ -193,6 +193,8 @@ class _Walk:
                 self.problem(HEAD, None, None, "is damaged, so records cut from the end would not be noticed")
         elif self._head.seq > self.seq:
             self._gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.excuse)
+        elif self._head.seq == 0 and self._head.hash != GENESIS:
+            self.problem(HEAD, None, None, "names another hash than a chain starts with")
         elif self._head.seq < self.seq:
             self.note(
                 HEAD,

@@ -1,4 +1,5 @@
 import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,9 @@ def head(directory: Path) -> Head:
 
 
 def recoveries(directory: Path) -> list[tuple[int, dict[str, object]]]:
-    return [(record.seq, dict(record.fields)) for record in read(directory, event="recovered", newest_first=False)]
+    return [
+        (record.seq, dict(record.fields)) for record in read(directory, event="recovered", newest_first=False)
+    ]
 
 
 def torn_fields(piece: bytes) -> dict[str, object]:
@@ -62,7 +65,9 @@ def test_a_torn_line_is_accounted_for(directory: Path, write: Callable[..., None
     assert (first.seq, first.request) == (4, "r0")
 
 
-def test_a_torn_line_of_yesterday_is_ended_in_its_own_file(directory: Path, write: Callable[..., None]) -> None:
+def test_a_torn_line_of_yesterday_is_ended_in_its_own_file(
+    directory: Path, write: Callable[..., None]
+) -> None:
     write(1)
     with (directory / FIRST).open("ab") as file:
         file.write(b'{"v"')
@@ -148,6 +153,27 @@ def test_an_open_ledger_goes_on_after_a_torn_line(directory: Path) -> None:
     assert verify(directory).ok
 
 
+def test_a_repair_that_fails_is_made_the_next_time(
+    directory: Path, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(1)
+    before = (directory / "head").read_bytes()
+    write(1)
+    with Ledger(directory, clock=lambda: NOON) as ledger:
+        with (directory / FIRST).open("ab") as file:
+            file.write(b"torn")
+        (directory / "head").write_bytes(before)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", lambda *_: 0)
+            for _ in range(2):
+                with pytest.raises(LedgerError, match="bytes fit"):
+                    ledger.append("decided", "r", {})
+        ledger.append("decided", "r", {})
+    report = verify(directory)
+    assert (report.ok, report.records, len(report.notes)) == (True, 4, 1)
+    assert recoveries(directory) == [(3, torn_fields(b"torn"))]
+
+
 def test_lost_records_leave_a_gap_that_says_so(directory: Path, write: Callable[..., None]) -> None:
     write(4)
     lines = (directory / FIRST).read_bytes().splitlines(keepends=True)
@@ -203,7 +229,7 @@ def test_a_deleted_head_stays_a_problem(directory: Path, write: Callable[..., No
 
 
 def test_an_open_ledger_remembers_the_end(directory: Path) -> None:
-    """Cut records and a head put back to fit them cannot be seen in the files alone, but by an open ledger."""
+    """Cut records and a head put back to fit cannot be seen in the files alone, but by an open ledger."""
     with Ledger(directory, clock=lambda: NOON) as ledger:
         ledger.append("decided", "a", {})
         ledger.flush()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paddock.model.errors import LedgerError
 from paddock.store import ledger_verify
 from paddock.store.ledger import Ledger
-from paddock.store.ledger_format import GENESIS, LINE_BYTES, Head, encode_record
+from paddock.store.ledger_format import GENESIS, LINE_BYTES, Head, encode_record, this_boot
 from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import Finding, Report, verify
 
@@ -204,7 +204,9 @@ def test_records_not_yet_synced_and_lost_are_no_tampering(three_days: Path) -> N
     report = verify(three_days)
     assert (report.ok, report.last_seq) == (True, 7)
     assert report.notes == (
-        Finding(file=THIRD, seq=8, message="lost records 8 to 9 at the end in a crash: they had not been synced"),
+        Finding(
+            file=THIRD, seq=8, message="lost records 8 to 9 at the end in a crash: they had not been synced"
+        ),
     )
     (three_days / "head").write_bytes(head._replace(synced=8, boot="earlier").encode())
     assert problems(three_days) == [(THIRD, None, 8, "lacks records 8 to 9 at the end")]
@@ -240,7 +242,10 @@ def resigned(body: bytes) -> bytes:
         (resigned(b"\xff\xfe}"), "is not a ledger record"),
         (resigned(b'{"a":' + b"[" * 20_000 + b"}"), "is not a ledger record"),
         (resigned(b'{"v":1,"seq":' + b"9" * 5000 + b"}"), "is not a ledger record"),
-        (forged(1, GENESIS).replace(b'"v":1', b'"v":2'), "has been changed: its hash does not match its content"),
+        (
+            forged(1, GENESIS).replace(b'"v":1', b'"v":2'),
+            "has been changed: its hash does not match its content",
+        ),
         (b"x" * LINE_BYTES + b"\n", "is not a ledger record"),
         (b"x" * (LINE_BYTES + 1) + b"\n", "is longer than 65536 bytes, so it is not a ledger record"),
         (b"x" * 3_000_000 + b"\n", "is longer than 65536 bytes, so it is not a ledger record"),
@@ -249,9 +254,7 @@ def resigned(body: bytes) -> bytes:
 )
 def test_hostile_lines_are_findings(three_days: Path, line: bytes, message: str) -> None:
     edit(three_days / SECOND, lambda lines: [lines[0], line, *lines[1:]])
-    assert problems(three_days) == [
-        (SECOND, 2, 1 if line.startswith(b'{"v":1,"seq":1,') else None, message)
-    ]
+    assert problems(three_days) == [(SECOND, 2, 1 if line.startswith(b'{"v":1,"seq":1,') else None, message)]
     assert [record.seq for record in read(three_days)] == list(range(9, 0, -1))
     assert [record.seq for record in read(three_days, newest_first=False)] == list(range(1, 10))
 
@@ -335,7 +338,11 @@ def test_any_deleted_line_is_found(place: tuple[str, int]) -> None:
     check_found({**valid(), name: b"".join(lines)})
 
 
-@given(name=st.sampled_from([FIRST, SECOND, THIRD]), keep=st.integers(0, 3), side=st.sampled_from(["head", "tail"]))
+@given(
+    name=st.sampled_from([FIRST, SECOND, THIRD]),
+    keep=st.integers(0, 3),
+    side=st.sampled_from(["head", "tail"]),
+)
 def test_any_cut_at_a_line_is_found(name: str, keep: int, side: Literal["head", "tail"]) -> None:
     lines = valid()[name].splitlines(keepends=True)
     kept = lines[:keep] if side == "head" else lines[4 - keep :]
@@ -373,6 +380,22 @@ def test_any_inserted_line_is_found(place: tuple[str, int], junk: bytes) -> None
     lines = valid()[place[0]].splitlines(keepends=True)
     lines.insert(place[1], junk + b"\n")
     check_found({**valid(), place[0]: b"".join(lines)})
+
+
+@given(
+    seq=st.integers(0, 2**63),
+    size=st.integers(0, 2**70) | st.integers(0, 5000),
+    synced=st.integers(0, 20),
+    file=st.sampled_from(["", FIRST, SECOND, THIRD, "2026-03-09.ndjson", "../2026-03-01.ndjson"]) | st.text(),
+)
+def test_any_well_formed_head_that_lies_is_found(seq: int, size: int, synced: int, file: str) -> None:
+    check_found({**valid(), "head": Head(seq, "f" * 64, file, size, synced, this_boot()).encode()})
+
+
+def test_a_head_names_no_other_directory() -> None:
+    head = Head(1, "f" * 64, "../2026-03-01.ndjson", 1, 1, "boot").encode()
+    assert Head.parse(head) is None
+    assert Head.parse(head.replace(b"../", b"")) is None
 
 
 @given(files=st.dictionaries(st.sampled_from([FIRST, SECOND, "head"]), st.binary(max_size=300), max_size=3))
