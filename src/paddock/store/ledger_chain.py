@@ -170,6 +170,8 @@ class Chain:
     def _load(self, raw: bytes) -> None:
         reason = ""
         on_disk = Head.parse(raw)
+        if len(raw) > HEAD_BYTES:
+            os.ftruncate(self._head_fd, HEAD_BYTES)
         if on_disk is not None and on_disk.seq >= self.head.seq:
             self.head, self._raw = on_disk, raw
         elif self.head.seq == 0:

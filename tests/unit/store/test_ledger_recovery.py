@@ -228,6 +228,17 @@ def test_a_deleted_head_stays_a_problem(directory: Path, write: Callable[..., No
     )
 
 
+def test_a_head_of_another_size_is_noted_once(directory: Path, write: Callable[..., None]) -> None:
+    for change in (lambda raw: raw + b"x" * 9, lambda raw: raw[:9], lambda _: b""):
+        write(2)
+        (directory / "head").write_bytes(change((directory / "head").read_bytes()))
+    write(2)
+    assert recoveries(directory) == [(seq, {"reason": "head"}) for seq in (3, 6, 9)]
+    assert [(found.line, found.message) for found in verify(directory).problems] == [
+        (line, "found the head missing or damaged when it was written") for line in (3, 6, 9)
+    ]
+
+
 def test_an_open_ledger_remembers_the_end(directory: Path) -> None:
     """Cut records and a head put back to fit cannot be seen in the files alone, but by an open ledger."""
     with Ledger(directory, clock=lambda: NOON) as ledger:
