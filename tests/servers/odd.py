@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(30)"
 TOOLS = [{"name": "echo", "description": "Say it again", "inputSchema": {"type": "object"}}, {"title": "no name"}]
 
 
@@ -111,8 +111,8 @@ def main():
             reply["result"] = result
         if result is not None:
             print(json.dumps(reply), flush=True)
-    while options.stubborn:
-        time.sleep(600)
+    if options.stubborn:
+        time.sleep(30)
 
 
 main()
