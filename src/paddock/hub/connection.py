@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
 from mcp.client.streamable_http import streamable_http_client
@@ -142,18 +143,22 @@ class Connection:
             text = f"Server {name} refuses our credentials ({told}); correct its `headers` or `env`."
             return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
         if error.code == CONNECTION_CLOSED and (
-            self._process is None or self.lost.is_set() or not trace.sent
-        ):
+            self.lost.is_set() or not trace.sent or error.message.startswith("SSE stream")
+        ):  # a server may use this code in an answer of its own
             return await self._lost(error, trace)
         if trace.cause:
             text = self._hide(f"no connection to server {self._server.name} ({trace.cause})")
             retryable = not trace.sent
             return CallFailed(ServerUnavailable(text, retryable=retryable, sent=trace.sent), Verdict.FAILURE)
-        if trace.status == 404 and error.message == "Session terminated":  # noqa: PLR2004
+        if _is_forgotten_session(error, trace):
             self.end()
             text = f"Server {self._server.name} has forgotten our session."
             return CallFailed(ServerUnavailable(text, retryable=True), Verdict.NEUTRAL, again=True)
-        if trace.status is not None and trace.status >= 400 and error.code == INTERNAL_ERROR:  # noqa: PLR2004
+        if (
+            trace.status is not None
+            and trace.status >= HTTPStatus.BAD_REQUEST
+            and error.code == INTERNAL_ERROR
+        ):
             text = f"Server {self._server.name} answers HTTP {trace.status}."
             retryable = trace.status in _RETRYABLE_STATUS
             return CallFailed(ServerUnavailable(text, retryable=retryable, sent=True), Verdict.FAILURE)
@@ -189,6 +194,16 @@ class Connection:
 
     def _hide(self, text: str) -> str:
         return self._server.secrets.hide(text)
+
+
+def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
+    """Tell whether the server refused the call because it does not know our session, as after its restart.
+
+    It should answer 404, which the library turns into the words below; many servers answer 400.
+    """
+    if trace.status == HTTPStatus.NOT_FOUND:
+        return error.message == "Session terminated"
+    return trace.status == HTTPStatus.BAD_REQUEST and "session" in error.message.lower()
 
 
 def _asks_back(answer: object) -> bool:
