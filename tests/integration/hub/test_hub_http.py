@@ -1,5 +1,6 @@
 import asyncio
 import json
+import logging
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -74,7 +75,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply(*((404,) if tool == "forget_404" else (400, document)))
                 return
             result = {"content": [{"type": "text", "text": self.headers["Mcp-Session-Id"]}]}
-            self.reply(200, {"jsonrpc": "2.0", "id": message["id"], **self.server.body.get(tool, {"result": result})})
+            body = self.server.body.get(tool, {"result": result})
+            self.reply(200, {"jsonrpc": "2.0", "id": message["id"], **body})
         else:
             error = {"code": -32601, "message": "no such method"}
             self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
@@ -175,11 +177,32 @@ def test_x29_http_errors_open_the_breaker(hub, upstream):
         async with hub(HttpServer("web", upstream.url)) as h:
             for _ in range(5):
                 error = await failure(h.call("web", "broken", {}), ServerUnavailable)
-                assert (str(error), error.retryable, error.sent) == ("Server web answers HTTP 503.", True, True)
+                assert str(error) == "Server web answers HTTP 503."
+                assert (error.retryable, error.sent) == (True, True)
             error = await failure(h.call("web", "t", {}), ServerUnavailable)
             assert str(error) == "Circuit breaker open for web — cooldown 30000ms"
 
     asyncio.run(main())
+
+
+def test_secrets_reach_no_log(hub, odd, upstream, caplog):
+    caplog.set_level(logging.DEBUG)
+    upstream.body = {"t": {"error": {"code": 5, "message": "bad tok-1234"}}}
+
+    async def main():
+        secrets = Secrets(["tok-1234"])
+        web = HttpServer(
+            "web", f"{upstream.url}?key=tok-1234", {"Authorization": "tok-1234"}, secrets=secrets
+        )
+        child = odd("child", env={"SECRET": "tok-1234"}, secrets=secrets)
+        async with hub(web, child) as h:
+            assert str(await failure(h.call("web", "t", {}), ServerRejected)) == "bad [REDACTED]"
+            await h.call("child", "echo", {"text": "x"})
+            await failure(h.call("child", "crash", {}), ServerUnavailable)
+            assert "tok-1234" not in repr(h.status())
+
+    asyncio.run(main(), debug=True)
+    assert "tok-1234" not in caplog.text
 
 
 @pytest.mark.parametrize("tool", ["forget_404", "forget_400"])

@@ -368,7 +368,8 @@ def test_both_eras_and_strict_handshakes(hub, odd):
             assert protocols == {"old": "2025-11-25", "new": "2026-07-28", "strict": "2025-11-25"}
             error = await failure(h.call("new", "ask_back", {}), ServerRejected)
             assert str(error) == (
-                "Tool 'ask_back' asks its user for more input, which a program cannot give; pass all it needs."
+                "Tool 'ask_back' asks its user for more input, which a program cannot give;"
+                " pass all it needs."
             )
 
     asyncio.run(main())
@@ -437,7 +438,8 @@ def test_commands_and_directories_that_cannot_be_used(hub, tmp_path):
         async with hub(*servers.values()) as h:
             error = await failure(h.call("plain", "t", {}), ServerUnavailable)
             assert str(error) == (
-                f"Failed to connect to server plain: command {plain} is not an executable file; correct `command`"
+                f"Failed to connect to server plain: command {plain} is not an executable file;"
+                " correct `command`"
             )
             error = await failure(h.call("nowhere", "t", {}), ServerUnavailable)
             assert str(error) == (

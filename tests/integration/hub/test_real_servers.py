@@ -1,4 +1,5 @@
 import asyncio
+import os
 import subprocess
 
 import pytest
@@ -73,11 +74,11 @@ def test_real_servers_leave_no_process_behind(hub, real_servers, tmp_path):
         servers = (stdio("everything", real_servers.everything), stdio("time", real_servers.time))
         async with hub(*servers) as h:
             await asyncio.gather(*(h.tools(server.name) for server in servers))
-            pids = [status.pid for status in h.status().values()]
-        for pid in pids:
-            assert subprocess.run(["ps", "-o", "stat=", "-g", str(pid)], capture_output=True).stdout == b""
+            return [status.pid for status in h.status().values()]
 
-    asyncio.run(main())
+    for pid in asyncio.run(main()):
+        with pytest.raises(ProcessLookupError):
+            os.killpg(pid, 0)
 
 
 def test_everything_over_streamable_http(hub, real_servers, unused_port):
