@@ -5,6 +5,7 @@ owns each child from its start to its end, so what was opened is closed on every
 """
 
 import asyncio
+import functools
 import importlib
 import itertools
 import time
@@ -249,12 +250,15 @@ class Hub:
                 record.pid = process.pid
             # Imported while the process is starting; only here, because it takes most of a second.
             protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
-            async with protocol.connect(server, process, probe=probe) as connection:
+            lost = functools.partial(self._feed, on.ConnectionLost(child))
+            async with protocol.connect(server, process, probe=probe, on_lost=lost) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy
                 self._connections[child] = connection
                 self._feed(on.Connected(child))
                 await connection.lost.wait()
+            if process is not None:
+                await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
         except OSError as error:
             raise CallFailed(ServerUnavailable(server.secrets.hide(str(error))), Verdict.FAILURE) from None
         except ExceptionGroup as group:
