@@ -76,7 +76,7 @@ def encodable(text: str) -> str:
 
 
 def _message(status: Status, error: ErrorInfo) -> str:
-    """Return what the seeds print: the bare message of an `Error` or of what is none, else name and message."""
+    """Return what the seeds print: the message, and before it the name of any error but `Error`."""
     named = status is Status.FAILED and error.name not in {"", "Error", "Thrown"}
     if error.message:
         return f"{error.name}: {error.message}" if named else error.message

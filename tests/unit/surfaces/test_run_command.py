@@ -39,7 +39,7 @@ class Gate:
     async def open(self, settings: Settings, _workspace: Path, **_: str) -> AsyncIterator[SimpleNamespace]:
         self.settings.append(settings)
         try:
-            yield SimpleNamespace(gate=self)
+            yield SimpleNamespace(gate=self, warnings=())
         finally:
             self.closed += 1
 
