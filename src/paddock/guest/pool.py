@@ -161,6 +161,7 @@ class Worker(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.ready.done():
             self.ready.set_exception(EngineError("a guest worker died while it started"))
+            self.ready.exception()  # retrieved: nobody may be waiting any more
         if self.listener is not None:
             self.listener.gone()
 
