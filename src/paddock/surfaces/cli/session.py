@@ -23,6 +23,8 @@ def session(settings: Settings, workspace: Path) -> "AbstractAsyncContextManager
     opener: Callable[..., AbstractAsyncContextManager[Session]] = (
         click.get_current_context().obj or open_session
     )
+    guest = settings.guest.model_copy(update={"spare_workers": 0})  # one request: nobody would use a spare
+    settings = settings.model_copy(update={"guest": guest})
     return opener(settings, workspace, actor=actor(), surface="cli")
 
 
