@@ -161,6 +161,7 @@ class Worker(asyncio.Protocol):
         """Learn that the worker has closed its end, which only its death does."""
         if not self.ready.done():
             self.ready.set_exception(EngineError("a guest worker died while it started"))
+            self.ready.exception()  # retrieved: nobody may be waiting any more
         if self.listener is not None:
             self.listener.gone()
 
