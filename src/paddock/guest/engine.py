@@ -36,6 +36,7 @@ TRUNCATED = "[output truncated]"
 
 _EXIT_MEMORY = 71
 _POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
+_REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(r"out of memory|invalid size error|MemoryError", re.IGNORECASE)
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _BURY_SECONDS = 5.0
@@ -83,6 +84,7 @@ class GuestEngine:
         Raises EngineError when Paddock's own machinery failed before the program started.
         """
         profile: EngineProfile = "guest-jit" if job.grants.jit else "guest"
+        self._pool.prepare(profile, 1)  # starts beside the reading of the program
         try:
             program = await self._intake.read(job.work.source, job.work.language)
         except ProgramError as error:
@@ -99,7 +101,7 @@ class GuestEngine:
         finally:
             worker.listener = None
             worker.kill()
-            dialogue.stop_calls()
+            await dialogue.stop_calls()
         wall_ms = (time.perf_counter() - started) * 1000
         try:
             async with asyncio.timeout(_BURY_SECONDS):
@@ -133,6 +135,7 @@ class _Dialogue(Listener):
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._end: frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | None = None
         self._timeout: ErrorInfo | None = None
+        self._in_flight: list[str] = []
 
     async def run(self) -> None:
         """Send the program and wait until the worker has gone."""
@@ -217,11 +220,13 @@ class _Dialogue(Listener):
         good = reply.status is Status.OK
         self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
 
-    def stop_calls(self) -> None:
+    async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""
         self._in_flight = list(self._tasks.values())
-        for task in self._tasks:
-            task.cancel()
+        if tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_BURY_SECONDS)
 
     def time_is_up(self) -> None:
         """Record where the program stood when the wall limit had passed."""
@@ -267,7 +272,7 @@ class _Dialogue(Listener):
                 hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
             case frames.Broken(text):
-                return Status.FAILED, self._program.engine_error(text)
+                return Status.FAILED, self._refused(text)
             case frames.FrameError() as error:
                 return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
             case None if self._timeout is not None:
@@ -288,10 +293,20 @@ class _Dialogue(Listener):
     def _threw(self, failed: frames.Failed) -> tuple[Status, ErrorInfo | None]:
         position = _POSITION.search(failed.stack)
         line, column = (int(position[1]), int(position[2])) if position else (None, None)
-        info = self._program.error(failed.name, failed.message, failed.thrown, line, column)
+        thrown = "" if failed.is_error else failed.thrown
+        info = self._program.error(failed.name, failed.message, thrown, line, column)
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         return Status.FAILED, info
+
+    def _refused(self, text: str) -> ErrorInfo:
+        """Read V8's message about a program that the parser took and the engine did not."""
+        head = _REFUSAL.match(text)
+        if head is None:
+            return ErrorInfo(name="SyntaxError", message="the engine cannot read the program")
+        column = text.split("\n")[2].find("^") + 1 if text.count("\n") > 1 else 1
+        name, _, message = head[2].partition(": ")
+        return self._program.error(name, message, head[2], int(head[1]), max(1, column))
 
     def _crashed(self, death: Death) -> tuple[Status, ErrorInfo | None]:
         words = self._worker.last_words()

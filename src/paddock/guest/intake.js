@@ -6,7 +6,7 @@
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
 //           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and ask again
 //
-// `code` evaluates to an async function of one parameter, `input`. The text is never moved: prose around fences becomes
+// `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (prelude.js). The text is never moved: prose around fences becomes
 // empty lines, `export` becomes spaces, types become spaces. What must be added (the head on line 1, `return ` before the
 // last expression) is listed in `positions`, which positions.py reads backwards. A program is complete for the parser
 // before it is wrapped, so that no text can close the wrapper.
@@ -263,14 +263,14 @@
       insert(text[end - 1] === ";" ? end - 1 : end, `)(${parameter})`);
     } else returnLast(body, insert);
 
-    const prefix = `"use strict";(async function(${parameter}){`;
+    const prefix = `"use strict";__paddock(async function(${parameter}){`;
     const pieces = [prefix];
     let done = 0;
     for (const [offset, added] of insertions) {
       pieces.push(text.slice(done, offset), added);
       done = offset;
     }
-    pieces.push(text.slice(done), "\n", value, "})");
+    pieces.push(text.slice(done), "\n", value, "})\n//# sourceURL=paddock:program");
     const starts = insertions.length ? lineStarts(text) : [];
     const listed = insertions.map(([offset, added]) => {
       const { line, column } = placeOf(text, offset, starts);

@@ -1,34 +1,54 @@
 """What goes to intake.js and what comes back: a program that can run, or why the text is none.
 
-Intake runs in a worker of its own, away from programs: see intake.js for what it does. Load order there:
-`SCRIPTS`; and once a text needs it, `TYPESCRIPT_SCRIPTS`, then `loadTypeScript` with the bytes of `TYPESCRIPT_WASM`.
+Intake runs in a process of its own, away from programs and from this one: see intake_worker.py, and intake.js for what
+it does to a text.
 """
 
+import asyncio
 import json
-from typing import Final, Literal
+import socket
+import struct
+import subprocess
+from typing import Literal
 
-from paddock.guest.positions import Positions, place
-from paddock.model.base import Value
+from paddock.guest.pool import engine_directory, spawn
+from paddock.guest.positions import Positions, locate, place
+from paddock.model.base import Json, Value
+from paddock.model.errors import EngineError
 from paddock.model.outcome import ErrorInfo
 from paddock.model.request import Language
 
-SCRIPTS: Final = ("vendor/acorn.js", "module_words.js", "intake.js")
-"""Files of this package that define `intake(requestJson)`, in order; plain scripts."""
-TYPESCRIPT_SCRIPTS: Final = ("vendor/swc.js", "typescript.js")
-"""Files that TypeScript needs besides; evaluated at the first `NEEDS_TYPESCRIPT`."""
-TYPESCRIPT_WASM: Final = "vendor/swc.wasm"
-"""The bytes for `loadTypeScript`: an ArrayBuffer, or a base64 string."""
-NEEDS_TYPESCRIPT: Final = "typescript"
-"""Intake cannot answer before TypeScript is loaded: load it and ask the same again."""
+_LENGTH = struct.Struct("<I")
+_ANSWER_BYTES = 64 * 1024 * 1024
+_SECONDS = 20.0
 
 
 class Program(Value):
     """A program ready to run."""
 
+    source: str
+    """The text as it was given."""
     code: str
-    """A script whose value is an async function of one parameter, `input`; call it with no `this`."""
+    """A script that hands an async function of one parameter, `input`, to the glue."""
     language: Literal["javascript", "typescript"]
     positions: Positions
+
+    def error(self, name: str, message: str, thrown: str, line: int | None, column: int | None) -> ErrorInfo:
+        """Return an error in the user's coordinates; `line` and `column` are those of the running code, from 1."""
+        if line is None or column is None:
+            return ErrorInfo(name=name, message=message, thrown=thrown)
+        spot = locate(line, column, self.positions, self.source)
+        return ErrorInfo(
+            name=name, message=message, thrown=thrown, line=spot.line, column=spot.column, excerpt=spot.excerpt
+        )
+
+
+class ProgramError(Exception):
+    """The text is no program; `info` says where and why."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
 
 
 class _Answer(Value):
@@ -36,27 +56,102 @@ class _Answer(Value):
     code: str = ""
     language: Literal["javascript", "typescript"] = "javascript"
     positions: Positions = Positions(prefix=0)
-    needs: str = ""
     error: ErrorInfo | None = None
 
 
-def question(source: str, language: Language) -> str:
+def question(source: str, language: Language) -> bytes:
     """Return the request that `intake` takes."""
-    return json.dumps({"source": source, "language": language})
+    return json.dumps({"source": source, "language": language}).encode()
 
 
-def answer(response: str, source: str) -> Program | ErrorInfo | Literal["typescript"]:
+def answer(response: bytes, source: str) -> Program:
     """Read the response of `intake` to a question about `source`.
 
-    The error carries the line, column and excerpt of the text as it was given. Raises ValueError (pydantic's) for a
-    response that intake.js does not make.
+    Raises ProgramError with the line, column and excerpt of the text as it was given, and ValueError (pydantic's) for
+    a response that intake.js does not make.
     """
     read = _Answer.model_validate_json(response)
     if read.ok:
-        return Program(code=read.code, language=read.language, positions=read.positions)
-    if read.needs == NEEDS_TYPESCRIPT:
-        return NEEDS_TYPESCRIPT
+        return Program(source=source, code=read.code, language=read.language, positions=read.positions)
     if read.error is None or read.error.line is None or read.error.column is None:
         raise ValueError("intake refused a program without saying where")
     spot = place(read.error.line, read.error.column, source)
-    return read.error.model_copy(update={"line": spot.line, "column": spot.column, "excerpt": spot.excerpt})
+    raise ProgramError(
+        read.error.model_copy(update={"phase": "parse", "line": spot.line, "column": spot.column, "excerpt": spot.excerpt})
+    )
+
+
+class Intake:
+    """The parent's side of the process that reads programs. It starts at `prepare` or at the first text."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]] | None = None
+        self._turn = asyncio.Lock()
+
+    def prepare(self) -> None:
+        """Start the process without waiting for it."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+
+    async def read(self, source: str, language: Language) -> Program:
+        """Return `source` as a program. Raises ProgramError when it is none, EngineError when intake itself failed."""
+        async with self._turn:
+            self.prepare()
+            assert self._starting is not None
+            done = False
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    reader, writer = await self._starting
+                    response = await _ask(reader, writer, question(source, language))
+                program = answer(response, source)
+                done = True
+            except ProgramError:
+                done = True
+                raise
+            except (TimeoutError, OSError, asyncio.IncompleteReadError, ValueError) as error:
+                why = "took too long" if isinstance(error, TimeoutError) else f"failed ({error})"
+                raise EngineError(f"reading the program {why}; the reader is started anew") from error
+            finally:
+                if not done:  # also when the task was cancelled: an answer may still be on its way
+                    await self.close()
+        return program
+
+    async def close(self) -> None:
+        """End the process."""
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            results = await asyncio.gather(starting, return_exceptions=True)
+            for result in results:
+                if isinstance(result, tuple):
+                    result[1].close()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+
+    async def _start(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            number = theirs.fileno()
+            self._process = spawn("intake_worker", str(number), engine_directory(), keep=number)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        greeting: dict[str, Json] = json.loads(await _receive(reader))
+        if "failed" in greeting:
+            writer.close()
+            raise EngineError(f"the reader of programs cannot be confined here: {greeting['failed']}")
+        return reader, writer
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> bytes:
+    writer.write(_LENGTH.pack(len(request)) + request)
+    await writer.drain()
+    return await _receive(reader)
+
+
+async def _receive(reader: asyncio.StreamReader) -> bytes:
+    length = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))[0]
+    if length > _ANSWER_BYTES:
+        raise EngineError(f"the reader of programs answered with {length} bytes where at most {_ANSWER_BYTES} make sense")
+    return await reader.readexactly(length)

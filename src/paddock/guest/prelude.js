@@ -335,7 +335,7 @@
     delete global.__paddock;
     let running;
     try {
-      running = program();
+      running = program(settings.input);
     } catch (thrown) {
       return fail(thrown);
     }

@@ -172,6 +172,14 @@ class Guest:
         self._header[_IN_LENGTH] = len(part) // 2
 
 
+def data_segment(status: int) -> int:
+    """Return the bytes this process's data segment has now, what RLIMIT_DATA counts; closes `status`."""
+    match = re.search(rb"VmData:\s*(\d+) kB", os.read(status, 4096))
+    os.close(status)
+    assert match is not None
+    return int(match[1]) * 1024
+
+
 def run(
     library: ctypes.CDLL, prelude: str, connection: socket.socket, rules: lockdown.Rules, status: int
 ) -> None:
@@ -182,8 +190,5 @@ def run(
     isolate = v8.Isolate(library)
     guest = Guest(isolate, prelude, Channel(connection))
     lockdown.seal(rules)
-    match = re.search(rb"VmData:\s*(\d+) kB", os.read(status, 4096))
-    os.close(status)
-    assert match is not None
-    guest.start(int(match[1]) * 1024)
+    guest.start(data_segment(status))
     threading.Event().wait()

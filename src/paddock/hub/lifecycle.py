@@ -317,8 +317,7 @@ class Pool:
         return [self._close(child) for child in idle[: max(short, 0)]]
 
     def _drain(self, now: float) -> list[Instruction]:
-        out = [i for call, server in list(self.queue.items()) for i in self._place(call, server, now)]
-        return out + self._make_room()
+        return [i for call, server in list(self.queue.items()) for i in self._place(call, server, now)]
 
     def _call_ended(self, call: int, verdict: Verdict, now: float) -> list[Instruction]:
         self.queue.pop(call, None)

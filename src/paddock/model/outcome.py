@@ -69,8 +69,8 @@ class ErrorInfo(Value):
     thrown: str = ""
     """`String(thrown value)` for a value that is not an Error; what the seeds print (spec 1.2)."""
     hint: str = ""
-    phase: Literal["parse", "run"] = "run"
-    """`parse` when the program does not parse, so that nothing of it ran (spec 1.2: not a sandbox error)."""
+    phase: Literal["decide", "parse", "run"] = "run"
+    """`decide` and `parse` mean that nothing of the program ran (spec 1.2: not a sandbox error)."""
 
 
 class CallRecord(Value):

@@ -42,6 +42,8 @@ class ServerCall(Value):
     server: str
     tool: str
     arguments: dict[str, Json] = Field(default_factory=dict)
+    raw: bool = False
+    """Whether the value is the whole CallToolResult, with `isError` a value like any other (X27)."""
 
 
 Work = Annotated[GuestRun | ServerCall, Field(discriminator="kind")]

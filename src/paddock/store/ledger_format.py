@@ -172,8 +172,9 @@ def hold(fd: int, how: int, directory: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise LedgerError(
-                    f"The audit ledger {directory} is locked: another process has held it for {_LOCK_WAIT_S:.0f} "
-                    f"s. Nothing runs without its record. See who holds it with `fuser -v {directory / HEAD}`."
+                    f"The audit ledger {directory} is locked: another process has held it for "
+                    f"{_LOCK_WAIT_S:.0f} s. Nothing runs without its record. "
+                    f"See who holds it with `fuser -v {directory / HEAD}`."
                 ) from None
             time.sleep(0.0001)
 

@@ -112,6 +112,7 @@ def test_x29_five_failed_connects_open_the_breaker_and_the_cooldown_ends_it():
         failed = machine.handle(ConnectFailed(number, Verdict.FAILURE), 0)
         assert failed == [Refuse(number, "a", Refusal.CONNECT_FAILED)]
         assert machine.handle(Gone(number), 0) == []
+        assert machine.children["a"].state is State.FAILED
     assert machine.handle(CallRequested(6, "a"), 30_000) == [Refuse(6, "a", Refusal.BREAKER_OPEN)]
     assert machine.handle(CallRequested(7, "a"), 30_001) == [Start(6, "a")]
 
@@ -177,6 +178,7 @@ class Shell(RuleBasedStateMachine):
         self.now = 0.0
         self.calls = 0
         self.shut = False
+        self.sweeping = False
         self.waiting = {}
         self.running = {}
         self.starting = {}
@@ -196,6 +198,7 @@ class Shell(RuleBasedStateMachine):
                     self.starting[child] = server
                 case Stop(child):
                     source = self.starting if child in self.starting else self.ready
+                    assert self.shut or self.sweeping or self.may_end(source[child])
                     self.ending[child] = source.pop(child)
                 case Dispatch(call, child):
                     server = self.waiting.pop(call)
@@ -208,6 +211,14 @@ class Shell(RuleBasedStateMachine):
                     assert (why is Refusal.SHUT_DOWN) == self.shut
                     busy = {child for _, child in self.running.values()}
                     assert why is not Refusal.POOL_FULL or set(self.ready) <= busy
+
+    def may_end(self, server):
+        """Tell whether a ready server ends for a reason of its own, or because somebody needs its place."""
+        if server == EPHEMERAL or self.is_open(server):
+            return True
+        homeless = set(self.waiting.values()) - set(self.starting.values()) - set(self.ready.values())
+        taken = len(self.starting) + len(self.ready) + len(self.ending)
+        return len(homeless) > len(self.ending) + BOUND - taken
 
     def is_open(self, server):
         return server in self.opened and self.now - self.opened[server] <= 500
@@ -293,7 +304,9 @@ class Shell(RuleBasedStateMachine):
 
     @rule()
     def sweep(self):
+        self.sweeping = True
         self.feed(Swept())
+        self.sweeping = False
         idle = set(self.ready) - {child for _, child in self.running.values()}
         stale = [c for c in self.machine.children.values() if c.number in idle and self.now - c.idle_since > 1_000]
         assert stale == []

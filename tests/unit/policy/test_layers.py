@@ -144,7 +144,7 @@ def test_rules_of_all_files_add_up_and_know_their_file() -> None:
 @given(layers_of(("system", "user", "workspace")))
 def test_a_workspace_never_ends_up_with_more_than_its_user(layers: list[Layer]) -> None:
     try:
-        without = merge(layers[:2], owner_file=OWNER).settings
+        without = merge([layer for layer in layers if layer.name != "workspace"], owner_file=OWNER).settings
         merged = merge(layers, owner_file=OWNER).settings
     except ConfigurationError:
         return
@@ -157,7 +157,7 @@ def test_nothing_ends_up_beyond_a_ceiling(layers: list[Layer]) -> None:
         merged = leaves(merge(layers, owner_file=OWNER).settings)
     except ConfigurationError:
         return
-    for binding in layers[:2]:
+    for binding in (layer for layer in layers if layer.name in ("system", "user")):
         assert all(narrows(key, ceiling, merged[key]) for key, ceiling in binding.values.items())
 
 

@@ -58,12 +58,12 @@ class Session:
         self.hub = Hub()
         self.gate = self
 
-    async def execute(self, request: ExecutionRequest, **options: object) -> Outcome:
+    async def execute(self, request: ExecutionRequest, **_: object) -> Outcome:
         self.requests.append(request)
         return Outcome(id="1", status=Status.OK, value=42, has_value=True)
 
     @asynccontextmanager
-    async def open(self, settings: Settings, workspace: Path, **who: str) -> AsyncIterator["Session"]:
+    async def open(self, _settings: Settings, _workspace: Path, **_: str) -> AsyncIterator["Session"]:
         yield self
 
 
@@ -137,7 +137,8 @@ def test_config_show_tells_sources(ws: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PADDOCK_GUEST_MAX_WORKERS", "3")
     (ws / "paddock.toml").write_text("[guest]\nspare_workers = 0\n")
     assert paddock("config", "show", "guest").stdout == (
-        f"guest.max_workers\t3\tPADDOCK_GUEST_MAX_WORKERS\nguest.spare_workers\t0\t{ws}/paddock.toml, line 2\n"
+        "guest.max_workers\t3\tPADDOCK_GUEST_MAX_WORKERS\n"
+        f"guest.spare_workers\t0\t{ws}/paddock.toml, line 2\n"
     )
     shown = json.loads(paddock("config", "show", "--json", "--set", "audit.sync=always").stdout)
     assert shown["audit.sync"] == {"value": "always", "source": "--set audit.sync"}

@@ -36,7 +36,7 @@ class Gate:
         return self._answer if isinstance(self._answer, Outcome) else await self._answer(request, **options)
 
     @asynccontextmanager
-    async def open(self, settings: Settings, workspace: Path, **who: str) -> AsyncIterator[SimpleNamespace]:
+    async def open(self, settings: Settings, _workspace: Path, **_: str) -> AsyncIterator[SimpleNamespace]:
         self.settings.append(settings)
         try:
             yield SimpleNamespace(gate=self)

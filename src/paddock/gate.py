@@ -1,0 +1,240 @@
+"""The one path to execution. Whatever runs, ran through `Gate.execute`:
+
+    decide --denied--> audit "decided" -> Outcome(denied)
+      | allowed
+    claim: audit "started" is written before anything runs
+      |
+    engine.run -> RawResult
+      |
+    redact -> audit "finished" -> Outcome
+
+A program's call of a server is a child request through the same gate. Denials, timeouts and failing programs are
+returned; an exception out of the gate is a fault of Paddock's own.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from paddock.guest.engine import GuestEngine, GuestJob, HostReply, OnConsole
+from paddock.hub.result import ToolResult, native_value
+from paddock.model.base import Json
+from paddock.model.errors import (
+    EngineError,
+    LedgerError,
+    PaddockError,
+    ServerError,
+    ServerRejected,
+    ServerTimeout,
+    ServerUnavailable,
+    UnknownServer,
+)
+from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, Outcome, RawResult, Status, Usage
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.settings import Settings
+from paddock.policy.redact import redact_json, redact_text
+from paddock.policy.rules import decide
+from paddock.store.audit import AuditSink, Field
+
+_TEXT = 200
+
+
+class Servers(Protocol):
+    """What the gate needs of the hub."""
+
+    async def call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Return the result of a tool. Raises ServerError."""
+        ...
+
+
+
+
+class Gate:
+    """Decides, records, runs and reports requests."""
+
+    def __init__(self, settings: Settings, audit: AuditSink, guest: GuestEngine, servers: Servers) -> None:
+        self._settings = settings
+        self._audit = audit
+        self._guest = guest
+        self._servers = servers
+
+    async def execute(self, request: ExecutionRequest, *, on_console: OnConsole | None = None) -> Outcome:
+        """Return what became of a request. `on_console` sees each console line as it comes.
+
+        Cancelling the task ends the work, and the record says so. Raises LedgerError when the record cannot be
+        written: then nothing has run, or nothing more will.
+        """
+        decision = decide(request, self._settings)
+        facts = _identity(request, decision)
+        if not decision.allowed:
+            audit = self._audit.append("decided", request.id, {**facts, "status": "denied"}, parent=request.parent)
+            return Outcome(
+                id=request.id, status=Status.DENIED, decision=decision, audit=audit, error=_refusal(decision)
+            )
+        self._audit.claim(request.id, facts, parent=request.parent)
+        started = time.perf_counter()
+        result = RawResult(status=Status.CANCELLED)
+        try:
+            result = await self._run(request, decision, on_console)
+        except EngineError as error:
+            result = RawResult(status=Status.UNAVAILABLE, error=_fault(error))
+        except PaddockError as error:
+            result = RawResult(status=Status.ERROR, error=_fault(error))
+        finally:
+            ms = round((time.perf_counter() - started) * 1000, 3)
+            end = {**facts, **_ending(result, ms)}
+            audit = self._audit.append("finished", request.id, end, parent=request.parent)
+        outcome = Outcome(id=request.id, decision=decision, audit=audit, **dict(result))
+        return outcome if request.parent else _redacted(outcome)
+
+    async def _run(
+        self, request: ExecutionRequest, decision: Decision, on_console: OnConsole | None
+    ) -> RawResult:
+        match request.work:
+            case GuestRun() as work:
+                job = GuestJob(work, decision.limits, decision.grants, request.workspace)
+                return await self._guest.run(job, _HostCalls(self, request), _redacting(on_console))
+            case ServerCall() as work:
+                return await self._call_server(work)
+
+    async def _call_server(self, work: ServerCall) -> RawResult:
+        started = time.perf_counter()
+        try:
+            result = await self._servers.call(work.server, work.tool, work.arguments)
+        except ServerError as error:
+            return RawResult(status=_blame(error), error=ErrorInfo(name="ToolError", message=str(error)))
+        usage = Usage(wall_ms=round((time.perf_counter() - started) * 1000, 3))
+        if work.raw:
+            return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
+        value = native_value(result)
+        if result.is_error:
+            error = ErrorInfo(name="ToolError", message=_told(value))
+            return RawResult(status=Status.FAILED, value=value, has_value=True, error=error, usage=usage)
+        return RawResult(status=Status.OK, value=value, has_value=True, usage=usage)
+
+
+@dataclass(frozen=True, slots=True)
+class _HostCalls:
+    """The gate as a program sees it: its calls are child requests of its own request."""
+
+    gate: Gate
+    parent: ExecutionRequest
+
+    async def call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
+        request = ExecutionRequest(
+            parent=self.parent.id,
+            actor=self.parent.actor,
+            surface="guest",
+            workspace=self.parent.workspace,
+            work=ServerCall(server=server, tool=tool, arguments=arguments, raw=raw),
+        )
+        try:
+            outcome = await self.gate.execute(request)
+        except LedgerError:
+            # Without its record nothing may run; the program's own end will tell the person.
+            error: dict[str, Json] = {"name": "Error", "message": "the call cannot be recorded, so it was not made"}
+            return HostReply(Status.ERROR, error=error)
+        if outcome.status is Status.OK:
+            return HostReply(Status.OK, value=outcome.value)
+        message = outcome.error.message if outcome.error else outcome.status.value
+        error = {"name": "Error" if raw else "ToolError", "message": message, "server": server, "tool": tool}
+        error["retryable"] = outcome.status is Status.UNAVAILABLE
+        if outcome.has_value:
+            error["content"] = outcome.value
+        return HostReply(outcome.status, error=error)
+
+
+def _identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
+    """Return who asked for what: names, sizes and hashes, never a payload."""
+    facts: dict[str, Field] = {
+        "actor": _short(request.actor),
+        "surface": _short(request.surface),
+        "kind": request.work.kind,
+        "audit_hash": decision.audit_hash,
+        "rule": _short(decision.rule),
+    }
+    match request.work:
+        case GuestRun(source=source) as work:
+            data = source.encode("utf-8", "surrogatepass")
+            facts |= {"name": _short(work.name), "profile": work.profile, "bytes_in": len(data)}
+            facts |= {"source_sha256": hashlib.sha256(data).hexdigest(), "jit": decision.grants.jit}
+        case ServerCall() as work:
+            data = json.dumps(work.arguments, sort_keys=True).encode()
+            facts |= {"name": _short(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
+            facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
+    return facts
+
+
+def _ending(result: RawResult, ms: float) -> dict[str, Field]:
+    usage = result.usage
+    size = len(json.dumps(result.value)) if result.has_value else 0
+    return {
+        "status": result.status.value,
+        "ms": ms,
+        "cpu_ms": usage.cpu_ms,
+        "peak_bytes": usage.peak_bytes,
+        "bytes_out": size + usage.console_bytes,
+        "calls": usage.host_calls,
+        "tier": result.sandbox.tier,
+        "layers": list(result.sandbox.layers),
+    }
+
+
+def _short(text: str) -> str:
+    """Return a name fit for a record: no lone surrogates, bounded."""
+    return text.encode("utf-8", "replace").decode()[:_TEXT]
+
+
+def _refusal(decision: Decision) -> ErrorInfo:
+    return ErrorInfo(name="PolicyError", message="; ".join(decision.reasons), phase="decide")
+
+
+def _fault(error: Exception) -> ErrorInfo:
+    return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
+
+
+def _blame(error: ServerError) -> Status:
+    """Return who is to blame for a call that brought no result."""
+    match error:
+        case UnknownServer():
+            return Status.INVALID
+        case ServerTimeout():
+            return Status.TIMEOUT
+        case ServerRejected():
+            return Status.FAILED
+        case ServerUnavailable() if error.sent:
+            return Status.LOST
+        case _:
+            return Status.UNAVAILABLE
+
+
+def _told(value: Json) -> str:
+    """Return what a tool says about its failure."""
+    return value if isinstance(value, str) else json.dumps(value)[:2000]
+
+
+def _redacting(on_console: OnConsole | None) -> OnConsole | None:
+    if on_console is None:
+        return None
+    return lambda line: on_console(_clean(line))
+
+
+def _clean(line: ConsoleLine) -> ConsoleLine:
+    text = redact_text(line.text)
+    return line if text == line.text else line.model_copy(update={"text": text})
+
+
+def _redacted(outcome: Outcome) -> Outcome:
+    """Return the outcome as it may leave Paddock (X36)."""
+    changes: dict[str, object] = {"console": tuple(_clean(line) for line in outcome.console)}
+    if outcome.has_value:
+        changes["value"] = redact_json(outcome.value)
+    if (error := outcome.error) is not None:
+        texts = {key: redact_text(getattr(error, key)) for key in ("message", "excerpt", "thrown", "hint")}
+        changes["error"] = error.model_copy(update=texts)
+    return outcome.model_copy(update=changes)

@@ -1,0 +1,100 @@
+"""Where adapters meet: makes a session out of settings. The only room that knows every part."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.gate import Gate
+from paddock.guest.engine import GuestEngine
+from paddock.guest.intake import Intake
+from paddock.guest.pool import Pool
+from paddock.hub.config import ServersConfig, load_servers
+from paddock.hub.result import ToolInfo, ToolResult
+from paddock.model.base import Json
+from paddock.model.settings import Settings
+from paddock.store.ledger import Ledger
+
+if TYPE_CHECKING:
+    from paddock.hub.pool import Hub, ServerStatus
+
+
+class Servers:
+    """The upstream servers of a session. Their file is read at the first use, a server starts at its first call."""
+
+    def __init__(self, settings: Settings, workspace: Path) -> None:
+        self._settings = settings.servers
+        self._file = settings.servers.config or workspace / ".mcp.json"
+        self._hub: Hub | None = None
+        self.used = False
+
+    @cached_property
+    def config(self) -> ServersConfig:
+        """What the servers file says."""
+        self.used = True
+        return load_servers(self._file, os.environ)
+
+    async def call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Call a tool. Raises ServerError."""
+        return await self._live().call(server, tool, arguments)
+
+    async def tools(self, server: str) -> list[ToolInfo]:
+        """Ask a server for its tools. Raises ServerError."""
+        return await self._live().tools(server)
+
+    def status(self) -> dict[str, "ServerStatus"]:
+        """Return the facts of every configured server; starts nothing."""
+        return self._live().status()
+
+    async def close(self) -> None:
+        """End every server that was started."""
+        if self._hub is not None:
+            await self._hub.close()
+
+    def _live(self) -> "Hub":
+        if self._hub is None:
+            from paddock.hub.pool import Hub  # noqa: PLC0415 - only programs that use servers pay for it
+
+            self._hub = Hub(
+                self.config.servers,
+                environment=os.environ,
+                max_live=self._settings.max_live,
+                idle_timeout_ms=self._settings.idle_timeout_ms,
+            )
+        return self._hub
+
+
+class Session:
+    """One gate with everything behind it, for one workspace."""
+
+    def __init__(self, gate: Gate, hub: Servers) -> None:
+        self.gate = gate
+        self.hub = hub
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was wrong with files that were read so far."""
+        return self.hub.config.warnings if self.hub.used else ()
+
+
+@asynccontextmanager
+async def open_session(
+    settings: Settings, workspace: Path, *, actor: str = "local", surface: str = "library"
+) -> AsyncIterator[Session]:
+    """Open a session; leaving it ends every process it started and makes the record durable.
+
+    Raises LedgerError when the ledger cannot be opened: without a record nothing runs.
+    """
+    del actor, surface  # requests carry them
+    with Ledger(settings.audit.directory, sync=settings.audit.sync) as ledger:
+        pool = Pool(spares=settings.guest.spare_workers, frame_bytes=settings.limits.execute.frame_bytes)
+        intake = Intake()
+        servers = Servers(settings, workspace)
+        try:
+            yield Session(Gate(settings, ledger, GuestEngine(pool, intake), servers), servers)
+        finally:
+            await servers.close()
+            await pool.close()
+            await intake.close()

@@ -1,0 +1,61 @@
+"""The settings as values."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from paddock.model.base import Value
+from paddock.model.settings import AuditSettings, LimitSettings, Rule, Settings, leaves
+
+
+def fields(model: type[Value], prefix: str = "") -> Iterator[tuple[str, str | None]]:
+    for name, field in model.model_fields.items():
+        yield prefix + name, field.description
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Value):
+            yield from fields(field.annotation, f"{prefix}{name}.")
+
+
+def test_every_setting_is_described() -> None:
+    found = {name for name, text in (*fields(Settings), *fields(Rule, "policy.rule.")) if not text}
+    assert found == set()
+    assert {name for name, _ in fields(Settings)} >= set(leaves(Settings()))
+
+
+def test_the_defaults_of_the_profiles() -> None:
+    limits = LimitSettings()
+    assert (limits.script.wall_ms, limits.execute.wall_ms, limits.compute.wall_ms) == (
+        300_000,
+        120_000,
+        1_000,
+    )
+    assert [limits.of(name).code_bytes for name in ("script", "execute", "compute")] == [
+        51_200,
+        51_200,
+        1_048_576,
+    ]
+
+
+def test_the_ledger_is_in_the_state_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/s")
+    assert Settings().audit.directory == Path("/s/paddock/audit")
+
+
+def test_leaves_that_were_set() -> None:
+    settings = Settings(audit=AuditSettings(sync="always"))
+    assert leaves(settings, only_set=True) == {"audit.sync": "always"}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"effect": "deny"},
+        {"effect": "deny", "tool": "no-slash"},
+        {"effect": "deny", "kind": "guest", "server": "git"},
+        {"effect": "ask", "server": "git"},
+    ],
+)
+def test_rules_that_make_no_sense(rule: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        Rule.model_validate(rule)
