@@ -1,0 +1,48 @@
+# Each target sets up what it needs. Start with: make demo
+
+PYTHON ?= python3
+VENV := .venv
+WHEEL_VENV := .venv-wheel
+UV := $(VENV)/bin/uv
+READY := $(VENV)/.ready
+RUN := $(VENV)/bin/
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Install uv and everything else into .venv
+
+$(UV):
+	@PYTHON="$(PYTHON)" scripts/bootstrap
+
+$(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/guest/package-lock.json
+	@$(UV) sync --frozen --quiet
+	@touch $@
+
+demo: $(READY) ## Run a TypeScript program over three real MCP servers, and two hostile ones
+	@$(RUN)python scripts/demo.py
+
+test: $(READY) ## Build the wheel, install it, and run every test against it
+	@rm -rf dist
+	@$(UV) build --quiet --wheel --out-dir dist
+	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --frozen --quiet --no-install-project
+	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
+	@TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2
+
+check: $(READY) ## Check style, types, layers, generated files and the shape of the tree
+	@$(RUN)ruff check
+	@$(RUN)ruff format --check
+	@$(RUN)basedpyright
+	@$(RUN)lint-imports
+	@$(RUN)python scripts/seccomp_filters.py --check
+	@$(RUN)python scripts/reference.py --check
+	@$(RUN)pytest -q tests/docs/test_tree.py
+
+bench: $(READY) ## Measure; results go to benchmarks/results
+	@$(RUN)python -m benchmarks
+
+clean: ## Remove everything that the other targets made
+	rm -rf $(VENV) $(WHEEL_VENV) .demo dist build
