@@ -185,6 +185,19 @@ def test_x29_http_errors_open_the_breaker(hub, upstream):
     asyncio.run(main())
 
 
+def test_answer_beyond_the_limit_fails_its_call(hub, upstream, monkeypatch):
+    async def main():
+        async with hub(HttpServer("web", upstream.url)) as h:
+            await h.call("web", "t", {})
+            monkeypatch.setattr("paddock.hub.web.LINE_LIMIT", 1000)
+            upstream.body = {"t": {"result": {"content": ["x" * 1000]}}}
+            error = await failure(h.call("web", "t", {}), ServerRejected)
+            assert str(error) == "Failed to parse JSON response: the answer is larger than 1000 bytes"
+            assert error.sent
+
+    asyncio.run(main())
+
+
 def test_secrets_reach_no_log(hub, odd, upstream, caplog):
     caplog.set_level(logging.DEBUG)
     upstream.body = {"t": {"error": {"code": 5, "message": "bad tok-1234"}}}
