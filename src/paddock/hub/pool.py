@@ -111,9 +111,9 @@ class Hub:
         """Call a tool and return its result; a result with `isError` is a result (X27).
 
         The server is started if need be. If it dies without an answer, the call is made once more on a new
-        child (X28); after a timeout never. `timeout_ms` bounds the wait for the answer; the start of the server
-        is bounded by the server's own `timeoutMs`, and the wait for a place by `wait_ms`. Raises ServerError; its `sent` tells whether the tool may have
-        run.
+        child (X28); after a timeout never. `timeout_ms` bounds the wait for the answer; the start of the
+        server is bounded by its own `timeoutMs`, and the wait for a place by `wait_ms`. Raises ServerError;
+        its `sent` tells whether the tool may have run.
         """
         record = self._record(server)
         limit = timeout_ms or record.server.timeout_ms
