@@ -33,7 +33,8 @@ _LENGTH = struct.Struct("<I")
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
-_REHEARSAL = json.dumps(["rehearse", {"output": 1, "sleep": 0, "raw": False, "vars": {"a": "b"}, "workspace": ""}]).encode("utf-16-le")
+_REHEARSED = {"output": 1, "sleep": 0, "raw": False, "vars": {"a": "b"}, "workspace": ""}
+_REHEARSAL = json.dumps(["rehearse", _REHEARSED]).encode("utf-16-le")
 _FIRST_PROGRAM = '"use strict";(async function(input){return await 1+1})()'
 
 "a".encode("utf-16-le").decode("utf-16-le")  # loads the codec while files can still be read
