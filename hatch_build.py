@@ -1,7 +1,7 @@
-"""Fetch the guest's JavaScript libraries when a package is built, so that they are neither in git nor fetched at run time.
+"""Fetch the guest's JavaScript libraries when a package is built: they are neither in git nor fetched later.
 
-`package-lock.json` pins versions and integrity hashes; npm checks them, runs no scripts, and leaves nothing behind.
-A source distribution already carries the result and builds without npm.
+`package-lock.json` pins versions and integrity hashes; npm checks them, runs no scripts, and leaves nothing
+behind. A source distribution already carries the result and builds without npm.
 """
 
 import base64
@@ -17,9 +17,16 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 GUEST = Path("src/paddock/guest")
-NPM = ("ci", "--ignore-scripts", "--omit-lockfile-registry-resolved", "--no-audit", "--no-fund", "--loglevel=error")
+NPM = (
+    "ci",
+    "--ignore-scripts",
+    "--omit-lockfile-registry-resolved",
+    "--no-audit",
+    "--no-fund",
+    "--loglevel=error",
+)
 
-# The seams at which swc's module for node is cut: imports from node, and the WebAssembly bytes with their start.
+# Where swc's module for node is cut: its imports from node, and the WebAssembly bytes with their start.
 SWC_NODE_IMPORT = "const { TextDecoder, TextEncoder } = require(`util`);\n"
 SWC_START = re.compile(
     r"const \{ Buffer \} = require\('node:buffer'\);\n"
@@ -70,7 +77,7 @@ def install(guest: Path, directory: Path) -> Path:
     """Install the locked packages below `directory` with npm and return their `node_modules`."""
     npm = shutil.which("npm")
     if npm is None:
-        msg = "npm is needed to build Paddock from a git checkout: install Node.js 20 or later, or use a release."
+        msg = "npm is needed to build Paddock from a git checkout: install Node.js 20 or use a release."
         raise RuntimeError(msg)
     for name in ("package.json", "package-lock.json"):
         shutil.copy(guest / name, directory)
@@ -106,7 +113,7 @@ def write_vendor(modules: Path, vendor: Path, lock: bytes) -> None:
 
 
 def split_swc(source: str) -> tuple[str, bytes]:
-    """Return swc's glue as a plain script that takes a compiled module, and the WebAssembly bytes beside it."""
+    """Return swc's glue as a plain script that takes a compiled module, and the WebAssembly bytes."""
     start = SWC_START.search(source)
     if start is None or source.count(SWC_NODE_IMPORT) != 1:
         msg = "@swc/wasm-typescript has another shape than this hook knows: compare wasm.js with split_swc()."

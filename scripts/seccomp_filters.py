@@ -30,8 +30,34 @@ set_robust_list rseq membarrier pkey_alloc pkey_free
 """.split()
 
 REFUSED = {  # asked for out of habit; the caller copes with a refusal
-    errno.EACCES: ["open", "openat", "access", "faccessat", "faccessat2", "stat", "lstat", "newfstatat", "statx", "readlink", "readlinkat", "getcwd"],
-    errno.EPERM: ["prctl", "mlock", "mbind", "sched_setscheduler", "ioctl", "fcntl", "shmget", "shmat", "getuid", "geteuid", "getgid", "getegid"],
+    errno.EACCES: [
+        "open",
+        "openat",
+        "access",
+        "faccessat",
+        "faccessat2",
+        "stat",
+        "lstat",
+        "newfstatat",
+        "statx",
+        "readlink",
+        "readlinkat",
+        "getcwd",
+    ],
+    errno.EPERM: [
+        "prctl",
+        "mlock",
+        "mbind",
+        "sched_setscheduler",
+        "ioctl",
+        "fcntl",
+        "shmget",
+        "shmat",
+        "getuid",
+        "geteuid",
+        "getgid",
+        "getegid",
+    ],
 }
 
 

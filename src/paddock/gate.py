@@ -1,4 +1,4 @@
-"""The one path to execution. Whatever runs, ran through `Gate.execute`:
+"""The one path to execution: whatever runs, ran through `Gate.execute`.
 
     decide --denied--> audit "decided" -> Outcome(denied)
       | allowed
@@ -12,13 +12,11 @@ A program's call of a server is a child request through the same gate. Denials, 
 returned; an exception out of the gate is a fault of Paddock's own.
 """
 
-import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from paddock.guest.engine import GuestEngine, GuestJob, HostReply, OnConsole
@@ -52,8 +50,6 @@ class Servers(Protocol):
         ...
 
 
-
-
 class Gate:
     """Decides, records, runs and reports requests."""
 
@@ -72,7 +68,9 @@ class Gate:
         decision = decide(request, self._settings)
         facts = _identity(request, decision)
         if not decision.allowed:
-            audit = self._audit.append("decided", request.id, {**facts, "status": "denied"}, parent=request.parent)
+            audit = self._audit.append(
+                "decided", request.id, {**facts, "status": "denied"}, parent=request.parent
+            )
             return Outcome(
                 id=request.id, status=Status.DENIED, decision=decision, audit=audit, error=_refusal(decision)
             )
@@ -137,7 +135,10 @@ class _HostCalls:
             outcome = await self.gate.execute(request)
         except LedgerError:
             # Without its record nothing may run; the program's own end will tell the person.
-            error: dict[str, Json] = {"name": "Error", "message": "the call cannot be recorded, so it was not made"}
+            error: dict[str, Json] = {
+                "name": "Error",
+                "message": "the call cannot be recorded, so it was not made",
+            }
             return HostReply(Status.ERROR, error=error)
         if outcome.status is Status.OK:
             return HostReply(Status.OK, value=outcome.value)

@@ -1,7 +1,7 @@
 """Where adapters meet: makes a session out of settings. The only room that knows every part."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Servers:
-    """The upstream servers of a session. Their file is read at the first use, a server starts at its first call."""
+    """The upstream servers of a session: their file is read at the first use, each starts at its first call."""
 
     def __init__(self, settings: Settings, workspace: Path) -> None:
         self._settings = settings.servers
@@ -82,7 +82,7 @@ class Session:
 @asynccontextmanager
 async def open_session(
     settings: Settings, workspace: Path, *, actor: str = "local", surface: str = "library"
-) -> AsyncIterator[Session]:
+) -> AsyncGenerator[Session]:
     """Open a session; leaving it ends every process it started and makes the record durable.
 
     Raises LedgerError when the ledger cannot be opened: without a record nothing runs.

@@ -52,7 +52,14 @@ def failure(call: Callable[[], object]) -> str:
 
 def test_records_come_back_as_they_were_written(sink: AuditSink) -> None:
     request, parent = minted(), minted()
-    facts = {"actor": "örjan\u2028\x00", "ok": True, "ms": 1.5, "bytes_out": 7, "tier": None, "tools": ["a", "b"]}
+    facts = {
+        "actor": "örjan\u2028\x00",
+        "ok": True,
+        "ms": 1.5,
+        "bytes_out": 7,
+        "tier": None,
+        "tools": ["a", "b"],
+    }
     first = sink.claim(request, {"kind": "guest"}, parent=parent)
     second = sink.append("finished", request, facts)
     [one, two] = sink.query(newest_first=False)
@@ -149,7 +156,9 @@ def test_threads_that_claim_one_request_make_one_claim(sink: AuditSink) -> None:
     assert [record.seq for record in sink.query()] == list(range(20, 0, -1))
 
 
-@pytest.mark.parametrize("request_id", ["", "r1", "01ARZ3NDEKTSV4RRFFQ69G5FA", "01arz3ndektsv4rrffq69g5fav", "é" * 26])
+@pytest.mark.parametrize(
+    "request_id", ["", "r1", "01ARZ3NDEKTSV4RRFFQ69G5FA", "01arz3ndektsv4rrffq69g5fav", "é" * 26]
+)
 def test_only_ulids_are_claimed(sink: AuditSink, request_id: str) -> None:
     assert failure(lambda: sink.claim(request_id, {})) == (
         "The request cannot be claimed: its id is not a ULID. Mint one with new_id()."

@@ -1,3 +1,4 @@
+# ruff: noqa: T201, PTH110, PTH123, C901, PLR0911, PLR0912
 """An MCP server over stdio that misbehaves on request. Standard library only, so that it starts at once.
 
 usage: odd.py [--starts FILE] [--modern] [--handshake-first] [--stubborn] [--grandchild FILE] [--exit STATUS]
@@ -11,8 +12,14 @@ import subprocess
 import sys
 import time
 
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
-TOOLS = [{"name": "echo", "description": "Say it again", "inputSchema": {"type": "object"}}, {"title": "no name"}]
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(flush=True)
+time.sleep(30)
+"""
+ECHO = {"name": "echo", "description": "Say it again", "inputSchema": {"type": "object"}}
+TOOLS = [ECHO, {"title": "no name"}]
 
 
 def text(value):
@@ -111,8 +118,8 @@ def main():
             reply["result"] = result
         if result is not None:
             print(json.dumps(reply), flush=True)
-    while options.stubborn:
-        time.sleep(600)
+    if options.stubborn:
+        time.sleep(30)
 
 
 main()

@@ -1,7 +1,7 @@
 """How a process of Paddock gives up its powers for good, in the order that makes each step possible.
 
-    shed   close what was inherited, leave root, no_new_privs, Landlock     before the first thread: these are per thread
-    seal   core dumps off, files and processes to zero, seccomp             after the last thing that needs a system call
+    shed   leave root, no_new_privs, Landlock                     before the first thread: these are per thread
+    seal   core dumps off, files and processes to zero, seccomp   after the last thing that needs a system call
 
 Only the standard library may be imported here: the module runs in zygotes.
 """

@@ -1,1 +1,1 @@
-
+"""JavaScript and TypeScript programs in locked V8 workers."""

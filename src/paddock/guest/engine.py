@@ -17,7 +17,7 @@ from typing import Protocol
 
 from paddock.guest import frames
 from paddock.guest.intake import Intake, Program, ProgramError
-from paddock.guest.pool import Death, EngineProfile, Listener, Pool, Worker
+from paddock.guest.pool import Cost, Death, EngineProfile, Listener, Pool, Worker
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
 from paddock.model.limits import Grants, GuestLimits
@@ -99,16 +99,20 @@ class GuestEngine:
         except TimeoutError:
             dialogue.time_is_up()
         finally:
+            cost = worker.cost()
             worker.listener = None
             worker.kill()
             await dialogue.stop_calls()
         wall_ms = (time.perf_counter() - started) * 1000
-        try:
-            async with asyncio.timeout(_BURY_SECONDS):
-                death = await worker.death
-        except TimeoutError as error:
-            raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
-        return dialogue.result(death, wall_ms, facts)
+        if not dialogue.has_verdict:  # it crashed: how, its parent knows
+            try:
+                async with asyncio.timeout(_BURY_SECONDS):
+                    await worker.death
+            except TimeoutError as error:
+                raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
+        result = dialogue.result(cost, wall_ms, facts)
+        worker.dispose()
+        return result
 
 
 def _layers(grants: Grants, landlock_abi: int) -> tuple[str, ...]:
@@ -119,7 +123,9 @@ def _layers(grants: Grants, landlock_abi: int) -> tuple[str, ...]:
 class _Dialogue(Listener):
     """One program's conversation with the host."""
 
-    def __init__(self, worker: Worker, job: GuestJob, program: Program, host: Host, on_console: OnConsole | None) -> None:
+    def __init__(
+        self, worker: Worker, job: GuestJob, program: Program, host: Host, on_console: OnConsole | None
+    ) -> None:
         self._worker = worker
         self._job = job
         self._program = program
@@ -133,7 +139,9 @@ class _Dialogue(Listener):
         self._asked = 0
         self._turns = asyncio.Semaphore(job.limits.parallel_calls)
         self._tasks: dict[asyncio.Task[None], str] = {}
-        self._end: frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | None = None
+        self._end: frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | None = (
+            None
+        )
         self._timeout: ErrorInfo | None = None
         self._in_flight: list[str] = []
 
@@ -203,10 +211,12 @@ class _Dialogue(Listener):
         if self._asked > limit:
             if self._asked > 2 * limit:
                 self._worker.kill()
-                return self.broken(frames.FrameError("calls beyond all bounds"))
+                self.broken(frames.FrameError("calls beyond all bounds"))
+                return
             text = f"Host call limit reached ({limit} calls in one execution)"
             error: dict[str, Json] = {"name": "LimitError", "message": text}
-            return self._worker.send(frames.reply(call.number, ok=False, value=error))
+            self._worker.send(frames.reply(call.number, ok=False, value=error))
+            return
         task = asyncio.create_task(self._answer(call))
         self._tasks[task] = f"{call.server}.{call.tool}"
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -216,7 +226,9 @@ class _Dialogue(Listener):
             started = time.perf_counter()
             reply = await self._host.call(call.server, call.tool, call.arguments, raw=call.raw)
             ms = (time.perf_counter() - started) * 1000
-        self._calls.append(CallRecord(server=call.server, tool=call.tool, status=reply.status, ms=round(ms, 3)))
+        self._calls.append(
+            CallRecord(server=call.server, tool=call.tool, status=reply.status, ms=round(ms, 3))
+        )
         good = reply.status is Status.OK
         self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
 
@@ -232,16 +244,26 @@ class _Dialogue(Listener):
         """Record where the program stood when the wall limit had passed."""
         limit = self._job.limits.wall_ms
         if _is_computing(self._worker.pid):
-            text, hint = f"Script execution timed out after {limit}ms", "it was computing when its time was up"
+            text, hint = (
+                f"Script execution timed out after {limit}ms",
+                "it was computing when its time was up",
+            )
         elif self._tasks:
             text, hint = "Execution timeout", f"it was waiting for {', '.join(sorted(self._tasks.values()))}"
         else:
             text, hint = "Execution timeout", "it was waiting for a timer"
         self._timeout = ErrorInfo(name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms")
 
-    def result(self, death: Death, wall_ms: float, facts: SandboxFacts) -> RawResult:
-        """Return the facts of the execution."""
-        status, error = self._verdict(death)
+    @property
+    def has_verdict(self) -> bool:
+        """Whether the dialogue itself tells how the program ended."""
+        return self._end is not None or self._timeout is not None
+
+    def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+        """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""
+        status, error = self._verdict()
+        if cost is None:
+            cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
         done = self._end if isinstance(self._end, frames.Done) and status is Status.OK else None
         return RawResult(
             status=status,
@@ -254,15 +276,15 @@ class _Dialogue(Listener):
             in_flight=len(self._in_flight),
             usage=Usage(
                 wall_ms=round(wall_ms, 3),
-                cpu_ms=round(death.cpu_ms, 3),
-                peak_bytes=death.peak_bytes,
+                cpu_ms=round(cost.cpu_ms, 3),
+                peak_bytes=cost.peak_bytes,
                 host_calls=self._asked,
                 console_bytes=self._console_bytes,
             ),
             sandbox=facts,
         )
 
-    def _verdict(self, death: Death) -> tuple[Status, ErrorInfo | None]:
+    def _verdict(self) -> tuple[Status, ErrorInfo | None]:
         match self._end:
             case frames.Done() as done:
                 return self._returned(done)
@@ -274,11 +296,13 @@ class _Dialogue(Listener):
             case frames.Broken(text):
                 return Status.FAILED, self._refused(text)
             case frames.FrameError() as error:
-                return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
+                return Status.LOST, ErrorInfo(
+                    name="WorkerLost", message=f"the worker broke the protocol: {error}"
+                )
             case None if self._timeout is not None:
                 return Status.TIMEOUT, self._timeout
             case None:
-                return self._crashed(death)
+                return self._crashed(self._worker.death.result())
 
     def _returned(self, done: frames.Done) -> tuple[Status, ErrorInfo | None]:
         if not done.open_calls or self._job.work.raw_results:
@@ -312,7 +336,9 @@ class _Dialogue(Listener):
         words = self._worker.last_words()
         if death.code == _EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
             message = "Out of memory"
-            return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message=message, hint=self._memory_hint())
+            return Status.MEMORY_LIMIT, ErrorInfo(
+                name="MemoryLimit", message=message, hint=self._memory_hint()
+            )
         what = f"signal {-death.code}" if death.code < 0 else f"exit status {death.code}"
         return Status.LOST, ErrorInfo(
             name="WorkerLost",
@@ -331,5 +357,3 @@ def _is_computing(pid: int) -> bool:
             if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
                 return True
     return False
-
-

@@ -111,7 +111,9 @@ def encode(text: bytes) -> bytes:
 def start(settings: Json, program: str, memory_bytes: int) -> bytes:
     """Return the frame that starts a program: memory budget, settings of the glue, source."""
     body = json.dumps(["run", settings]).encode()
-    return encode(_START.pack(b"R", memory_bytes, len(body)) + body + program.encode("utf-8", "surrogatepass"))
+    return encode(
+        _START.pack(b"R", memory_bytes, len(body)) + body + program.encode("utf-8", "surrogatepass")
+    )
 
 
 def reply(number: int, *, ok: bool, value: Json) -> bytes:
@@ -142,14 +144,16 @@ def _message(kind: Json, parts: list[Json]) -> Message:
             return ConsoleLine(level=cast("ConsoleLevel", level), text=text)
         case "cut", []:
             return ConsoleCut()
-        case "call", [int(number), str(server), str(tool), dict(arguments), bool(raw)] if (
+        case "call", [int(number), str(server), str(tool), dict(), bool(raw)] if (
             len(server) <= _NAME_LENGTH and len(tool) <= _NAME_LENGTH and not isinstance(number, bool)
         ):
-            return Call(number, server, tool, cast("dict[str, Json]", arguments), raw)
-        case "done", [dict(body)]:
+            return Call(number, server, tool, cast("dict[str, Json]", parts[3]), raw)
+        case "done", [dict()]:
+            body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
             return Done(body.get("value"), "value" in body, tuple(_text(name) for name in names))
-        case "failed", [dict(body)]:
+        case "failed", [dict()]:
+            body = cast("dict[str, Json]", parts[0])
             texts = [_text(body[key]) for key in ("name", "message", "thrown", "stack")]
             return Failed(*texts, is_error=body["error"] is True)
         case "stuck", [dict()]:

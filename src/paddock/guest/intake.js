@@ -6,10 +6,10 @@
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
 //           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and ask again
 //
-// `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (prelude.js). The text is never moved: prose around fences becomes
-// empty lines, `export` becomes spaces, types become spaces. What must be added (the head on line 1, `return ` before the
-// last expression) is listed in `positions`, which positions.py reads backwards. A program is complete for the parser
-// before it is wrapped, so that no text can close the wrapper.
+// `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (prelude.js). The text is never
+// moved: prose around fences becomes empty lines, `export` becomes spaces, types become spaces. What must be added (the
+// head on line 1, `return ` before the last expression) is listed in `positions`, which positions.py reads backwards.
+// A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
 "use strict";
 
 (() => {
@@ -28,13 +28,19 @@
         parseExprImport() {
           this.raise(this.start, IMPORT_ADVICE);
         }
+
+        // The one place where a script reads differently before and after it is wrapped.
+        skipLineComment(length) {
+          if (length !== "//".length) this.raise(this.pos, "HTML-like comments (<!-- and -->) are not supported");
+          super.skipLineComment(length);
+        }
       },
   );
 
   const MODULE_WORDS = 100;
   const OPTIONS = {
     ecmaVersion: "latest",
-    sourceType: "script", // as V8 will read it: <!-- is a comment, for example
+    sourceType: "script",
     strict: true,
     allowReturnOutsideFunction: true,
     allowAwaitOutsideFunction: true,
@@ -60,7 +66,6 @@
     try {
       return method(parser);
     } catch (error) {
-      if (error instanceof RangeError) throw new Refusal("The program is nested too deeply", parser.start);
       if (!(error instanceof SyntaxError) || error.pos === undefined) throw error;
       const token = text.slice(parser.start, parser.end);
       throw new Refusal(plainWords(error, text, token), error.pos);

@@ -8,8 +8,7 @@ import asyncio
 import json
 import socket
 import struct
-import subprocess
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from paddock.guest.pool import engine_directory, spawn
 from paddock.guest.positions import Positions, locate, place
@@ -18,9 +17,14 @@ from paddock.model.errors import EngineError
 from paddock.model.outcome import ErrorInfo
 from paddock.model.request import Language
 
+if TYPE_CHECKING:
+    import subprocess
+
 _LENGTH = struct.Struct("<I")
 _ANSWER_BYTES = 64 * 1024 * 1024
-_SECONDS = 20.0
+_START_SECONDS = 20.0
+_READ_SECONDS = 5.0
+"""A parser may backtrack exponentially on a hostile text; nobody else's program waits longer than this."""
 
 
 class Program(Value):
@@ -39,7 +43,12 @@ class Program(Value):
             return ErrorInfo(name=name, message=message, thrown=thrown)
         spot = locate(line, column, self.positions, self.source)
         return ErrorInfo(
-            name=name, message=message, thrown=thrown, line=spot.line, column=spot.column, excerpt=spot.excerpt
+            name=name,
+            message=message,
+            thrown=thrown,
+            line=spot.line,
+            column=spot.column,
+            excerpt=spot.excerpt,
         )
 
 
@@ -77,8 +86,18 @@ def answer(response: bytes, source: str) -> Program:
         raise ValueError("intake refused a program without saying where")
     spot = place(read.error.line, read.error.column, source)
     raise ProgramError(
-        read.error.model_copy(update={"phase": "parse", "line": spot.line, "column": spot.column, "excerpt": spot.excerpt})
+        read.error.model_copy(
+            update={"phase": "parse", "line": spot.line, "column": spot.column, "excerpt": spot.excerpt}
+        )
     )
+
+
+_TOO_LONG = ErrorInfo(
+    name="SyntaxError",
+    message=f"the program takes over {_READ_SECONDS:.0f} s to read",
+    hint="nested generics and arrow functions in parentheses can be ambiguous to a parser; write them apart",
+    phase="parse",
+)
 
 
 class Intake:
@@ -99,23 +118,24 @@ class Intake:
         async with self._turn:
             self.prepare()
             assert self._starting is not None
-            done = False
+            response = None
             try:
-                async with asyncio.timeout(_SECONDS):
+                async with asyncio.timeout(_START_SECONDS):
                     reader, writer = await self._starting
+                async with asyncio.timeout(_READ_SECONDS):
                     response = await _ask(reader, writer, question(source, language))
-                program = answer(response, source)
-                done = True
-            except ProgramError:
-                done = True
-                raise
-            except (TimeoutError, OSError, asyncio.IncompleteReadError, ValueError) as error:
-                why = "took too long" if isinstance(error, TimeoutError) else f"failed ({error})"
-                raise EngineError(f"reading the program {why}; the reader is started anew") from error
+                return answer(response, source)
+            except TimeoutError:
+                if self._starting.done():
+                    raise ProgramError(_TOO_LONG) from None
+                raise EngineError("the reader of programs did not start in time") from None
+            except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+                raise EngineError(
+                    f"reading the program failed ({error}); the reader is started anew"
+                ) from error
             finally:
-                if not done:  # also when the task was cancelled: an answer may still be on its way
+                if response is None:  # also when the task was cancelled: an answer may still be on its way
                     await self.close()
-        return program
 
     async def close(self) -> None:
         """End the process."""
@@ -153,5 +173,7 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reque
 async def _receive(reader: asyncio.StreamReader) -> bytes:
     length = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))[0]
     if length > _ANSWER_BYTES:
-        raise EngineError(f"the reader of programs answered with {length} bytes where at most {_ANSWER_BYTES} make sense")
+        raise EngineError(
+            f"the reader of programs answered with {length} bytes where at most {_ANSWER_BYTES} make sense"
+        )
     return await reader.readexactly(length)

@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 from paddock.confine import lockdown
@@ -20,40 +21,52 @@ from paddock.guest.worker import Channel, data_segment
 SCRIPTS = ("vendor/acorn.js", "module_words.js", "intake.js")
 TYPESCRIPT_SCRIPTS = ("vendor/swc.js", "typescript.js")
 TYPESCRIPT_WASM = "vendor/swc.wasm"
+_NEEDS_TYPESCRIPT = b'{"ok":false,"needs":"typescript"}'
 _PROFILE = "guest-jit"
 _FLAGS = ("--single-threaded",)
 _MEMORY = 768 << 20
 
 
 class Reader:
-    """The vendored parsers in one isolate."""
+    """The vendored parsers in one isolate, and the dialogue with the parent, which runs on V8's thread (see v8.py)."""
 
-    def __init__(self, isolate: v8.Isolate, sources: dict[str, bytes]) -> None:
+    def __init__(self, isolate: v8.Isolate, sources: dict[str, bytes], channel: Channel) -> None:
         self._isolate = isolate
+        self._channel = channel
+        self._question = b""
         for name in SCRIPTS:
             isolate.evaluate(sources[name].decode())
         # Evaluated at the first program that needs them: JavaScript alone never pays for TypeScript.
-        self._typescript = [sources[name].decode() for name in TYPESCRIPT_SCRIPTS]
-        self._wasm = sources[TYPESCRIPT_WASM]
-
-    def read(self, request: str) -> bytes:
-        """Return intake's answer to a request."""
-        call = f"intake({json.dumps(request)})"
-        answer = self._isolate.evaluate(call)
-        if self._typescript and isinstance(answer, bytes) and json.loads(answer).get("needs") == "typescript":
-            self._load_typescript()
-            answer = self._isolate.evaluate(call)
-        assert isinstance(answer, bytes)
-        return answer
-
-    def _load_typescript(self) -> None:
-        for source in self._typescript:
-            self._isolate.evaluate(source)
-        self._typescript = []
-        memory = self._isolate.evaluate(f"globalThis.wasm = new ArrayBuffer({len(self._wasm)}); wasm")
+        memory = isolate.evaluate(f"globalThis.wasm = new ArrayBuffer({len(sources[TYPESCRIPT_WASM])}); wasm")
         assert isinstance(memory, memoryview)
-        memory[:] = self._wasm
-        self._isolate.evaluate("loadTypeScript(wasm); delete globalThis.wasm; undefined")
+        memory[:] = sources[TYPESCRIPT_WASM]
+        scripts = [sources[name] for name in TYPESCRIPT_SCRIPTS]
+        self._typescript = b"\n".join([*scripts, b"loadTypeScript(wasm); delete globalThis.wasm; undefined"])
+
+    def start(self) -> None:
+        """Greet the parent, and from then on answer it."""
+        self._isolate.on_turn = self._turned
+        self._channel.send(b'{"ready": true}')
+        self._listen()
+
+    def _listen(self) -> None:
+        request = self._channel.receive()
+        assert request is not None
+        self._question = b"intake(" + json.dumps(request.decode()).encode() + b")"
+        self._isolate.queue_script(self._question)
+
+    def _turned(self, result: object) -> None:
+        if isinstance(result, v8.ScriptError):
+            os.write(2, f"paddock intake: {result}\n".encode())
+            os._exit(v8.EXIT_BROKEN)
+        if self._typescript and isinstance(result, bytes) and result == _NEEDS_TYPESCRIPT:
+            script, self._typescript = self._typescript, b""
+            self._isolate.queue_script(script)
+        elif isinstance(result, bytes):
+            self._channel.send(result)
+            self._listen()
+        else:
+            self._isolate.queue_script(self._question)
 
 
 def main() -> None:
@@ -66,18 +79,17 @@ def main() -> None:
         library = v8.load(Path(library_directory), _FLAGS)
         status = os.open("/proc/self/status", os.O_RDONLY)
         directory = Path(__file__).parent
-        sources = {name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)}
+        sources = {
+            name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)
+        }
         lockdown.close_all_but(int(connection), status)
         lockdown.shed(rules)
-        reader = Reader(v8.Isolate(library), sources)
+        reader = Reader(v8.Isolate(library), sources, channel)
         lockdown.seal(rules)
         ceiling = data_segment(status) + _MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
     except OSError as error:
         channel.send(json.dumps({"failed": str(error)}).encode())
         sys.exit(1)
-    channel.send(b'{"ready": true}')
-    while True:
-        request = channel.receive()
-        assert request is not None
-        channel.send(reader.read(request.decode()))
+    reader.start()
+    threading.Event().wait()

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -29,7 +30,17 @@ RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
 _CONTROL_BYTES = 4096
 _STDERR_BYTES = 4096
+_PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 _CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from paddock.guest.{module} import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a worker used, as the kernel counts it."""
+
+    cpu_ms: float
+    peak_bytes: int
+    """Largest resident set, pages shared with the zygote included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +49,7 @@ class Death:
 
     code: int
     """Exit status, or minus the signal."""
-    cpu_ms: float
-    peak_bytes: int
+    cost: Cost
 
 
 def spawn(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
@@ -91,6 +101,18 @@ class Worker(asyncio.Protocol):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
+    def cost(self) -> Cost | None:
+        """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
+        process = Path(f"/proc/{self.pid}")
+        try:
+            nanoseconds = 0
+            for task in (process / "task").iterdir():
+                nanoseconds += int((task / "schedstat").read_bytes().split()[0])
+            peak = _PEAK.search((process / "status").read_bytes())
+        except OSError:
+            return None
+        return Cost(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
+
     def send(self, frame: bytes) -> None:
         """Queue a frame for the worker; a worker that is gone loses it."""
         if self.transport is not None and not self.transport.is_closing():
@@ -115,12 +137,13 @@ class Worker(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    # asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Follow asyncio.Protocol."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Pass on what the bytes complete; kill a worker that breaks the protocol."""
         try:
             messages = self._reader.feed(data)
         except frames.FrameError as error:
@@ -134,9 +157,11 @@ class Worker(asyncio.Protocol):
             elif isinstance(message, frames.Ready) and not self.ready.done():
                 self.ready.set_result(None)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Learn that the worker has closed its end, which only its death does."""
         if not self.ready.done():
             self.ready.set_exception(EngineError("a guest worker died while it started"))
+            self.ready.exception()  # retrieved: nobody may be waiting any more
         if self.listener is not None:
             self.listener.gone()
 
@@ -169,7 +194,9 @@ class Zygote:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)  # noqa: FBT003
         with theirs:
-            self._process = spawn("zygote", str(theirs.fileno()), profile, engine_directory(), keep=theirs.fileno())
+            self._process = spawn(
+                "zygote", str(theirs.fileno()), profile, engine_directory(), keep=theirs.fileno()
+            )
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._waiting: deque[Worker] = deque()
         self._workers: dict[int, Worker] = {}
@@ -179,7 +206,7 @@ class Zygote:
         """Return a new worker that is locked down and ready. Raises EngineError when none can be had."""
         ours, theirs = socket.socketpair()
         errors, their_errors = os.pipe()
-        os.set_blocking(errors, False)  # noqa: FBT003
+        os.set_blocking(errors, False)
         worker = Worker(errors, frame_bytes)
         ours.setblocking(False)  # noqa: FBT003
         try:
@@ -239,7 +266,7 @@ class Zygote:
             worker.born(int(message["born"]), descriptors[0])
             self._workers[worker.pid] = worker
         elif "dead" in message:
-            death = Death(int(message["code"]), float(message["cpu_ms"]), int(message["peak_bytes"]))
+            death = Death(int(message["code"]), Cost(float(message["cpu_ms"]), int(message["peak_bytes"])))
             self._workers.pop(int(message["dead"])).died(death)
             if self._retired and self.alive:
                 self.retire()
@@ -257,7 +284,7 @@ class Zygote:
             self.ready.set_exception(EngineError(why))
             self.ready.exception()  # retrieved: nobody may be waiting
         for worker in self._workers.values():
-            worker.died(Death(-signal.SIGKILL, 0.0, 0))
+            worker.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
         self._workers.clear()
 
 

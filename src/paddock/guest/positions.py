@@ -1,8 +1,8 @@
 """Places in a program: from where V8 ran it back to where the person wrote it.
 
-The wrapped program stays on the user's lines. Three things move a column: the head of the wrapper on line 1, insertions
-such as `return ` before the last expression, and TypeScript that had to be compiled (enum, namespace, parameter
-property), which brings a source map. `locate` undoes them in that order.
+The wrapped program stays on the user's lines. Three things move a column: the head of the wrapper on line 1,
+insertions such as `return ` before the last expression, and TypeScript that had to be compiled (enum,
+namespace, parameter property), which brings a source map. `locate` undoes them in that order.
 """
 
 import re
@@ -20,12 +20,12 @@ NEWLINE = re.compile("\r\n|[\n\r\u2028\u2029]")
 
 
 class Positions(Value):
-    """How to lead a place of the running code back. Lines and columns in here count from 0, in UTF-16 units."""
+    """How to lead a place of the running code back. Lines and columns in here are UTF-16 units from 0."""
 
     prefix: int
     """Length of the wrapper's head on line 0."""
     insertions: tuple[tuple[int, int, int], ...] = ()
-    """(line, column, length) of text added to the program, in order; columns without prefix and insertions."""
+    """(line, column, length) of text added to the program, in order; the column is that of the bare text."""
     map: tuple[tuple[tuple[int, int, int], ...], ...] | None = None
     """Per line of compiled TypeScript the (column, source line, source column) where a piece of it starts."""
 
@@ -95,8 +95,10 @@ def _excerpt(text: str, unit: int) -> str:
 
 
 def _harmless(character: str) -> str:
-    """Replace what would steer a terminal or reorder the line (controls, bidirectional marks, lone surrogates)."""
-    return "\ufffd" if character != "\t" and unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+    """Replace what steers a terminal or reorders the line (controls, direction marks, lone surrogates)."""
+    return (
+        "\ufffd" if character != "\t" and unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+    )
 
 
 def _blank(character: str) -> str:

@@ -304,7 +304,7 @@
   function settle(kind, body) {
     if (header[SETTLED] !== 0) return;
     header[SETTLED] = 1;
-    sendLater('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
+    deliver('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
   }
   function finish(value) {
     let text;

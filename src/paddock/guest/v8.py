@@ -13,8 +13,11 @@ without arguments. Only the standard library may be imported here: this module l
 import ctypes
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _U64 = ctypes.c_uint64
 
@@ -40,6 +43,7 @@ class _Value(ctypes.Structure):
 
 
 _Handle = ctypes.POINTER(_Value)
+_Pointer: TypeAlias = "ctypes._Pointer[_Value]"  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - has no public name
 _Callback = ctypes.CFUNCTYPE(None, _U64, _Handle)
 
 
@@ -140,7 +144,7 @@ class Isolate:
         data = text.encode("utf-8", "surrogatepass")
         return self._library.mr_alloc_string_val(self._context, data, len(data), _STRING)
 
-    def _called(self, callback: int, handle: "ctypes._Pointer[_Value]") -> None:
+    def _called(self, callback: int, handle: _Pointer) -> None:
         try:
             self._dispatch(callback, handle)
         except MemoryError:
@@ -149,7 +153,7 @@ class Isolate:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
             os._exit(EXIT_BROKEN)
 
-    def _dispatch(self, callback: int, handle: "ctypes._Pointer[_Value]") -> None:
+    def _dispatch(self, callback: int, handle: _Pointer) -> None:
         if callback == _POSTED:
             if self.on_post is not None:
                 self.on_post()
@@ -163,7 +167,7 @@ class Isolate:
             self._result = self._read(handle)
         self._ended.set()
 
-    def _read(self, handle: "ctypes._Pointer[_Value]") -> object:
+    def _read(self, handle: _Pointer) -> object:
         value = handle.contents
         kind, pointer, length = value.type, value.payload.pointer, value.length
         result: object = None

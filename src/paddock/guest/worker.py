@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 import time
+from typing import cast
 
 from paddock.confine import lockdown
 from paddock.guest import v8
@@ -29,7 +30,7 @@ _SEND = 1
 
 _LENGTH = struct.Struct("<I")
 _RUN = struct.Struct("<cQI")
-"""Head of the message that starts a program: `R`, memory budget in bytes, length of the settings; then settings, program."""
+"""Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
 "a".encode("utf-16-le").decode("utf-16-le")  # loads the codec while files can still be read
 
@@ -78,6 +79,7 @@ class Guest:
         isolate.evaluate(prelude)
         exchange = isolate.evaluate("__paddock.buffer")
         assert isinstance(exchange, memoryview)
+        exchange = cast("memoryview[int]", exchange)
         self._header = exchange[:_HEADER].cast("d")
         self._out = exchange[_HEADER : _HEADER + 2 * CAPACITY]
         self._in = exchange[_HEADER + 2 * CAPACITY :]
@@ -117,35 +119,35 @@ class Guest:
     def _turned(self, result: object) -> None:
         if isinstance(result, v8.ScriptError):
             self._channel.send(json.dumps(["broken", str(result)[:8192]]).encode())
-            os._exit(0)
+            self._await()
+            return
         if self._taking and isinstance(result, bytes):
             self._channel.send(result)
         self._taking = False
-        if not self._drained:
-            # mini-racer runs microtasks after the callback of the task that queued them: look again after an empty task.
-            self._drained = True
-            self._isolate.queue(self._idle, self._nothing)
-            return
-        self._drained = False
-        header = self._header
-        if header[_QUEUED]:
-            self._taking = self._drained = True
-            self._isolate.queue(self._take, self._nothing)
-        elif header[_SETTLED]:
-            os._exit(0)
-        elif self._program is not None:
+        if self._program is not None:
             program, self._program = self._program, None
             self._isolate.queue_script(program)
+        elif not self._drained:
+            # mini-racer runs microtasks after the callback of the task that queued them: look again after an
+            # empty task.
+            self._drained = True
+            self._isolate.queue(self._idle, self._nothing)
+        elif self._header[_QUEUED]:
+            self._taking = True
+            self._isolate.queue(self._take, self._nothing)
         else:
+            self._drained = False
             self._await()
 
     def _await(self) -> None:
         header = self._header
         due = header[_NEXT_DUE]
         timeout = None if due == float("inf") else max(0.0, due - time.time() * 1000)
-        if timeout is None and self._program is None and not header[_OPEN_CALLS] and self._started:
+        if self._started and not header[_SETTLED] and timeout is None and not header[_OPEN_CALLS]:
             self._deliver(b'["stuck"]')
             return
+        if header[_SETTLED]:
+            timeout = None  # the program has ended; the parent reads what it cost and ends the process
         message = self._channel.receive(timeout)
         if message is None:
             header[_IN_LENGTH] = -1

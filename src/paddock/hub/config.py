@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -128,7 +128,7 @@ def load_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
     warnings: list[str] = []
     for name, raw in cast("dict[str, object]", entries).items():
         found: list[str] = []
-        server = _server(name, raw, path.parent, _Interpolation(environ, found.append), found.append)
+        server = _server(name, raw, path.parent, _Interpolation(environ, found.append))
         if server is not None:
             servers[name] = server
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
@@ -140,7 +140,7 @@ class _Interpolation:
 
     def __init__(self, environ: Mapping[str, str], warn: Callable[[str], None]) -> None:
         self._environ = environ
-        self._warn = warn
+        self.warn = warn
         self.resolved: set[str] = set()
 
     def __call__(self, text: str) -> str:
@@ -150,7 +150,7 @@ class _Interpolation:
         name, default = match[1], match[2]
         value = self._environ.get(name)
         if value is None and default is None:
-            self._warn(f"variable {name} is not set; `{match[0]}` stays as it is. Set it or give a default.")
+            self.warn(f"variable {name} is not set; `{match[0]}` stays as it is. Set it or give a default.")
             return match[0]
         if not value and default is not None:
             return default
@@ -164,45 +164,67 @@ _PLACES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TMPDIR"
 """Variables whose values name places; hiding them would only make error texts useless."""
 
 
-def _server(
-    name: str, raw: object, base: Path, fill: _Interpolation, warn: Callable[[str], None]
-) -> Server | None:
+def _server(name: str, raw: object, base: Path, fill: _Interpolation) -> Server | None:
     """Return the server of an entry, or None after a warning."""
     if not isinstance(raw, dict):
-        warn("must be an object; skipped.")
+        fill.warn("must be an object; skipped.")
         return None
     try:
         entry = _Entry.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        warn(f"`{where}`: {first['msg']}; skipped.")
+        fill.warn(f"`{where}`: {first['msg']}; skipped.")
         return None
-    common: dict[str, Any] = {"timeout_ms": entry.timeout_ms, "lifecycle": _lifecycle(entry)}
     if entry.command is not None:
-        if entry.url is not None:
-            warn("has both `command` and `url`; the command is used.")
-        env = {key: fill(value) for key, value in entry.env.items()}
-        literal = {value for key, value in env.items() if value == entry.env[key]}
-        command, args = fill(entry.command), tuple(fill(arg) for arg in entry.args)
-        cwd = base / fill(entry.cwd) if entry.cwd is not None else None
-        secrets = Secrets(fill.resolved | {value for value in literal if len(value) >= _LITERAL_SECRET})
-        return StdioServer(name, command, args, env, cwd, secrets=secrets, **common)
+        return _stdio_server(name, entry.command, entry, base, fill)
     if entry.url is not None:
-        if entry.transport == "sse":
-            warn(
-                "transport `sse` is retired and not supported; use the server's streamable HTTP address;"
-                " skipped."
-            )
-            return None
-        url, headers = fill(entry.url), {key: fill(value) for key, value in entry.headers.items()}
-        if not _is_web_address(url):
-            warn("`url` must be an address that begins with http:// or https://; skipped.")
-            return None
-        words = {word for value in headers.values() for word in (value, *value.split())}
-        return HttpServer(name, url, headers, secrets=Secrets(fill.resolved | words), **common)
-    warn("has neither `command` nor `url`; skipped.")
+        return _http_server(name, entry.url, entry, fill)
+    fill.warn("has neither `command` nor `url`; skipped.")
     return None
+
+
+def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Interpolation) -> StdioServer:
+    if entry.url is not None:
+        fill.warn("has both `command` and `url`; the command is used.")
+    env = {key: fill(value) for key, value in entry.env.items()}
+    literal = {
+        value for key, value in env.items() if value == entry.env[key] and len(value) >= _LITERAL_SECRET
+    }
+    return StdioServer(
+        name=name,
+        command=fill(command),
+        args=tuple(fill(arg) for arg in entry.args),
+        env=env,
+        cwd=base / fill(entry.cwd) if entry.cwd is not None else None,
+        timeout_ms=entry.timeout_ms,
+        lifecycle=_lifecycle(entry),
+        secrets=Secrets(fill.resolved | literal),
+    )
+
+
+def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -> HttpServer | None:
+    url = fill(address)
+    headers = {key: fill(value) for key, value in entry.headers.items()}
+    if entry.transport == "sse":
+        fill.warn(
+            "transport `sse` is retired and not supported; use the server's streamable HTTP address; skipped."
+        )
+        return None
+    if not _is_web_address(url):
+        fill.warn("`url` must be an address that begins with http:// or https://; skipped.")
+        return None
+    return HttpServer(
+        name=name,
+        url=url,
+        headers=headers,
+        timeout_ms=entry.timeout_ms,
+        lifecycle=_lifecycle(entry),
+        # `Bearer x` and its parts: servers repeat the bare token.
+        secrets=Secrets(
+            fill.resolved | {word for value in headers.values() for word in (value, *value.split())}
+        ),
+    )
 
 
 def _lifecycle(entry: _Entry) -> Lifecycle:

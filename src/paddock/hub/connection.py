@@ -7,7 +7,8 @@ imports it in a thread while the server's process is starting.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
 from mcp.client.streamable_http import streamable_http_client
@@ -39,12 +40,13 @@ for _name in ("client", "mcp.client", "httpx2", "httpcore2"):
 class Connection:
     """A connection to one server. Calls may run side by side."""
 
-    def __init__(self, server: Server, process: ServerProcess | None) -> None:
+    def __init__(self, server: Server, process: ServerProcess | None, on_lost: Callable[[], None]) -> None:
         self.lost = asyncio.Event()
         """Set once the connection is of no more use."""
         self.session: Session | None = None
         self._server = server
         self._process = process
+        self._on_lost = on_lost
         self._broken_rule = ""
 
     @property
@@ -59,8 +61,10 @@ class Connection:
 
     def end(self, broken_rule: str = "") -> None:
         """Declare the connection lost, for a broken rule or (empty) because the other side ended it."""
-        self._broken_rule = self._broken_rule or broken_rule
-        self.lost.set()
+        if not self.lost.is_set():
+            self._broken_rule = broken_rule
+            self.lost.set()
+            self._on_lost()
 
     async def negotiate(self, *, probe: bool) -> None:
         """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed."""
@@ -139,18 +143,22 @@ class Connection:
             text = f"Server {name} refuses our credentials ({told}); correct its `headers` or `env`."
             return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
         if error.code == CONNECTION_CLOSED and (
-            self._process is None or self.lost.is_set() or not trace.sent
-        ):
+            self.lost.is_set() or not trace.sent or error.message.startswith("SSE stream")
+        ):  # a server may use this code in an answer of its own
             return await self._lost(error, trace)
         if trace.cause:
             text = self._hide(f"no connection to server {self._server.name} ({trace.cause})")
             retryable = not trace.sent
             return CallFailed(ServerUnavailable(text, retryable=retryable, sent=trace.sent), Verdict.FAILURE)
-        if trace.status == 404 and error.message == "Session terminated":  # noqa: PLR2004
+        if _is_forgotten_session(error, trace):
             self.end()
             text = f"Server {self._server.name} has forgotten our session."
             return CallFailed(ServerUnavailable(text, retryable=True), Verdict.NEUTRAL, again=True)
-        if trace.status is not None and trace.status >= 400 and error.code == INTERNAL_ERROR:  # noqa: PLR2004
+        if (
+            trace.status is not None
+            and trace.status >= HTTPStatus.BAD_REQUEST
+            and error.code == INTERNAL_ERROR
+        ):
             text = f"Server {self._server.name} answers HTTP {trace.status}."
             retryable = trace.status in _RETRYABLE_STATUS
             return CallFailed(ServerUnavailable(text, retryable=retryable, sent=True), Verdict.FAILURE)
@@ -170,6 +178,9 @@ class Connection:
             text = f"Server {name} was cut off: {self._broken_rule}."
             return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
         status = await process.exit_status()
+        if process.stopping:
+            text = f"Server {name} was ended while it worked on the call."
+            return CallFailed(ServerUnavailable(text, retryable=True, sent=trace.sent), Verdict.NEUTRAL)
         if status is None and trace.sent:
             text = f"Server {name} closed its output without an answer."
             return CallFailed(ServerUnavailable(text, sent=True), Verdict.FAILURE)
@@ -185,20 +196,31 @@ class Connection:
         return self._server.secrets.hide(text)
 
 
+def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
+    """Tell whether the server refused the call because it does not know our session, as after its restart.
+
+    It should answer 404, which the library turns into the words below; many servers answer 400.
+    """
+    if trace.status == HTTPStatus.NOT_FOUND:
+        return error.message == "Session terminated"
+    return trace.status == HTTPStatus.BAD_REQUEST and "session" in error.message.lower()
+
+
 def _asks_back(answer: object) -> bool:
     return isinstance(answer, dict) and cast("dict[str, Any]", answer).get("resultType") == "input_required"
 
 
 @contextlib.asynccontextmanager
 async def connect(
-    server: Server, process: ServerProcess | None, *, probe: bool
+    server: Server, process: ServerProcess | None, *, probe: bool, on_lost: Callable[[], None]
 ) -> AsyncGenerator[Connection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
-    `process` is the running child of a stdio server. What breaks an open HTTP connection comes out of the
+    `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so
+    that no further call goes out on it. What breaks an open HTTP connection comes out of the
     context as an exception group.
     """
-    connection = Connection(server, process)
+    connection = Connection(server, process, on_lost)
     failure: CallFailed | None = None
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
@@ -215,6 +237,9 @@ async def connect(
         except CallFailed as error:  # raised in here, it would come out as an exception group
             failure = error
         else:
-            yield connection
+            try:
+                yield connection
+            finally:
+                connection.end()
     if failure is not None:
         raise failure

@@ -5,6 +5,7 @@ owns each child from its start to its end, so what was opened is closed on every
 """
 
 import asyncio
+import functools
 import importlib
 import itertools
 import time
@@ -110,8 +111,9 @@ class Hub:
         """Call a tool and return its result; a result with `isError` is a result (X27).
 
         The server is started if need be. If it dies without an answer, the call is made once more on a new
-        child (X28); after a timeout never. Raises ServerError; its `sent` tells whether the tool may have
-        run.
+        child (X28); after a timeout never. `timeout_ms` bounds the wait for the answer; the start of the
+        server is bounded by its own `timeoutMs`, and the wait for a place by `wait_ms`. Raises ServerError;
+        its `sent` tells whether the tool may have run.
         """
         record = self._record(server)
         limit = timeout_ms or record.server.timeout_ms
@@ -249,12 +251,15 @@ class Hub:
                 record.pid = process.pid
             # Imported while the process is starting; only here, because it takes most of a second.
             protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
-            async with protocol.connect(server, process, probe=probe) as connection:
+            lost = functools.partial(self._feed, on.ConnectionLost(child))
+            async with protocol.connect(server, process, probe=probe, on_lost=lost) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy
                 self._connections[child] = connection
                 self._feed(on.Connected(child))
                 await connection.lost.wait()
+            if process is not None:
+                await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
         except OSError as error:
             raise CallFailed(ServerUnavailable(server.secrets.hide(str(error))), Verdict.FAILURE) from None
         except ExceptionGroup as group:

@@ -48,6 +48,8 @@ class ServerProcess:
         self.stdin = pipes.stdin
         self.stdout = pipes.stdout
         self.pid = transport.get_pid()
+        self.stopping = False
+        """Whether we ended it, rather than it itself."""
         self._transport = transport
         self._stderr = pipes.stderr
         self._hide = hide
@@ -55,9 +57,9 @@ class ServerProcess:
         self._drain = asyncio.create_task(self._drain_stderr())
 
     async def exit_status(self) -> int | None:
-        """Return the exit status (negative: signal) once there is one, or None if the server lives on."""
-        await _until(lambda: not self._leader_alive(), _EXIT_VISIBLE_S)
-        return self._transport.get_returncode()
+        """Return the status (negative: signal) with which the server ended by itself; None if it did not."""
+        await _until(lambda: self.stopping or not self._leader_alive(), _EXIT_VISIBLE_S)
+        return None if self.stopping else self._transport.get_returncode()
 
     async def last_words(self) -> str:
         """Return the end of what the server wrote to stderr, secrets hidden; empty if it wrote nothing."""
@@ -69,6 +71,7 @@ class ServerProcess:
 
         Takes at most 1.55 s plus the time the kernel needs. A second cancellation skips to SIGKILL.
         """
+        self.stopping = self._leader_alive()
         gone = False
         try:
             self.stdin.close()

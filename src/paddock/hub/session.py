@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CONNECTION_CLOSED,
     Implementation,
     InitializedNotification,
     InitializeResult,
@@ -40,10 +39,9 @@ class Session(ClientSession):
         if probe:
             try:
                 await self.discover()
-            except (MCPError, ValidationError, RuntimeError) as error:
+            except (MCPError, ValidationError, RuntimeError):
                 trace = TRACE.get()
-                refused = trace is not None and trace.status in AUTH_STATUS
-                if refused or (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED):
+                if trace is not None and trace.status in AUTH_STATUS:
                     raise
             else:
                 return

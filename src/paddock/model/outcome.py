@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from paddock.model.base import Value, Json
+from paddock.model.base import Json, Value
 from paddock.model.limits import Grants, GuestLimits
 
 

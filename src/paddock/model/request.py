@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from ulid import ULID
 
-from paddock.model.base import Value, Json
+from paddock.model.base import Json, Value
 from paddock.model.limits import LimitOverrides
 
 Profile = Literal["script", "execute", "compute"]

@@ -30,6 +30,8 @@ _KEY = re.compile(
     r"|(?:AKIA|ASIA)[A-Z0-9]{16,32}"
 )
 
+_KEY_STARTS = ("sk-", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "xox", "AKIA", "ASIA")
+
 # A value that is cut off in the middle reaches to the end of the text.
 _MEMBER = re.compile(rf'("{_NAMES}"\s*+:\s*+)(?:"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|-?[0-9][0-9.eE+-]*+)', re.DOTALL)
 # JSON inside a JSON text: every quote stands behind the same number of backslashes.
@@ -42,10 +44,13 @@ _SECRET_NAME = re.compile(_NAMES)
 
 def redact_text(text: str) -> str:
     """Return a text without its secrets (X36). Redacting twice changes nothing more."""
-    text = _MEMBER.sub(rf'\1"{VALUE}"', text)
-    text = _ESCAPED_MEMBER.sub(rf'\1\2"{VALUE}\2"', text)
-    text = _JWT.sub(rf"\1{JWT}", text)
-    return _KEY.sub(KEY, text)
+    # Looking for a literal is some thirty times as fast as looking for a pattern, and most texts hold none.
+    if '"' in text:
+        text = _MEMBER.sub(rf'\1"{VALUE}"', text)
+        text = _ESCAPED_MEMBER.sub(rf'\1\2"{VALUE}\2"', text)
+    if "eyJ" in text:
+        text = _JWT.sub(rf"\1{JWT}", text)
+    return _KEY.sub(KEY, text) if any(start in text for start in _KEY_STARTS) else text
 
 
 def redact_json(value: Json) -> Json:

@@ -4,8 +4,8 @@ Theory of operation. All writers of a directory hold an exclusive flock on `head
 is one write() to the newest dated file, then the head is overwritten in place. So a writer that dies leaves
 one of these:
 
-* a whole record behind the end that the head names: the next writer takes it into the chain and goes on after
-  it;
+* a whole record behind the end that the head names, perhaps without its newline: the next writer takes it
+  into the chain and goes on after it;
 * a piece of a record without its newline (killed, or the disk was full): the next writer ends the line and
   accounts for the piece with a `recovered` record: its length and SHA-256, so the piece cannot be changed
   unseen either.
@@ -45,6 +45,7 @@ from paddock.store.ledger_format import (
     lines,
     lines_backwards,
     parse_record,
+    this_boot,
 )
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -58,7 +59,7 @@ class Chain:
         self._clock = clock
         self.head = Head()
         """The last record, as this process knows it; true while `locked` is held."""
-        self._raw = b""
+        self._raw: bytes | None = None
         self._now = 0.0
         self._head_fd = -1
         self._data_fd = -1
@@ -69,8 +70,14 @@ class Chain:
     def locked(self) -> Generator[None]:
         """Hold the lock of all writers, with `head` brought up to date and earlier damage accounted for."""
         self._lock()
+        known = self.head
         try:
-            self._catch_up()
+            try:
+                self._catch_up()
+            except BaseException:
+                # Half of a repair is no knowledge: look again next time.
+                self.head, self._raw = known, None
+                raise
             yield
         finally:
             fcntl.flock(self._head_fd, fcntl.LOCK_UN)
@@ -163,6 +170,8 @@ class Chain:
     def _load(self, raw: bytes) -> None:
         reason = ""
         on_disk = Head.parse(raw)
+        if len(raw) > HEAD_BYTES:
+            os.ftruncate(self._head_fd, HEAD_BYTES)
         if on_disk is not None and on_disk.seq >= self.head.seq:
             self.head, self._raw = on_disk, raw
         elif self.head.seq == 0:
@@ -205,34 +214,45 @@ class Chain:
         """Find the end of the chain in the current file, and account for whatever does not belong there."""
         size = os.fstat(self._data_fd).st_size
         mark = f'{self.head.hash}"}}\n'.encode()
-        whole = not self.head.size or os.pread(self._data_fd, len(mark), self.head.size - len(mark)) == mark
+        before = max(0, self.head.size - len(mark))
+        whole = not self.head.size or os.pread(self._data_fd, len(mark), before) == mark
         reason = (self._take_in(size) if whole else "missing") or reason
         torn = os.pread(self._data_fd, LINE_BYTES, max(0, size - LINE_BYTES)).rpartition(b"\n")[2]
+        if _is_record(torn):
+            size += os.write(self._data_fd, b"\n")
+            torn = b""
+        excuse = self.head.excuse
         self.head = self.head._replace(size=size)
         if reason or torn:
             fields: dict[str, Field] = {"reason": reason or "torn"}
             if torn:
                 fields |= {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}
-            if reason == "missing":
-                fields["synced"] = self.head.synced
+            if reason == "missing" and excuse is not None:
+                fields["synced"] = excuse
             self.put(RECOVERED, "", None, fields, lead=b"\n" if torn else b"")
 
     def _take_in(self, size: int) -> str:
         """Continue the chain over whole records behind the head; return `foreign` if others stand there."""
         for line in lines(self._data_fd, self.head.size, size):
-            if not line.whole:
-                break
             try:
                 record = parse_record(line.data)
             except DamagedError:
-                return "foreign"
+                return "foreign" if line.whole else ""
             if (record.seq, record.prev) != (self.head.seq + 1, self.head.hash):
                 return "foreign"
             self.head = self.head._replace(seq=record.seq, hash=record.hash, size=line.end)
         return ""
 
     def _move(self, head: Head) -> None:
-        self.head = head
-        raw = head.encode()
+        self.head = head._replace(boot=this_boot())
+        raw = self.head.encode()
         os.pwrite(self._head_fd, raw, 0)
         self._raw = raw
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        parse_record(line)
+    except DamagedError:
+        return False
+    return True

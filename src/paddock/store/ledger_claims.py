@@ -55,6 +55,8 @@ class Claims:
         position = self._read.get(name, 0)
         if position == end:
             return
+        if end is not None and end < position:
+            position = 0
         fd = open_regular(self._directory, name)
         if fd is None:
             return

@@ -23,6 +23,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -120,12 +121,19 @@ class Head(NamedTuple):
     """Where the record ends in that file, in bytes."""
     synced: int = 0
     """Every record up to this one is on the disk; later ones may be lost when the power fails."""
+    boot: str = ""
+    """Which boot of the machine wrote this: only a later one explains that unsynced records are gone."""
+
+    @property
+    def excuse(self) -> int | None:
+        """The record behind which a power failure may have lost others; None when there was none since."""
+        return self.synced if self.boot != this_boot() else None
 
     def encode(self) -> bytes:
         """Return the content of the head file: one padded line of JSON with a checksum of itself."""
         text = (
             f'{{"v":{FORMAT},"seq":{self.seq},"hash":"{self.hash}","file":"{self.file}",'
-            f'"size":{self.size},"synced":{self.synced}'
+            f'"size":{self.size},"synced":{self.synced},"boot":"{self.boot}"'
         )
         check = hashlib.sha256(text.encode()).hexdigest()[:16]
         return f'{text},"check":"{check}"}}'.ljust(HEAD_BYTES - 1).encode() + b"\n"
@@ -138,8 +146,20 @@ class Head(NamedTuple):
             head = cls(*(members[name] for name in cls._fields))
         except (ValueError, TypeError, LookupError, RecursionError):
             return None
-        whole = all(type(number) is int and number >= 0 for number in (head.seq, head.size, head.synced))
-        return head if whole and head.synced <= head.seq and head.encode() == raw else None
+        numbers = (head.seq, head.size, head.synced)
+        if head.encode() != raw or not all(type(number) is int for number in numbers):
+            return None
+        sane = 0 <= head.synced <= head.seq < 2**62 and 0 <= head.size < 2**62
+        return head if sane and (not head.file or _DATED.fullmatch(head.file)) else None
+
+
+@cache
+def this_boot() -> str:
+    """Return what tells this boot of the machine from others; empty if the kernel does not say (proc(5))."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    except OSError:
+        return ""
 
 
 def file_name(seconds: float) -> str:
@@ -189,9 +209,8 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerError:
         case _:
             cure = "Repair its file system, or choose another state directory."
     why = error.strerror or str(error)
-    return LedgerError(
-        f"The audit ledger {directory} cannot be {what}: {why}. Nothing runs without its record. {cure}"
-    )
+    stop = "" if what == "read" else "Nothing runs without its record. "
+    return LedgerError(f"The audit ledger {directory} cannot be {what}: {why}. {stop}{cure}")
 
 
 class Line(NamedTuple):

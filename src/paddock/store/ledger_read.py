@@ -30,10 +30,10 @@ def read(
 ) -> Iterator[AuditRecord]:
     """Yield the intact records that match every filter, lazily, at most `limit`.
 
-    Without a ledger there are none. A line that is no intact record is left out: nobody should take it for what
-    happened, and `verify` names it. The links between records are not checked here. `since` is inclusive and
-    skips files by their date; a `recovered` record stands in the file it repairs and may be younger than that
-    file's date, so `since` can miss it.
+    Without a ledger there are none. A line that is no intact record is left out: nobody should take it for
+    what happened, and `verify` names it. The links between records are not checked here. `since` is inclusive
+    and skips files by their date; a `recovered` record stands in the file it repairs and may be younger than
+    that file's date, so `since` can miss it.
 
     Raises LedgerError when the ledger cannot be read or `since` has no time zone.
     """

@@ -11,9 +11,9 @@ older copy of the whole directory while no ledger is open. Whoever must trust th
 keeps `last_seq` and `last_hash` of a report somewhere they cannot reach, and later compares: the record of
 that number must still have that hash. Two kinds of damage are no problem but a note, since they happen
 honestly and cannot be told from malice: the torn line of a writer that died (whatever its bytes say, they
-were never a record), and, after a power failure, the loss of records that had not been synced, the last
-fraction of a second. Records behind the head are a note, too: they are a writer's that died before it could
-move the head; the next writer takes them in.
+were never a record), and, when the machine has started anew since, the loss of records that had not been
+synced, the last fraction of a second before it stopped. Records behind the head are a note, too: their writer
+died before it could move the head; the next writer takes them in.
 
 Reading stops at the end that the files had at the start, so writers may go on. Memory is bounded whatever the
 files hold: one line of at most `LINE_BYTES`, and `FINDINGS` findings.
@@ -192,7 +192,9 @@ class _Walk:
             if self._raw or self._newest:
                 self.problem(HEAD, None, None, "is damaged, so records cut from the end would not be noticed")
         elif self._head.seq > self.seq:
-            self._gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.synced)
+            self._gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.excuse)
+        elif self._head.seq == 0 and self._head.hash != GENESIS:
+            self.problem(HEAD, None, None, "names another hash than a chain starts with")
         elif self._head.seq < self.seq:
             self.note(
                 HEAD,
@@ -224,7 +226,7 @@ class _Walk:
             self.problem(
                 name, number, record.seq, f"does not continue the record before it, number {self.seq}"
             )
-        elif recovery.get("reason") == "missing":
+        elif recovery.get("reason") == "missing" and not self._excused(recovery.get("synced")):
             self.problem(
                 name, number, record.seq, "found the records before it cut or changed when it was written"
             )
@@ -259,10 +261,14 @@ class _Walk:
             case _:
                 pass
 
+    def _excused(self, synced: object) -> bool:
+        """Return whether a power failure explains that records behind the last one here are missing."""
+        return isinstance(synced, int) and self.seq >= synced
+
     def _gap(self, name: str, line: int | None, last: int, where: str, *, synced: object) -> None:
         """Report that the records up to `last` are missing, unless bad lines stand for them."""
         first = self.seq + 1
-        if isinstance(synced, int) and self.seq >= synced:
+        if self._excused(synced):
             self.note(
                 name,
                 line,

@@ -76,11 +76,11 @@ def encodable(text: str) -> str:
 
 
 def _message(status: Status, error: ErrorInfo) -> str:
-    """Return what the seeds print: `String(thrown)`, a bare message for `Error`, else name and message."""
-    if error.thrown:
-        return error.thrown
-    named = status is Status.FAILED and error.name not in {"", "Error"}
-    return f"{error.name}: {error.message}" if named else error.message
+    """Return what the seeds print: the message, and before it the name of any error but `Error`."""
+    named = status is Status.FAILED and error.name not in {"", "Error", "Thrown"}
+    if error.message:
+        return f"{error.name}: {error.message}" if named else error.message
+    return error.thrown
 
 
 def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:

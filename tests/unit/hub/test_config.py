@@ -92,8 +92,10 @@ def test_sse_and_strange_addresses_are_skipped(tmp_path):
     assert one(tmp_path, {"url": "http://h/sse", "transportType": "sse"}) == (
         None,
         [
-            ": server 's': transport `sse` is retired and not supported;"
-            " use the server's streamable HTTP address; skipped."
+            (
+                ": server 's': transport `sse` is retired and not supported;"
+                " use the server's streamable HTTP address; skipped."
+            )
         ],
     )
     for url in ("file:///etc/passwd", "http://[", "http://h:99999", "http:///path"):
@@ -152,4 +154,5 @@ def test_no_json_document_breaks_the_reading(tmp_path_factory, value, key):
     for document in (value, {"mcpServers": value}, {"mcpServers": {"s": {"command": "x", key: value}}}):
         path.write_text(json.dumps(document))
         config = load_servers(path, {})
-        assert set(config.servers) <= {"s"} or not isinstance(value, dict) or config.servers.keys() <= value.keys()
+        names = {"s", *value} if isinstance(value, dict) else {"s"}
+        assert set(config.servers) <= names

@@ -64,7 +64,9 @@ def test_tool_listing_survives_faulty_entries():
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["content", "isError", "text", "type"]), inner),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["content", "isError", "text", "type"]), inner)
+    ),
 )
 
 

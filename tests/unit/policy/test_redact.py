@@ -138,3 +138,10 @@ def test_hostile_text_costs_linear_time(piece: str) -> None:
     start = time.process_time()
     redact_text(text)
     assert time.process_time() - start < 2.0
+
+
+@pytest.mark.parametrize(
+    "start", ["ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "sk-", "xoxa-", "xoxp-"]
+)
+def test_every_kind_of_key_is_found(start: str) -> None:
+    assert redact_text(f"key: {start}{'A1' * 12}\n") == "key: [REDACTED:KEY]\n"

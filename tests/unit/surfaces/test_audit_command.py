@@ -27,7 +27,7 @@ def test_tail_and_show(directory: Path) -> None:
     with Ledger(directory) as ledger:
         ledger.claim(other, {"kind": "guest"})
         ledger.claim(parent, {"kind": "guest"})
-        ledger.claim(child, {"kind": "server", "layers": ("a", "b")}, parent=parent)
+        ledger.claim(child, {"kind": "server", "layers": ("a", "b"), "audit_hash": "f0"}, parent=parent)
         last = ledger.append("finished", parent, {"status": "ok", "error": None})
     rows = [line.split("\t")[1:] for line in audit("tail", "-n", "2").stdout.splitlines()]
     assert rows == [

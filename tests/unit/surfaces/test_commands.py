@@ -4,22 +4,23 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
+from paddock.hub.config import HttpServer, ServersConfig, StdioServer
+from paddock.hub.result import ToolInfo
 from paddock.model.errors import ServerError
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
 from paddock.surfaces.cli import command, table
 
-TOOL = SimpleNamespace(name="log", description="Show the log.\nMore.", input_schema={"type": "object"})
+TOOL = ToolInfo("log", "Show the log.\nMore.", {"type": "object"}, None, {})
 
 
 @pytest.fixture
@@ -36,15 +37,15 @@ def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Hub:
     """Two servers, of which one has a tool."""
 
-    config = SimpleNamespace(
-        servers={
-            "git": SimpleNamespace(command="uvx", args=("--token", "x")),
-            "web": SimpleNamespace(url="https://example.org/mcp?key=secret"),
+    config = ServersConfig(
+        {
+            "git": StdioServer("git", "uvx", ("--token", "x")),
+            "web": HttpServer("web", "https://me:secret@example.org/mcp?key=secret"),
         },
-        warnings=("server 'x': skipped.",),
+        ("server 'x': skipped.",),
     )
 
-    async def tools(self, server: str) -> Sequence[object]:
+    async def tools(self, server: str) -> list[ToolInfo]:
         if server != "git":
             raise ServerError("it is away")
         return [TOOL]
@@ -57,6 +58,7 @@ class Session:
         self.requests: list[ExecutionRequest] = []
         self.hub = Hub()
         self.gate = self
+        self.warnings = ("odd file",)
 
     async def execute(self, request: ExecutionRequest, **_: object) -> Outcome:
         self.requests.append(request)
@@ -104,7 +106,7 @@ def test_servers_tools_tells_what_it_could_learn(ws: Path) -> None:
 def test_servers_call_goes_through_the_gate(ws: Path) -> None:
     session = Session()
     result = paddock("servers", "call", "git", "log", "--args", '{"n": 1}', session=session)
-    assert (result.exit_code, result.stdout) == (0, "42\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "42\n", "warning: odd file\n")
     assert session.requests[0].work == ServerCall(server="git", tool="log", arguments={"n": 1})
     wrong = paddock("servers", "call", "git", "log", "--args", "[]")
     assert wrong.exit_code == 2

@@ -87,7 +87,9 @@ def test_the_text_of_a_value_is_its_json(value: object) -> None:
     [
         (failed(message="boom"), "Sandbox error: boom"),
         (failed(name="TypeError", message="no"), "Sandbox error: TypeError: no"),
-        (failed(name="", message="", thrown="[object Object]"), "Sandbox error: [object Object]"),
+        (failed(name="Thrown", message="str", thrown="str"), "Sandbox error: str"),
+        (failed(message="boom", thrown="Error: boom"), "Sandbox error: boom"),
+        (failed(name="TypeError", message="", thrown="TypeError"), "Sandbox error: TypeError"),
         (failed(name="SyntaxError", message="Unexpected end", phase="parse"), "SyntaxError: Unexpected end"),
         (failed(name="SyntaxError", message="bad JSON"), "Sandbox error: SyntaxError: bad JSON"),
         (

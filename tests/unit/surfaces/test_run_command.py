@@ -39,7 +39,7 @@ class Gate:
     async def open(self, settings: Settings, _workspace: Path, **_: str) -> AsyncIterator[SimpleNamespace]:
         self.settings.append(settings)
         try:
-            yield SimpleNamespace(gate=self)
+            yield SimpleNamespace(gate=self, warnings=())
         finally:
             self.closed += 1
 
@@ -226,6 +226,7 @@ def test_settings_come_from_variable_and_flag(home: Path, monkeypatch: pytest.Mo
     run(gate, "-", "--set", "limits.script.output_bytes=7", stdin="1")
     limits = gate.settings[0].limits.script
     assert (limits.sleep_ms, limits.output_bytes) == (50, 7)
+    assert gate.settings[0].guest.spare_workers == 0
     write(Path("paddock.toml"), "[grants]\njit = true\n")
     result = run(gate, "-", stdin="1")
     assert (result.exit_code, result.stdout) == (1, "")

@@ -104,8 +104,13 @@ def _print(records: Iterable[AuditRecord], *, as_json: bool) -> None:
 
 
 def _facts(record: AuditRecord) -> str:
+    """Return what people want to read of a record; hashes are for programs (`--json`)."""
     facts = {**({"parent": record.parent} if record.parent else {}), **record.fields}
-    return " ".join(f"{name}={_fact(value)}" for name, value in facts.items() if value not in (None, "", ()))
+    return " ".join(
+        f"{name}={_fact(value)}"
+        for name, value in facts.items()
+        if value not in (None, "", ()) and not name.endswith(("_hash", "_sha256"))
+    )
 
 
 def _fact(value: object) -> str:

@@ -13,7 +13,8 @@ from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.model.settings import Settings
 from paddock.surfaces import render
-from paddock.surfaces.cli.session import open_session
+from paddock.surfaces.cli.session import session
+from paddock.surfaces.cli.table import warn
 
 INTERRUPTED = 128
 """A command ended by a signal exits with this and the signal's number, as under a shell."""
@@ -38,8 +39,10 @@ async def _execute(
     """
     with _cancelled_by_signals() as received:
         try:
-            async with open_session(settings, request.workspace) as session:
-                outcome = await session.gate.execute(request, on_console=printer.line)
+            async with session(settings, request.workspace) as opened:
+                outcome = await opened.gate.execute(request, on_console=printer.line)
+                for text in opened.warnings:
+                    warn(text)
         except asyncio.CancelledError:
             if not received:
                 raise

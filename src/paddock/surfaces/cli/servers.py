@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import click
 
 from paddock.configuration import load
+from paddock.hub.config import HttpServer, Server, ServersConfig, StdioServer
+from paddock.hub.result import ToolInfo
 from paddock.model.errors import ServerError
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
@@ -15,7 +18,7 @@ from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
-from paddock.surfaces.cli.session import ServerFile, Tool, actor, open_session
+from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.cli.variables import read_input
 
@@ -63,7 +66,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
                     "server": name,
                     "tool": tool.name,
                     "description": tool.description,
-                    "input_schema": dict(tool.input_schema),
+                    "input_schema": tool.input_schema,
                 }
                 for name, tool in found
             ]
@@ -106,21 +109,21 @@ def call(
     execute(request, load(workspace, flags=flags).settings, as_json=as_json)
 
 
-async def _configured(settings: Settings, workspace: Path) -> ServerFile:
-    async with open_session(settings, workspace) as session:
-        return session.hub.config
+async def _configured(settings: Settings, workspace: Path) -> ServersConfig:
+    async with session(settings, workspace) as opened:
+        return opened.hub.config
 
 
 async def _tools(
     settings: Settings, workspace: Path, only: str | None
-) -> tuple[Sequence[tuple[str, Tool]], Sequence[str]]:
+) -> tuple[Sequence[tuple[str, ToolInfo]], Sequence[str]]:
     """Return the tools by server, and why servers could not tell theirs."""
-    async with open_session(settings, workspace) as session:
-        hub = session.hub
+    async with session(settings, workspace) as opened:
+        hub = opened.hub
         _warn_about(hub.config)
         names = [only] if only is not None else list(hub.config.servers)
         answers = await asyncio.gather(*(hub.tools(name) for name in names), return_exceptions=True)
-    found: list[tuple[str, Tool]] = []
+    found: list[tuple[str, ToolInfo]] = []
     failures: list[str] = []
     for name, answer in zip(names, answers, strict=True):
         match answer:
@@ -133,17 +136,19 @@ async def _tools(
     return found, failures
 
 
-def _warn_about(config: ServerFile) -> None:
+def _warn_about(config: ServersConfig) -> None:
     for text in config.warnings:
         warn(text)
 
 
-def _address(server: object) -> tuple[str, str]:
-    """Return transport and address of a server, without its arguments: they may be secrets."""
-    command_ = getattr(server, "command", None)
-    if command_ is not None:
-        return "stdio", str(command_)
-    return "http", str(getattr(server, "url", "")).partition("?")[0]
+def _address(server: Server) -> tuple[str, str]:
+    """Return transport and address of a server, without what may be secret: arguments, user, query."""
+    match server:
+        case StdioServer():
+            return "stdio", server.secrets.hide(server.command)
+        case HttpServer():
+            url = urlsplit(server.url)
+            return "http", server.secrets.hide(f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
 
 
 def _first_line(text: str) -> str:

@@ -1,0 +1,40 @@
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from paddock.hub.config import StdioServer
+from paddock.hub.pool import Hub
+from paddock.policy.environment import child_environment
+
+ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
+
+
+@pytest.fixture
+def odd():
+    """Make the configuration of a server that misbehaves on request."""
+
+    def make(name="odd", *flags, **options):
+        return StdioServer(name, sys.executable, ("-I", "-S", str(ODD), *map(str, flags)), **options)
+
+    return make
+
+
+@pytest.fixture
+def hub():
+    """Make a hub over some servers with the environment that Paddock gives to children."""
+
+    def make(*servers, **options):
+        by_name = {server.name: server for server in servers}
+        return Hub(by_name, environment=child_environment(os.environ), **options)
+
+    return make
+
+
+@pytest.fixture
+def unused_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,456 @@
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from paddock.hub.breaker import Breaker
+from paddock.hub.config import Lifecycle, StdioServer
+from paddock.hub.redaction import Secrets
+from paddock.hub.result import ToolInfo, ToolResult
+from paddock.model.errors import (
+    ServerRejected,
+    ServerTimeout,
+    ServerUnavailable,
+    UnknownServer,
+)
+
+
+def text(result):
+    return result.raw["content"][0]["text"]
+
+
+def ended(pid, seconds):
+    """Wait until a process has ended, at most `seconds`; tell whether it has."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], seconds)[0])
+    finally:
+        os.close(watched)
+
+
+async def failure(awaitable, kind):
+    with pytest.raises(kind) as caught:
+        await awaitable
+    assert type(caught.value) is kind
+    return caught.value
+
+
+def test_x25_m26_unknown_server_is_named(hub):
+    async def main():
+        async with hub() as h:
+            error = await failure(h.call("nonexistent", "t", {}), UnknownServer)
+            assert (str(error), error.retryable, error.sent) == ("Unknown server: nonexistent", False, False)
+            await failure(h.tools("nonexistent"), UnknownServer)
+
+    asyncio.run(main())
+
+
+def test_x26_results_of_parallel_calls_to_two_servers_keep_their_order(hub, odd):
+    async def main():
+        async with hub(odd("a"), odd("b")) as h:
+            names = ["a", "b"] * 5
+            calls = (h.call(name, "echo", {"text": f"{name}{i}"}) for i, name in enumerate(names))
+            results = await asyncio.gather(*calls)
+            assert [text(r) for r in results] == [f"{name}{i}" for i, name in enumerate(names)]
+            assert [s.starts for s in h.status().values()] == [1, 1]
+
+    asyncio.run(main())
+
+
+def test_x27_is_error_is_returned(hub, odd):
+    async def main():
+        async with hub(odd()) as h:
+            result = await h.call("odd", "is_error", {})
+            assert result == ToolResult({"content": [{"type": "text", "text": "it broke"}], "isError": True})
+            assert h.status()["odd"].failures == 0
+
+    asyncio.run(main())
+
+
+def test_m27_servers_start_at_their_first_call(hub, odd, tmp_path):
+    async def main():
+        starts = tmp_path / "starts"
+        async with hub(odd("used", "--starts", starts), odd("unused", "--starts", starts)) as h:
+            assert not starts.exists()
+            assert [s.live for s in h.status().values()] == [False, False]
+            await h.call("used", "echo", {"text": "hi"})
+            status = h.status()
+            assert starts.read_text() == f"{status['used'].pid}\n"
+            assert (status["used"].state, status["used"].live, status["unused"].live) == ("idle", True, False)
+
+    asyncio.run(main())
+
+
+def test_x28_call_survives_a_crash_with_one_respawn(hub, odd, tmp_path):
+    async def main():
+        starts = tmp_path / "starts"
+        async with hub(odd("odd", "--starts", starts)) as h:
+            result = await h.call("odd", "crash_once", {"marker": str(tmp_path / "marker")})
+            assert text(result) == "alive"
+            assert len(starts.read_text().split()) == 2
+
+    asyncio.run(main())
+
+
+def test_x28_second_crash_is_told_with_the_last_words_but_no_secret(hub, odd, tmp_path):
+    async def main():
+        starts = tmp_path / "starts"
+        server = odd("odd", "--starts", starts, env={"SECRET": "tok-12345"}, secrets=Secrets(["tok-12345"]))
+        async with hub(server) as h:
+            error = await failure(h.call("odd", "crash", {}), ServerUnavailable)
+            assert str(error) == (
+                "Server odd exited with status 7 without an answer."
+                " Its stderr ends: about to crash with [REDACTED]"
+            )
+            assert (error.retryable, error.sent) == (True, True)
+            assert len(starts.read_text().split()) == 2
+            assert h.status()["odd"].last_error == str(error)
+            assert error.__suppress_context__
+
+    asyncio.run(main())
+
+
+def test_x28_server_that_died_while_idle_is_replaced_unnoticed(hub, odd):
+    async def main():
+        async with hub(odd()) as h:
+            first = int(text(await h.call("odd", "pid", {})))
+            os.kill(first, signal.SIGKILL)
+            assert ended(first, 5)
+            assert int(text(await h.call("odd", "pid", {}))) != first
+            assert h.status()["odd"].starts == 2
+
+    asyncio.run(main())
+
+
+def test_timeout_is_never_repeated_and_leaves_the_server_usable(hub, odd, tmp_path):
+    async def main():
+        starts = tmp_path / "starts"
+        async with hub(odd("odd", "--starts", starts)) as h:
+            await h.call("odd", "echo", {"text": "warm"})
+            error = await failure(h.call("odd", "hang", {}, timeout_ms=50), ServerTimeout)
+            assert str(error) == (
+                "Server odd did not finish tool 'hang' within 50 ms."
+                " Ask for less at once, or raise its `timeoutMs`."
+            )
+            assert (error.retryable, error.sent) == (False, True)
+            assert text(await h.call("odd", "echo", {"text": "still here"})) == "still here"
+            assert len(starts.read_text().split()) == 1
+
+    asyncio.run(main())
+
+
+def test_x29_five_failures_open_the_breaker_until_the_cooldown_is_over(hub, odd):
+    async def main():
+        now = [0.0]
+        async with hub(odd(), clock=lambda: now[0]) as h:
+            first = int(text(await h.call("odd", "pid", {})))
+            for _ in range(5):
+                error = await failure(h.call("odd", "fail", {}), ServerRejected)
+                assert (str(error), error.code, error.sent) == ("error -32603", -32603, True)
+            now[0] = 30.0
+            error = await failure(h.call("odd", "echo", {"text": "no"}), ServerUnavailable)
+            assert str(error) == "Circuit breaker open for odd — cooldown 30000ms"
+            assert (error.retryable, error.sent) == (True, False)
+            now[0] = 30.001
+            assert text(await h.call("odd", "echo", {"text": "yes"})) == "yes"
+            assert ended(first, 5), "a server that failed so often is started anew"
+
+    asyncio.run(main())
+
+
+def test_x29_commands_that_are_not_there_count_as_failures(hub):
+    async def main():
+        async with hub(StdioServer("gone", "no-such-command"), breaker=Breaker(threshold=2)) as h:
+            for _ in range(2):
+                error = await failure(h.call("gone", "t", {}), ServerUnavailable)
+                assert str(error) == (
+                    "Failed to connect to server gone: command no-such-command is not on the PATH;"
+                    " install it or give its full path"
+                )
+            error = await failure(h.call("gone", "t", {}), ServerUnavailable)
+            assert str(error) == "Circuit breaker open for gone — cooldown 30000ms"
+
+    asyncio.run(main())
+
+
+def test_x29_answers_that_blame_the_request_do_not_count(hub, odd):
+    async def main():
+        async with hub(odd(), breaker=Breaker(threshold=2)) as h:
+            for _ in range(3):
+                await failure(h.call("odd", "refuse", {}), ServerRejected)
+            assert text(await h.call("odd", "echo", {"text": "fine"})) == "fine"
+
+    asyncio.run(main())
+
+
+def test_x30_exits_of_the_process_do_not_count(hub, odd):
+    async def main():
+        async with hub(odd("odd", "--exit", 3), breaker=Breaker(threshold=2)) as h:
+            for _ in range(3):
+                error = await failure(h.call("odd", "echo", {"text": "x"}), ServerUnavailable)
+                assert str(error) == (
+                    "Failed to connect to server odd: Server odd exited with status 3 without an answer."
+                )
+            assert not h.status()["odd"].breaker_open
+
+    asyncio.run(main())
+
+
+def test_x31_idle_server_is_really_ended_to_make_room(hub, odd):
+    async def main():
+        async with hub(odd("a"), odd("b"), max_live=1) as h:
+            first = int(text(await h.call("a", "pid", {})))
+            await h.call("b", "echo", {"text": "x"})
+            assert ended(first, 0)
+            assert [s.live for s in h.status().values()] == [False, True]
+
+    asyncio.run(main())
+
+
+def test_x32_busy_pool_refuses_after_a_bounded_wait(hub, odd):
+    async def main():
+        async with hub(odd("a"), odd("b"), max_live=1, wait_ms=50) as h:
+            await h.call("a", "echo", {"text": "warm"})
+            busy = asyncio.create_task(h.call("a", "hang", {}))
+            await asyncio.sleep(0)
+            assert h.status()["a"].calls_in_flight == 1
+            error = await failure(h.call("b", "echo", {"text": "x"}), ServerUnavailable)
+            assert str(error) == "Pool upper bound (1) reached, no idle children to evict"
+            assert (error.retryable, error.sent) == (True, False)
+            busy.cancel()
+            await asyncio.wait({busy})
+            assert text(await h.call("b", "echo", {"text": "now"})) == "now"
+
+    asyncio.run(main())
+
+
+def test_x33_server_that_ignores_sigterm_and_its_grandchild_are_killed(hub, odd, tmp_path):
+    async def main():
+        grandchild = tmp_path / "grandchild"
+        h = hub(odd("odd", "--stubborn", "--grandchild", grandchild))
+        server = int(text(await h.call("odd", "pid", {})))
+        begin = time.monotonic()
+        await h.close()
+        assert 1.5 < time.monotonic() - begin < 2.5
+        assert ended(server, 0)
+        assert ended(int(grandchild.read_text()), 1)
+
+    asyncio.run(main())
+
+
+def test_x33_close_ends_all_servers_side_by_side(hub, odd):
+    async def main():
+        servers = [odd(name, "--stubborn") for name in "abc"]
+        h = hub(*servers)
+        pids = [int(text(r)) for r in await asyncio.gather(*(h.call(s.name, "pid", {}) for s in servers))]
+        begin = time.monotonic()
+        await h.close()
+        await h.close()
+        assert time.monotonic() - begin < 2.5
+        assert all(ended(pid, 0) for pid in pids)
+        error = await failure(h.call("a", "pid", {}), ServerUnavailable)
+        assert str(error) == "The hub is closed; no server can be called any more."
+
+    asyncio.run(main())
+
+
+def test_grandchild_of_a_server_that_left_is_ended(hub, odd, tmp_path):
+    async def main():
+        grandchild = tmp_path / "grandchild"
+        async with hub(odd("odd", "--grandchild", grandchild)) as h:
+            await failure(h.call("odd", "crash", {}), ServerUnavailable)
+            first = int(grandchild.read_text())
+        assert ended(first, 1)
+
+    asyncio.run(main())
+
+
+DRIVER = """
+import asyncio, sys
+from paddock.hub.config import StdioServer
+from paddock.hub.pool import Hub
+
+async def main():
+    server = StdioServer("odd", sys.executable, ("-I", "-S", sys.argv[1], "--stubborn"))
+    result = await Hub({"odd": server}, environment={}).call("odd", "pid", {})
+    print(result.raw["content"][0]["text"], flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_servers_die_with_a_paddock_that_is_killed(odd):
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, odd().args[2]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        server = int(driver.stdout.readline())
+    finally:
+        driver.kill()
+        driver.wait()
+        driver.stdout.close()
+    assert ended(server, 5), "it ignores SIGTERM and the end of its stdin; only the kernel can end it"
+
+
+def test_children_see_only_the_allowed_environment(hub, odd, monkeypatch):
+    monkeypatch.setenv("GITHUB_TOKEN", "ours")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+
+    async def main():
+        async with hub(odd(env={"OWN": "theirs"})) as h:
+            seen = (await h.call("odd", "environment", {})).raw["structuredContent"]
+            assert seen["OWN"] == "theirs"
+            assert seen["LC_ALL"] == "C.UTF-8"
+            assert "GITHUB_TOKEN" not in seen
+
+    asyncio.run(main())
+
+
+def test_faulty_results_are_passed_on_with_a_warning(hub, odd):
+    async def main():
+        async with hub(odd()) as h:
+            assert await h.call("odd", "invalid", {}) == ToolResult(
+                {"content": [{"type": "text", "text": "just text"}], "isError": True},
+                ("`content` is not an array", "`isError` is not a boolean"),
+            )
+            assert await h.call("odd", "no_object", {}) == ToolResult(
+                {"content": [{"type": "text", "text": "bare"}]}, ("the result is not an object",)
+            )
+            assert await h.tools("odd") == [ToolInfo("echo", "Say it again", {"type": "object"}, None, {})]
+            assert h.status()["odd"].warnings == (
+                "tool 'invalid': `content` is not an array",
+                "tool 'invalid': `isError` is not a boolean",
+                "tool 'no_object': the result is not an object",
+                "tool listing: a listed tool has no name",
+            )
+
+    asyncio.run(main())
+
+
+def test_message_beyond_the_limit_breaks_the_connection(hub, odd):
+    async def main():
+        async with hub(odd()) as h:
+            error = await failure(h.call("odd", "long", {"bytes": 65 * 1024 * 1024}), ServerUnavailable)
+            assert str(error) == "Server odd was cut off: a message is longer than 67108864 bytes."
+            assert (error.retryable, error.sent) == (False, True)
+            assert text(await h.call("odd", "echo", {"text": "anew"})) == "anew"
+            assert h.status()["odd"].starts == 2
+
+    asyncio.run(main())
+
+
+def test_closed_output_of_a_living_server_is_not_repeated(hub, odd):
+    async def main():
+        async with hub(odd()) as h:
+            error = await failure(h.call("odd", "close_output", {}), ServerUnavailable)
+            assert str(error) == "Server odd closed its output without an answer."
+            assert (error.retryable, error.sent) == (False, True)
+            assert h.status()["odd"].starts == 1
+
+    asyncio.run(main())
+
+
+def test_both_eras_and_strict_handshakes(hub, odd):
+    async def main():
+        async with hub(odd("old"), odd("new", "--modern"), odd("strict", "--handshake-first")) as h:
+            for name in ("old", "new", "strict"):
+                assert text(await h.call(name, "echo", {"text": name})) == name
+            protocols = {name: status.protocol for name, status in h.status().items()}
+            assert protocols == {"old": "2025-11-25", "new": "2026-07-28", "strict": "2025-11-25"}
+            error = await failure(h.call("new", "ask_back", {}), ServerRejected)
+            assert str(error) == (
+                "Tool 'ask_back' asks its user for more input, which a program cannot give;"
+                " pass all it needs."
+            )
+
+    asyncio.run(main())
+
+
+def test_ephemeral_server_ends_after_its_call(hub, odd):
+    async def main():
+        async with hub(odd(lifecycle=Lifecycle("ephemeral"))) as h:
+            first = int(text(await h.call("odd", "pid", {})))
+            second = int(text(await h.call("odd", "pid", {})))
+            assert first != second
+            assert ended(first, 0)
+
+    asyncio.run(main())
+
+
+def test_idle_server_is_swept(hub, odd):
+    async def main():
+        async with hub(odd(), idle_timeout_ms=1, sweep_ms=1) as h:
+            first = int(text(await h.call("odd", "pid", {})))
+            assert await asyncio.to_thread(ended, first, 5)
+
+    asyncio.run(main())
+
+
+def test_cancelled_caller_leaves_nothing_behind(hub, odd):
+    async def main():
+        async with hub(odd()) as h:
+            early = asyncio.create_task(h.call("odd", "echo", {"text": "x"}))
+            await asyncio.sleep(0)
+            early.cancel()
+            await asyncio.wait({early})
+            assert text(await h.call("odd", "echo", {"text": "y"})) == "y"
+            assert h.status()["odd"].calls_in_flight == 0
+            assert h.status()["odd"].starts == 1
+
+    asyncio.run(main())
+
+
+def test_close_while_starting_and_while_calling(hub, odd):
+    async def main():
+        starting = hub(odd())
+        call = asyncio.create_task(starting.call("odd", "echo", {"text": "x"}))
+        await asyncio.sleep(0)
+        await starting.close()
+        await failure(call, ServerUnavailable)
+        calling = hub(odd())
+        server = int(text(await calling.call("odd", "pid", {})))
+        call = asyncio.create_task(calling.call("odd", "hang", {}))
+        await asyncio.sleep(0)
+        await calling.close()
+        assert (await failure(call, ServerUnavailable)).sent
+        assert ended(server, 0)
+
+    asyncio.run(main())
+
+
+def test_commands_and_directories_that_cannot_be_used(hub, tmp_path):
+    async def main():
+        plain = tmp_path / "plain"
+        plain.write_text("")
+        servers = {
+            "plain": StdioServer("plain", str(plain)),
+            "nowhere": StdioServer("nowhere", "true", cwd=tmp_path / "none"),
+        }
+        async with hub(*servers.values()) as h:
+            error = await failure(h.call("plain", "t", {}), ServerUnavailable)
+            assert str(error) == (
+                f"Failed to connect to server plain: command {plain} is not an executable file;"
+                " correct `command`"
+            )
+            error = await failure(h.call("nowhere", "t", {}), ServerUnavailable)
+            assert str(error) == (
+                f"Failed to connect to server nowhere: working directory {tmp_path / 'none'} is not there;"
+                " correct `cwd`"
+            )
+
+    asyncio.run(main())
+
+
+def test_importing_the_hub_does_not_import_the_mcp_library():
+    code = "import sys, paddock.hub.pool; print([m for m in ('mcp', 'anyio', 'httpx2') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found == "[]\n"

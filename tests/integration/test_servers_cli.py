@@ -1,0 +1,74 @@
+"""`paddock servers` with a real upstream server; `real_servers` comes from this folder's conftest."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
+
+
+@pytest.fixture
+def paddock(tmp_path: Path, real_servers: Any) -> Any:
+    program, *arguments = real_servers.everything
+    (tmp_path / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {"all": {"command": program, "args": arguments}, "odd": {}}})
+    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "LANG": "C.UTF-8"}
+
+    def paddock(*args: str, stdin: str = "") -> tuple[int, str, str]:
+        done = subprocess.run(
+            [PADDOCK, *args], cwd=tmp_path, env=environment, input=stdin,
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    return paddock
+
+
+@pytest.fixture
+def warning(tmp_path: Path) -> str:
+    file = f"{tmp_path}/.mcp.json"
+    return f"warning: {file}: server 'odd': has neither `command` nor `url`; skipped.\n"
+
+
+def test_x34_servers_are_listed_with_warnings(paddock: Any, real_servers: Any, warning: str) -> None:
+    assert paddock("servers", "list") == (0, f"all\tstdio\t{real_servers.everything[0]}\n", warning)
+
+
+def test_tools_are_listed(paddock: Any, warning: str) -> None:
+    code, output, errors = paddock("servers", "tools", "all", "--json")
+    assert (code, errors) == (0, warning)
+    echo = next(tool for tool in json.loads(output) if tool["tool"] == "echo")
+    assert echo["server"] == "all"
+    assert echo["input_schema"]["properties"]["message"]["type"] == "string"
+
+
+def test_x25_a_server_that_is_not_configured(paddock: Any, warning: str) -> None:
+    code, output, errors = paddock("servers", "tools", "nonexistent")
+    assert (code, output, errors) == (1, "", f"{warning}nonexistent: Unknown server: nonexistent\n")
+
+
+def test_a_call_and_what_the_ledger_says_of_it(paddock: Any, warning: str) -> None:
+    code, output, errors = paddock("servers", "call", "all", "echo", "--args", '{"message": "hello"}')
+    assert (code, output, errors) == (0, "Echo: hello\n", warning)
+    code, output, _ = paddock("audit", "tail", "--json")
+    records = json.loads(output)
+    assert (code, [record["event"] for record in records]) == (0, ["started", "finished"])
+    assert {record["fields"]["name"] for record in records} == {"all/echo"}
+
+
+def test_calls_that_policy_denies_are_told_and_recorded(paddock: Any, tmp_path: Path) -> None:
+    (tmp_path / "paddock.toml").write_text(
+        '[[policy.rule]]\neffect = "deny"\ntool = "*/echo"\nreason = "no echo here"\n'
+    )
+    code, output, errors = paddock("servers", "call", "all", "echo", "--args", '{"message": "hello"}')
+    assert (code, output, errors) == (1, "", "no echo here\n")
+    source = "try { await servers.all.call('echo', {message: 'x'}) } catch (e) { return e.message }"
+    assert paddock("run", "-", stdin=source) == (0, "no echo here\n", "")
+    _, output, _ = paddock("audit", "tail", "--event", "decided", "--json")
+    assert [record["fields"]["rule"] for record in json.loads(output)] == ["workspace rule 1"] * 2
