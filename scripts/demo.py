@@ -104,7 +104,9 @@ def friendly(paddock: Paddock) -> list[str]:
         "every server was called": called == SERVERS,
         "commits were read": 0 < report["commits"] <= COMMITS,
         "areas were ranked": report["areas"] > 0,
-        "the graph kept the ranking": report["relations"] == len(report["remembered"]) - 1 == min(report["areas"], 5),
+        "the graph kept the ranking": report["relations"]
+        == len(report["remembered"]) - 1
+        == min(report["areas"], 5),
         "writing was refused": report["refused"] == REFUSAL,
         "the program and each of its calls are on the record": len({record["request"] for record in records})
         == 1 + len(outcome["calls"]),
@@ -142,7 +144,9 @@ def hostile(paddock: Paddock) -> list[str]:
         error = outcome.get("error") or {}
         print(f"  {status} after {wall_ms:.0f} ms: {error.get('name')}: {error.get('message')}")
         if status != expected or wall_ms > seconds * 1000 + GRACE_MS:
-            broken.append(f"{program}: expected {expected} within the limit, got {status} after {wall_ms:.0f} ms")
+            broken.append(
+                f"{program}: expected {expected} within the limit, got {status} after {wall_ms:.0f} ms"
+            )
         if program == "escape.js" and error.get("name") != "EvalError":
             broken.append(f"{program}: expected an EvalError, got {error}")
     return broken
