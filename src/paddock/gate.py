@@ -39,14 +39,17 @@ from paddock.policy.redact import redact_json, redact_text
 from paddock.policy.rules import decide
 from paddock.store.audit import AuditSink, Field
 
-_TEXT = 200
+_NAME = 200
+_TOLD = 2000
 
 
 class Servers(Protocol):
     """What the gate needs of the hub."""
 
-    async def call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
-        """Return the result of a tool. Raises ServerError."""
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
+    ) -> ToolResult:
+        """Return the result of a tool, within the server's own time and `limit_ms`. Raises ServerError."""
         ...
 
 
@@ -98,20 +101,20 @@ class Gate:
                 job = GuestJob(work, decision.limits, decision.grants, request.workspace)
                 return await self._guest.run(job, _HostCalls(self, request), _redacting(on_console))
             case ServerCall() as work:
-                return await self._call_server(work)
+                return await self._call_server(work, decision.limits.wall_ms)
 
-    async def _call_server(self, work: ServerCall) -> RawResult:
+    async def _call_server(self, work: ServerCall, limit_ms: int) -> RawResult:
         started = time.perf_counter()
         try:
-            result = await self._servers.call(work.server, work.tool, work.arguments)
+            result = await self._servers.call(work.server, work.tool, work.arguments, limit_ms=limit_ms)
         except ServerError as error:
-            return RawResult(status=_blame(error), error=ErrorInfo(name="ToolError", message=str(error)))
+            return RawResult(status=_blame(error), error=_tool_error(str(error)))
         usage = Usage(wall_ms=round((time.perf_counter() - started) * 1000, 3))
         if work.raw:
             return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
         value = native_value(result)
         if result.is_error:
-            error = ErrorInfo(name="ToolError", message=_told(value))
+            error = _tool_error(value if isinstance(value, str) else json.dumps(value)[:_TOLD])
             return RawResult(status=Status.FAILED, value=value, has_value=True, error=error, usage=usage)
         return RawResult(status=Status.OK, value=value, has_value=True, usage=usage)
 
@@ -188,7 +191,7 @@ def _ending(result: RawResult, ms: float) -> dict[str, Field]:
 
 def _short(text: str) -> str:
     """Return a name fit for a record: no lone surrogates, bounded."""
-    return text.encode("utf-8", "replace").decode()[:_TEXT]
+    return text.encode("utf-8", "replace").decode()[:_NAME]
 
 
 def _refusal(decision: Decision) -> ErrorInfo:
@@ -214,9 +217,8 @@ def _blame(error: ServerError) -> Status:
             return Status.UNAVAILABLE
 
 
-def _told(value: Json) -> str:
-    """Return what a tool says about its failure."""
-    return value if isinstance(value, str) else json.dumps(value)[:2000]
+def _tool_error(message: str) -> ErrorInfo:
+    return ErrorInfo(name="ToolError", message=message, phase="call")
 
 
 def _redacting(on_console: OnConsole | None) -> OnConsole | None:

@@ -15,6 +15,7 @@ from paddock.hub.config import ServersConfig, load_servers
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.settings import Settings
+from paddock.policy.environment import child_environment
 from paddock.store.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -36,9 +37,13 @@ class Servers:
         self.used = True
         return load_servers(self._file, os.environ)
 
-    async def call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
-        """Call a tool. Raises ServerError."""
-        return await self._live().call(server, tool, arguments)
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
+    ) -> ToolResult:
+        """Call a tool, within the server's own time and `limit_ms`. Raises ServerError."""
+        hub = self._live()
+        own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
+        return await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
 
     async def tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools. Raises ServerError."""
@@ -59,7 +64,7 @@ class Servers:
 
             self._hub = Hub(
                 self.config.servers,
-                environment=os.environ,
+                environment=child_environment(os.environ),
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
             )
@@ -93,7 +98,8 @@ async def open_session(
         intake = Intake()
         servers = Servers(settings, workspace)
         try:
-            yield Session(Gate(settings, ledger, GuestEngine(pool, intake), servers), servers)
+            guest = GuestEngine(pool, intake, settings.guest.max_workers)
+            yield Session(Gate(settings, ledger, guest, servers), servers)
         finally:
             await servers.close()
             await pool.close()

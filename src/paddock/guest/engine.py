@@ -74,9 +74,11 @@ class GuestJob:
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
-    def __init__(self, pool: Pool, intake: Intake) -> None:
+    def __init__(self, pool: Pool, intake: Intake, most: int) -> None:
+        """Run at most `most` programs at a time; further ones wait their turn, first come first served."""
         self._pool = pool
         self._intake = intake
+        self._places = asyncio.Semaphore(most)
 
     async def run(self, job: GuestJob, host: Host, on_console: OnConsole | None = None) -> RawResult:
         """Return what became of the program. Cancelling the task kills the worker first.
@@ -89,6 +91,17 @@ class GuestEngine:
             program = await self._intake.read(job.work.source, job.work.language)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
+        async with self._places:
+            return await self._run(job, program, profile, host, on_console)
+
+    async def _run(
+        self,
+        job: GuestJob,
+        program: Program,
+        profile: EngineProfile,
+        host: Host,
+        on_console: OnConsole | None,
+    ) -> RawResult:
         worker = await self._pool.take(profile)
         facts = SandboxFacts(tier="landlock", layers=_layers(job.grants, self._pool.landlock_abi(profile)))
         dialogue = _Dialogue(worker, job, program, host, on_console)

@@ -8,6 +8,7 @@ import asyncio
 import json
 import socket
 import struct
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Literal
 
 from paddock.guest.pool import engine_directory, spawn
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct("<I")
 _ANSWER_BYTES = 64 * 1024 * 1024
 _START_SECONDS = 20.0
+_KNOWN_PROGRAMS = 64
+_KNOWN_CHARACTERS = 64 * 1024
 _READ_SECONDS = 5.0
 """A parser may backtrack exponentially on a hostile text; nobody else's program waits longer than this."""
 
@@ -107,6 +110,7 @@ class Intake:
         self._process: subprocess.Popen[bytes] | None = None
         self._starting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]] | None = None
         self._turn = asyncio.Lock()
+        self._known: OrderedDict[tuple[str, Language], Program] = OrderedDict()
 
     def prepare(self) -> None:
         """Start the process without waiting for it."""
@@ -114,7 +118,23 @@ class Intake:
             self._starting = asyncio.create_task(self._start())
 
     async def read(self, source: str, language: Language) -> Program:
-        """Return `source` as a program. Raises ProgramError when it is none, EngineError when intake itself failed."""
+        """Return `source` as a program; a text read lately is not read again.
+
+        Raises ProgramError when it is none, EngineError when intake itself failed.
+        """
+        key = (source, language)
+        program = self._known.get(key)
+        if program is None:
+            program = await self._read(source, language)
+            if len(source) <= _KNOWN_CHARACTERS:
+                self._known[key] = program
+                if len(self._known) > _KNOWN_PROGRAMS:
+                    self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return program
+
+    async def _read(self, source: str, language: Language) -> Program:
         async with self._turn:
             self.prepare()
             assert self._starting is not None

@@ -28,6 +28,7 @@ EngineProfile = Literal["guest", "guest-jit"]
 
 RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
+_REFILL_SECONDS = 0.003
 _CONTROL_BYTES = 4096
 _STDERR_BYTES = 4096
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
@@ -81,6 +82,8 @@ class Worker(asyncio.Protocol):
         self.listener: Listener | None = None
         self._pidfd = -1
         self._errors = errors
+        self._clocks: list[int] = []
+        self._status = -1
         self._reader = frames.FrameReader(frame_bytes)
 
     def born(self, pid: int, pidfd: int) -> None:
@@ -103,15 +106,19 @@ class Worker(asyncio.Protocol):
 
     def cost(self) -> Cost | None:
         """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
-        process = Path(f"/proc/{self.pid}")
         try:
-            nanoseconds = 0
-            for task in (process / "task").iterdir():
-                nanoseconds += int((task / "schedstat").read_bytes().split()[0])
-            peak = _PEAK.search((process / "status").read_bytes())
+            nanoseconds = sum(int(os.pread(file, 64, 0).split()[0]) for file in self._clocks)
+            peak = _PEAK.search(os.pread(self._status, 4096, 0)) if self._clocks else None
         except OSError:
             return None
         return Cost(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
+
+    def observe(self) -> None:
+        """Open what `cost` reads, while nobody waits. Both threads exist by now, and no further one can start."""
+        with contextlib.suppress(OSError):
+            process = Path(f"/proc/{self.pid}")
+            self._clocks = [_open(task / "schedstat") for task in (process / "task").iterdir()]
+            self._status = _open(process / "status")
 
     def send(self, frame: bytes) -> None:
         """Queue a frame for the worker; a worker that is gone loses it."""
@@ -131,9 +138,10 @@ class Worker(asyncio.Protocol):
 
     def dispose(self) -> None:
         """Close what this side still holds."""
-        if self._errors >= 0:
-            os.close(self._errors)
-            self._errors = -1
+        for descriptor in (self._errors, self._status, *self._clocks):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._errors, self._status, self._clocks = -1, -1, []
         if self.transport is not None:
             self.transport.abort()
 
@@ -164,6 +172,10 @@ class Worker(asyncio.Protocol):
             self.ready.exception()  # retrieved: nobody may be waiting any more
         if self.listener is not None:
             self.listener.gone()
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class Listener:
@@ -226,6 +238,7 @@ class Zygote:
         except (TimeoutError, EngineError) as error:
             worker.kill()
             raise EngineError(f"no guest worker could start: {worker.last_words() or error}") from error
+        worker.observe()
         return worker
 
     def retire(self) -> None:
@@ -297,6 +310,7 @@ class Pool:
         self._zygotes: dict[EngineProfile, Zygote] = {}
         self._retired: list[Zygote] = []
         self._waiting: dict[EngineProfile, deque[asyncio.Task[Worker]]] = {}
+        self._refills: dict[EngineProfile, asyncio.TimerHandle] = {}
 
     def prepare(self, profile: EngineProfile, count: int) -> None:
         """Have `count` workers ready or on their way, without waiting for them."""
@@ -314,11 +328,11 @@ class Pool:
             except EngineError:
                 continue
             if not worker.death.done():
-                self.prepare(profile, self._spares)
+                self._refill_soon(profile)
                 return worker
             worker.dispose()
         worker = await self._zygote(profile).fork(self._frame_bytes)
-        self.prepare(profile, self._spares)
+        self._refill_soon(profile)
         return worker
 
     def landlock_abi(self, profile: EngineProfile) -> int:
@@ -327,6 +341,8 @@ class Pool:
 
     async def close(self) -> None:
         """End every process of this pool."""
+        for refill in self._refills.values():
+            refill.cancel()
         for waiting in self._waiting.values():
             for task in waiting:
                 task.cancel()
@@ -336,6 +352,12 @@ class Pool:
         self._waiting.clear()
         await asyncio.gather(*(zygote.close() for zygote in [*self._zygotes.values(), *self._retired]))
         self._zygotes.clear()
+
+    def _refill_soon(self, profile: EngineProfile) -> None:
+        """Replace the worker just taken, but leave the machine to its program for the first moment."""
+        if self._spares:
+            loop = asyncio.get_running_loop()
+            self._refills[profile] = loop.call_later(_REFILL_SECONDS, self.prepare, profile, self._spares)
 
     def _zygote(self, profile: EngineProfile) -> Zygote:
         zygote = self._zygotes.get(profile)

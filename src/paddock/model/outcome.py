@@ -69,7 +69,7 @@ class ErrorInfo(Value):
     thrown: str = ""
     """`String(thrown value)` for a value that is not an Error; what the seeds print (spec 1.2)."""
     hint: str = ""
-    phase: Literal["decide", "parse", "run"] = "run"
+    phase: Literal["decide", "parse", "run", "call"] = "run"
     """`decide` and `parse` mean that nothing of the program ran (spec 1.2: not a sandbox error)."""
 
 

@@ -1,7 +1,7 @@
 """What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from platformdirs import user_state_path
 from pydantic import Field, model_validator
@@ -16,6 +16,7 @@ Count = Annotated[int, Field(ge=0)]
 
 Tier = Literal["unconfined", "landlock", "namespaces"]
 """How strongly a worker must be confined, weakest first."""
+TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
 class ProfileLimits(GuestLimits):
@@ -100,10 +101,8 @@ class ServerSettings(Value):
     """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
     idle_timeout_ms: PositiveInt = 300_000
     """A server not called for so long is shut down, in milliseconds."""
-    connect_timeout_ms: PositiveInt = 30_000
-    """Longest start of a server up to its first answer, in milliseconds."""
-    call_timeout_ms: PositiveInt = 60_000
-    """Longest single call of a tool, in milliseconds."""
+    call_timeout_ms: PositiveInt = 600_000
+    """Most milliseconds a single call may take, whatever the server's own `timeoutMs` (60 000) says."""
 
 
 class GuestSettings(Value):

@@ -9,12 +9,15 @@ from itertools import groupby
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
-from paddock.model.settings import ProfileLimits, Rule, Settings
+from paddock.model.settings import TIERS, ProfileLimits, Rule, Settings, Tier
 
 JIT_REFUSED = (
     "just-in-time compilation is not granted; run without it, or set `jit = true` under [grants] "
     "in the paddock.toml of the user or the system"
 )
+
+GUEST_TIER: Tier = "landlock"
+"""What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
 
 Verdict = tuple[str, str]
 """Name of the rule that decided, and the reason for people."""
@@ -29,6 +32,7 @@ def decide(request: ExecutionRequest, settings: Settings) -> Decision:
     limits, notes, objections = _limits(request, settings)
     objections = [
         *_code_size(request, limits),
+        *_confinement(request, settings),
         *objections,
         *_grants(request, settings),
         *_rules(request, settings),
@@ -109,6 +113,16 @@ def _code_size(request: ExecutionRequest, limits: GuestLimits) -> Iterator[Verdi
                 yield "code-size", f"Code size exceeds limit ({most} bytes)"
         case ServerCall():
             pass
+
+
+def _confinement(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
+    least = settings.sandbox.minimum_tier
+    if isinstance(request.work, GuestRun) and TIERS.index(GUEST_TIER) < TIERS.index(least):
+        yield (
+            "sandbox.minimum_tier",
+            f"guest workers are confined by the tier {GUEST_TIER}, and sandbox.minimum_tier asks for {least}; "
+            f"set it to {GUEST_TIER} in the paddock.toml that asks for more",
+        )
 
 
 def _grants(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:

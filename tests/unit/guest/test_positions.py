@@ -1,5 +1,5 @@
 """Where the running code stands, told in the user's own line and column."""
-# ruff: noqa: E501, SIM905  (a table reads best with one case a line, words in a row)
+# ruff: noqa: SIM905  (a table reads best with one case a line, words in a row)
 
 import re
 import string

@@ -100,10 +100,10 @@ def test_a_server_that_is_not_granted_is_denied() -> None:
 
 
 def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
-    assert decide(call(), Settings()).limits.wall_ms == 60_000
-    decision = decide(call(limits=LimitOverrides(wall_ms=60_001)), Settings())
+    assert decide(call(), Settings()).limits.wall_ms == 600_000
+    decision = decide(call(limits=LimitOverrides(wall_ms=600_001)), Settings())
     assert decision.reasons == (
-        "wall_ms = 60001 is over the ceiling of 60000 (servers.call_timeout_ms); "
+        "wall_ms = 600001 is over the ceiling of 600000 (servers.call_timeout_ms); "
         "ask for less or raise the ceiling in paddock.toml",
     )
 

@@ -120,6 +120,17 @@ def test_a_claim_is_found_by_other_ledgers_and_after_midnight(directory: Path) -
         three.claim(request, {})
 
 
+def test_claims_of_other_days_are_forgotten(directory: Path) -> None:
+    now = [BEFORE_MIDNIGHT]
+    with Ledger(directory, clock=lambda: now[0]) as ledger:
+        for _ in range(5):
+            ledger.claim(str(ULID.from_timestamp(now[0])), {})
+        now[0] += 3600
+        last = str(ULID.from_timestamp(now[0]))
+        ledger.claim(last, {})
+        assert ledger._claims._requests == {last.encode()}
+
+
 def test_text_that_looks_like_a_claim_claims_nothing(directory: Path) -> None:
     request = str(ULID())
     with Ledger(directory) as ledger:

@@ -157,9 +157,9 @@ def test_a_repair_that_fails_is_made_the_next_time(
     directory: Path, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(1)
-    before = (directory / "head").read_bytes()
-    write(1)
     with Ledger(directory, clock=lambda: NOON) as ledger:
+        before = (directory / "head").read_bytes()
+        write(1)
         with (directory / FIRST).open("ab") as file:
             file.write(b"torn")
         (directory / "head").write_bytes(before)

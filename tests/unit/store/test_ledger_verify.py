@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.model.errors import LedgerError
@@ -293,6 +293,9 @@ def test_findings_are_bounded(three_days: Path, monkeypatch: pytest.MonkeyPatch)
     ]
 
 
+# The properties below have no deadline: they sync to a disk that others use.
+
+
 @cache
 def valid() -> dict[str, bytes]:
     """Return the files of a valid ledger of three days."""
@@ -323,6 +326,7 @@ def check_found(files: dict[str, bytes]) -> None:
 LINES = st.tuples(st.sampled_from([FIRST, SECOND, THIRD]), st.integers(0, 3))
 
 
+@settings(deadline=None)
 @given(name=st.sampled_from([FIRST, SECOND, THIRD, "head"]), place=st.integers(0), mask=st.integers(1, 255))
 def test_any_byte_flip_is_found(name: str, place: int, mask: int) -> None:
     content = bytearray(valid()[name])
@@ -330,6 +334,7 @@ def test_any_byte_flip_is_found(name: str, place: int, mask: int) -> None:
     check_found({**valid(), name: bytes(content)})
 
 
+@settings(deadline=None)
 @given(place=LINES)
 def test_any_deleted_line_is_found(place: tuple[str, int]) -> None:
     name, number = place
@@ -338,6 +343,7 @@ def test_any_deleted_line_is_found(place: tuple[str, int]) -> None:
     check_found({**valid(), name: b"".join(lines)})
 
 
+@settings(deadline=None)
 @given(
     name=st.sampled_from([FIRST, SECOND, THIRD]),
     keep=st.integers(0, 3),
@@ -349,12 +355,14 @@ def test_any_cut_at_a_line_is_found(name: str, keep: int, side: Literal["head", 
     check_found({**valid(), name: b"".join(kept)})
 
 
+@settings(deadline=None)
 @given(name=st.sampled_from([FIRST, SECOND, THIRD]), cut=st.integers(1))
 def test_any_cut_at_a_byte_is_found(name: str, cut: int) -> None:
     content = valid()[name]
     check_found({**valid(), name: content[: len(content) - 1 - cut % len(content)]})
 
 
+@settings(deadline=None)
 @given(one=LINES, other=LINES)
 def test_any_copied_line_is_found(one: tuple[str, int], other: tuple[str, int]) -> None:
     lines = valid()[other[0]].splitlines(keepends=True)
@@ -362,6 +370,7 @@ def test_any_copied_line_is_found(one: tuple[str, int], other: tuple[str, int]) 
     check_found({**valid(), other[0]: b"".join(lines)})
 
 
+@settings(deadline=None)
 @given(pair=st.lists(LINES, min_size=2, max_size=2, unique=True))
 def test_any_swapped_lines_are_found(pair: list[tuple[str, int]]) -> None:
     lines = {name: content.splitlines(keepends=True) for name, content in valid().items()}
@@ -370,11 +379,13 @@ def test_any_swapped_lines_are_found(pair: list[tuple[str, int]]) -> None:
     check_found({name: b"".join(content) for name, content in lines.items()})
 
 
+@settings(deadline=None)
 @given(gone=st.sets(st.sampled_from([FIRST, SECOND, THIRD, "head"]), min_size=1, max_size=3))
 def test_any_deleted_files_are_found(gone: set[str]) -> None:
     check_found({name: content for name, content in valid().items() if name not in gone})
 
 
+@settings(deadline=None)
 @given(place=LINES, junk=st.binary(max_size=200).filter(lambda junk: b"\n" not in junk))
 def test_any_inserted_line_is_found(place: tuple[str, int], junk: bytes) -> None:
     lines = valid()[place[0]].splitlines(keepends=True)
@@ -382,6 +393,7 @@ def test_any_inserted_line_is_found(place: tuple[str, int], junk: bytes) -> None
     check_found({**valid(), place[0]: b"".join(lines)})
 
 
+@settings(deadline=None)
 @given(
     seq=st.integers(0, 2**63),
     size=st.integers(0, 2**70) | st.integers(0, 5000),
@@ -398,6 +410,7 @@ def test_a_head_names_no_other_directory() -> None:
     assert Head.parse(head.replace(b"../", b"")) is None
 
 
+@settings(deadline=None)
 @given(files=st.dictionaries(st.sampled_from([FIRST, SECOND, "head"]), st.binary(max_size=300), max_size=3))
 def test_verify_and_writers_survive_any_bytes(files: dict[str, bytes]) -> None:
     with TemporaryDirectory() as made:

@@ -1,7 +1,5 @@
 """How outcomes are told to people."""
 
-# ruff: noqa: E501 - texts are compared whole
-
 import json
 
 import pytest
