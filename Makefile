@@ -1,5 +1,6 @@
 # Each target sets up what it needs. Start with: make demo
 
+SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 VENV := .venv
 WHEEL_VENV := .venv-wheel
@@ -42,7 +43,10 @@ check: $(READY) ## Check style, types, layers, generated files and the shape of 
 	@$(RUN)pytest -q tests/docs/test_tree.py
 
 bench: $(READY) ## Measure; results go to benchmarks/results
-	@$(RUN)python -m benchmarks
+	@mkdir -p benchmarks/results
+	@for file in benchmarks/bench_*.py; do \
+	  echo "$$file"; $(RUN)python "$$file" | tee "benchmarks/results/$$(basename "$$file" .py).txt" || exit; \
+	done
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) $(WHEEL_VENV) .demo dist build

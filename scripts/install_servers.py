@@ -28,18 +28,24 @@ class RealServers:
     time: tuple[str, ...]
 
 
-def install() -> RealServers:
-    """Install what is missing and return the commands. Several processes may ask at the same time."""
-    digest = hashlib.sha256(b"".join((PINS / name).read_bytes() for name in PINNED_FILES)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paddock-tests"
-    root = cache / digest
+def install(root: Path | None = None) -> RealServers:
+    """Install what is missing below `root` and return the commands; by default below the user's cache directory.
+
+    Several processes may ask at the same time.
+    """
+    pins = hashlib.sha256(b"".join((PINS / name).read_bytes() for name in PINNED_FILES)).hexdigest()
+    if root is None:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        root = cache / "paddock-tests" / pins[:16]
     root.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{digest}.lock").open("w") as lock:
+    complete = root / "complete"
+    with (root / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (root / "complete").exists():
+        if not complete.exists() or complete.read_text() != pins:
+            complete.unlink(missing_ok=True)
             _install_npm(root / "npm")
             _install_python(root / "python")
-            (root / "complete").touch()
+            complete.write_text(pins)
     return _commands(root)
 
 

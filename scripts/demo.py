@@ -1,0 +1,174 @@
+"""Show Paddock at work: a TypeScript program over three real MCP servers, three hostile programs, and the record.
+
+Everything goes through the command line that people use. The exit code is 1 when anything is not as promised.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from install_servers import install
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples" / "demo"
+COMMITS = 20
+GRACE_MS = 1_000
+"""How long after its limit a program must have ended, on a machine with other work too."""
+
+REFUSAL = "the demo reads the repository and does not write to it"
+HOSTILE = {"endless.ts": (1, "timeout"), "greedy.js": (10, "memory_limit"), "escape.js": (10, "failed")}
+"""The seconds each program gets, and how it must end."""
+SERVERS = {"git", "files", "memory"}
+
+Outcome = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Paddock:
+    """The installed command line, with the state of the demo."""
+
+    state: Path
+    repository: Path
+
+    @property
+    def audit(self) -> Path:
+        return self.state / "audit"
+
+    def __call__(self, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run a command; what it is called is shown, what it prints is returned."""
+        if not quiet:
+            print(f"$ paddock {shlex.join(arguments)}", flush=True)
+        command = [str(Path(sys.executable).with_name("paddock")), *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, env=self._environment(), stdout=subprocess.PIPE, text=True, check=False
+        )
+
+    def run(self, program: str, *arguments: str) -> Outcome:
+        """Run a program of the demo and return its outcome."""
+        place = os.path.relpath(EXAMPLES, ROOT)
+        done = self("run", f"{place}/{program}", "-w", place, *arguments, "--json")
+        return json.loads(done.stdout) if done.stdout else {"status": f"no outcome, exit {done.returncode}"}
+
+    def _environment(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
+        return {
+            **own,
+            "PADDOCK_AUDIT_DIRECTORY": str(self.audit),
+            "PADDOCK_SERVERS_CONFIG": str(EXAMPLES / "mcp.json"),
+            "DEMO_STATE": str(self.state),
+            "DEMO_REPOSITORY": str(self.repository),
+        }
+
+
+def main() -> int:
+    """Run the demo and return its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--state", type=Path, default=ROOT / ".demo", help="where the demo keeps its files")
+    parser.add_argument("--repository", type=Path, default=ROOT, help="whose history is read")
+    options = parser.parse_args()
+    paddock = Paddock(options.state.resolve(), options.repository.resolve())
+
+    heading("Installing three MCP servers")
+    install(paddock.state / "servers")
+    (paddock.state / "memory.jsonl").unlink(missing_ok=True)
+
+    broken = friendly(paddock) + hostile(paddock) + record(paddock)
+    heading("Done" if not broken else "Not as promised")
+    for text in broken:
+        print(f"  {text}")
+    return 1 if broken else 0
+
+
+def friendly(paddock: Paddock) -> list[str]:
+    """Run the program over three servers, show what became of it, and return what is wrong."""
+    heading("A TypeScript program over three MCP servers, from inside a confined V8")
+    value = json.dumps({"repository": str(paddock.repository), "commits": COMMITS})
+    outcome = paddock.run("demo.ts", "--input", value)
+    if outcome["status"] != "ok":
+        return [f"demo.ts: {outcome['status']}: {outcome.get('error')}"]
+    report = outcome["value"]
+    for line in outcome["console"]:
+        print(line["text"])
+    print(json.dumps(report, indent=2))
+    summary(paddock, outcome)
+    called = {call["server"] for call in outcome["calls"]}
+    records = json.loads(paddock("audit", "show", outcome["id"], "--json", quiet=True).stdout)
+    promises = {
+        "every server was called": called == SERVERS,
+        "commits were read": 0 < report["commits"] <= COMMITS,
+        "areas were ranked": report["areas"] > 0,
+        "the graph kept the ranking": report["relations"]
+        == len(report["remembered"]) - 1
+        == min(report["areas"], 5),
+        "writing was refused": report["refused"] == REFUSAL,
+        "the program and each of its calls are on the record": len({record["request"] for record in records})
+        == 1 + len(outcome["calls"]),
+    }
+    return [f"demo.ts: not kept: {text}" for text, kept in promises.items() if not kept]
+
+
+def summary(paddock: Paddock, outcome: Outcome) -> None:
+    """Print what ran, what it was allowed, and where the record is."""
+    usage, sandbox = outcome["usage"], outcome["sandbox"]
+    limits, grants = outcome["decision"]["limits"], outcome["decision"]["grants"]
+    calls = Counter(f"{call['server']} {call['status']}" for call in outcome["calls"])
+    rows = {
+        "ran": f"demo.ts, {usage['wall_ms']:.0f} ms, {usage['cpu_ms']:.0f} ms of it computing, "
+        f"{usage['peak_bytes'] / 2**20:.0f} MiB at most",
+        "confined by": f"{sandbox['tier']}: {', '.join(sandbox['layers'])}",
+        "allowed": f"servers {', '.join(grants['servers'])}; just-in-time compiler {'on' if grants['jit'] else 'off'}",
+        "calls": f"{len(outcome['calls'])}: " + ", ".join(f"{name} {count}" for name, count in calls.items()),
+        "limits": f"{limits['wall_ms'] / 1000:.0f} s, {limits['memory_bytes'] / 2**20:.0f} MiB, "
+        f"{limits['host_calls']} calls, {limits['output_bytes'] / 2**20:.0f} MiB of output",
+        "record": f"paddock audit show {outcome['id']} --set audit.directory={shown(paddock.audit)}",
+    }
+    print()
+    for name, text in rows.items():
+        print(f"  {name:12} {text}")
+
+
+def hostile(paddock: Paddock) -> list[str]:
+    """Run the programs that mean harm, show how each one ended, and return what is wrong."""
+    heading("Three hostile programs")
+    broken: list[str] = []
+    for program, (seconds, expected) in HOSTILE.items():
+        outcome = paddock.run(program, "--timeout", str(seconds))
+        status, wall_ms = outcome["status"], outcome.get("usage", {}).get("wall_ms", 0.0)
+        error = outcome.get("error") or {}
+        print(f"  {status} after {wall_ms:.0f} ms: {error.get('name')}: {error.get('message')}")
+        if status != expected or wall_ms > seconds * 1000 + GRACE_MS:
+            broken.append(
+                f"{program}: expected {expected} within the limit, got {status} after {wall_ms:.0f} ms"
+            )
+        if program == "escape.js" and error.get("name") != "EvalError":
+            broken.append(f"{program}: expected an EvalError, got {error}")
+    return broken
+
+
+def record(paddock: Paddock) -> list[str]:
+    """Verify the ledger and return what is wrong."""
+    heading("The record")
+    done = paddock("audit", "verify")
+    print(done.stdout.replace(str(paddock.audit), shown(paddock.audit)), end="")
+    return [] if done.returncode == 0 else ["the ledger does not verify"]
+
+
+def heading(text: str) -> None:
+    """Print the title of a part."""
+    print(f"\n{text}\n{'-' * len(text)}", flush=True)
+
+
+def shown(path: Path) -> str:
+    """Return a path as people at the root of the project type it."""
+    return os.path.relpath(path, ROOT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
