@@ -8,7 +8,7 @@
 "use strict";
 (function () {
   const global = globalThis;
-  const { apply, ownKeys, defineProperty, getPrototypeOf } = Reflect;
+  const { apply, ownKeys, defineProperty, getPrototypeOf, setPrototypeOf } = Reflect;
   const { freeze, seal, create, keys } = Object;
   const { stringify, parse } = JSON;
   const { fromCharCode } = String;
@@ -25,7 +25,6 @@
   const slice = String.prototype.slice;
   const indexOf = String.prototype.indexOf;
   const join = Array.prototype.join;
-  const splice = Array.prototype.splice;
   const now = Date.now;
   const mapGet = Map.prototype.get;
   const mapSet = Map.prototype.set;
@@ -38,12 +37,22 @@
   const buffer = new ArrayBuffer(64 + 4 * CAPACITY);
   const header = new Float64Array(buffer, 0, 8);
   const outward = new Uint16Array(buffer, 64, CAPACITY);
-  const inward = new Uint16Array(buffer, 64 + 2 * CAPACITY, CAPACITY);
-  const subarray = Uint16Array.prototype.subarray;
+  const IN_OFFSET = 64 + 2 * CAPACITY;
+  const Units = Uint16Array;
+  const PIECE = 8192;
   const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
   const [SEND, FILL] = [1, 2];
   header[NEXT_DUE] = Infinity;
   let post = null;
+
+  // No method of a typed array is ever used on the buffer: `length` can be replaced, `subarray` asks the guest for a
+  // constructor and hands the buffer to it, and who has the buffer can free the memory that the worker reads.
+  function isolated(view, length) {
+    defineProperty(view, "length", { value: length });
+    setPrototypeOf(view, null);
+    return view;
+  }
+  for (const view of [header, outward]) isolated(view, view.length);
 
   // Hand a text to the worker at once, in the middle of whatever runs.
   function send(text) {
@@ -61,15 +70,16 @@
   }
 
   // Hand a text to the worker when the running task is over: much faster for large ones.
-  let queue = [];
+  const queue = [];
+  let taken = 0;
   function sendLater(text) {
     queue[queue.length] = text;
-    header[QUEUED] = queue.length;
+    header[QUEUED]++;
   }
   function take() {
-    const text = queue[0];
-    apply(splice, queue, [0, 1]);
-    header[QUEUED] = queue.length;
+    const text = queue[taken];
+    queue[taken++] = "";
+    header[QUEUED]--;
     return text;
   }
   const LATER = 16384;
@@ -82,8 +92,9 @@
     let text = "";
     for (;;) {
       const length = header[IN_LENGTH];
-      for (let k = 0; k < length; k += 8192) {
-        text += apply(fromCharCode, null, apply(subarray, inward, [k, min(k + 8192, length)]));
+      for (let k = 0; k < length; k += PIECE) {
+        const count = min(PIECE, length - k);
+        text += apply(fromCharCode, null, isolated(new Units(buffer, IN_OFFSET + 2 * k, count), count));
       }
       if (length < CAPACITY) return text;
       header[OPERATION] = FILL;
@@ -155,39 +166,43 @@
   }
   freeze(console);
 
-  // ---- timers: sorted by due time, the next one last ------------------------------------------------------------------
-  let timers = [];
+  // ---- timers: a binary heap, the next one first; a cleared one stays until it comes to the top --------------------------
+  const timers = [];
+  const waiting = new Table();
   let timerCount = 0;
+  const before = (one, other) => one.due < other.due || (one.due === other.due && one.id < other.id);
   function setTimeout(callback, delay, ...values) {
     if (typeof callback !== "function") throw new NativeTypeError("setTimeout needs a function, not " + typeof callback);
     const wait = NumberOf(delay);
-    const due = now() + (wait > 0 ? wait : 0);
-    const timer = { id: ++timerCount, due, callback, values };
-    let low = 0;
-    let high = timers.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (timers[middle].due > due) low = middle + 1;
-      else high = middle;
-    }
-    apply(splice, timers, [low, 0, timer]);
-    header[NEXT_DUE] = timers[timers.length - 1].due;
+    const timer = { id: ++timerCount, due: now() + (wait > 0 ? wait : 0), callback, values };
+    let at = timers.length;
+    for (let up; at > 0 && before(timer, timers[(up = (at - 1) >>> 1)]); at = up) timers[at] = timers[up];
+    timers[at] = timer;
+    apply(mapSet, waiting, [timer.id, timer]);
+    header[NEXT_DUE] = timers[0].due;
     return timer.id;
   }
   function clearTimeout(id) {
-    for (let i = 0; i < timers.length; i++) {
-      if (timers[i].id === id) {
-        apply(splice, timers, [i, 1]);
-        break;
-      }
+    apply(mapDelete, waiting, [id]);
+    while (timers.length > 0 && apply(mapGet, waiting, [timers[0].id]) === undefined) removeFirst();
+    header[NEXT_DUE] = timers.length > 0 ? timers[0].due : Infinity;
+  }
+  function removeFirst() {
+    const last = timers[timers.length - 1];
+    timers.length--;
+    if (timers.length === 0) return;
+    let at = 0;
+    for (let child = 1; child < timers.length; at = child, child = 2 * at + 1) {
+      if (child + 1 < timers.length && before(timers[child + 1], timers[child])) child++;
+      if (before(last, timers[child])) break;
+      timers[at] = timers[child];
     }
-    header[NEXT_DUE] = timers.length ? timers[timers.length - 1].due : Infinity;
+    timers[at] = last;
   }
   function fire() {
-    const timer = timers[timers.length - 1];
+    const timer = timers[0];
     if (timer === undefined || timer.due > now()) return;
-    timers.length--;
-    header[NEXT_DUE] = timers.length ? timers[timers.length - 1].due : Infinity;
+    clearTimeout(timer.id);
     try {
       apply(timer.callback, undefined, timer.values);
     } catch (thrown) {
