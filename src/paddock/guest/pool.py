@@ -84,6 +84,7 @@ class Worker(asyncio.Protocol):
         self._errors = errors
         self._clocks: list[int] = []
         self._status = -1
+        self.frame_bytes = frame_bytes
         self._reader = frames.FrameReader(frame_bytes)
 
     def born(self, pid: int, pidfd: int) -> None:
@@ -97,6 +98,10 @@ class Worker(asyncio.Protocol):
             self._pidfd = -1
         if not self.death.done():
             self.death.set_result(death)
+
+    def is_alive(self) -> bool:
+        """Return whether the process may still take a program."""
+        return self.transport is not None and not self.transport.is_closing() and not self.death.done()
 
     def kill(self) -> None:
         """End the process now; harmless when it is gone."""
@@ -153,17 +158,15 @@ class Worker(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass on what the bytes complete; kill a worker that breaks the protocol."""
         try:
-            messages = self._reader.feed(data)
+            for message in self._reader.feed(data):
+                if self.listener is not None:
+                    self.listener.heard(message)
+                elif isinstance(message, frames.Ready) and not self.ready.done():
+                    self.ready.set_result(None)
         except frames.FrameError as error:
             self.kill()
             if self.listener is not None:
                 self.listener.broken(error)
-            return
-        for message in messages:
-            if self.listener is not None:
-                self.listener.heard(message)
-            elif isinstance(message, frames.Ready) and not self.ready.done():
-                self.ready.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Learn that the worker has closed its end, which only its death does."""
@@ -327,7 +330,7 @@ class Pool:
                 worker = await task
             except EngineError:
                 continue
-            if not worker.death.done():
+            if worker.is_alive():
                 self._refill_soon(profile)
                 return worker
             worker.dispose()

@@ -19,11 +19,13 @@
   const NativePromise = Promise;
   const NativeError = Error;
   const NativeTypeError = TypeError;
+  const NativeRangeError = RangeError;
   const NativeProxy = Proxy;
   const then = Promise.prototype.then;
   const charCodeAt = String.prototype.charCodeAt;
   const slice = String.prototype.slice;
   const indexOf = String.prototype.indexOf;
+  const exec = RegExp.prototype.exec;
   const join = Array.prototype.join;
   const now = Date.now;
   const mapGet = Map.prototype.get;
@@ -111,15 +113,17 @@
     }
   }
   const symbolText = Symbol.prototype.toString;
+  const [NAME, TEXT] = [256, 65536];
+  const cut = (text, length) => (text.length > length ? apply(slice, text, [0, length]) + "..." : text);
 
   // What is reported of a thrown value. Reading it may run guest code (getters, proxies): it can only fool its author.
   function describe(thrown) {
-    const report = { name: "Error", message: "", thrown: textOf(thrown), stack: "", error: false };
+    const report = { name: "Error", message: "", thrown: cut(textOf(thrown), TEXT), stack: "", error: false };
     try {
       if (thrown instanceof NativeError) {
         report.error = true;
-        report.name = textOf(thrown.name);
-        report.message = textOf(thrown.message);
+        report.name = cut(textOf(thrown.name), NAME);
+        report.message = cut(textOf(thrown.message), TEXT);
         const stack = thrown.stack;
         if (typeof stack === "string") report.stack = apply(slice, stack, [0, 8192]);
       } else {
@@ -134,14 +138,24 @@
 
   // ---- console ------------------------------------------------------------------------------------------------------
   let outputLeft = 0;
+  let linesLeft = 0;
   let outputCut = false;
+  const NOT_ASCII = /[^\0-\x7f]/;
   function utf8Length(text) {
     let bytes = text.length;
+    if (apply(exec, NOT_ASCII, [text]) === null) return bytes;
     for (let i = 0; i < text.length; i++) {
       const unit = apply(charCodeAt, text, [i]);
       if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
     }
     return bytes;
+  }
+  // Whether a JSON text goes into one message, with room for what is written around it.
+  let frameLimit = 0;
+  const ENVELOPE = 65536;
+  function fits(json) {
+    const room = frameLimit - ENVELOPE;
+    return json.length <= room && (3 * json.length <= room || utf8Length(json) <= room);
   }
   function print(level, values) {
     if (outputCut) return;
@@ -151,13 +165,15 @@
     }
     const text = apply(join, texts, [" "]);
     const bytes = text.length > outputLeft ? text.length : utf8Length(text);
-    if (bytes > outputLeft) {
+    const form = bytes > outputLeft || linesLeft === 0 ? "" : stringify(text);
+    if (form === "" || !fits(form)) {
       outputCut = true;
       send('["cut"]');
       return;
     }
     outputLeft -= bytes;
-    send('["console","' + level + '",' + stringify(text) + "]");
+    linesLeft--;
+    send('["console","' + level + '",' + form + "]");
   }
   const console = create(null);
   for (const level of ["log", "warn", "error", "info", "debug"]) {
@@ -220,7 +236,9 @@
   // ---- host calls -------------------------------------------------------------------------------------------------------
   class ToolError extends NativeError {}
   defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, configurable: true });
+  freeze(ToolError);
   let callCount = 0;
+  let callLimit = 0;
   let rawResults = false;
   const calls = new Table();
 
@@ -243,8 +261,13 @@
     if (typeof given !== "object" || isArray(given)) {
       throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object");
     }
+    if (server.length > NAME || tool.length > NAME) throw new NativeTypeError("the name of a server or tool is longer than " + NAME + " characters");
     const body = stringify(given);
     if (body === undefined) throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " have no JSON form");
+    if (apply(charCodeAt, body, [0]) !== 123) {
+      throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object, also as JSON");
+    }
+    if (!fits(body)) throw new NativeRangeError("servers." + server + ": the arguments of " + tool + " are larger than " + frameLimit + " bytes");
     const id = ++callCount;
     const call = { id, server, tool, raw, seen: false, resolve: null, reject: null, site: { stack: "" } };
     const promise = watched((resolve, reject) => {
@@ -254,6 +277,10 @@
     captureStackTrace(call.site, hostCall);
     apply(mapSet, calls, [id, call]);
     header[OPEN_CALLS]++;
+    if (id > callLimit) {
+      answer(id, false, { name: "LimitError", message: "Host call limit reached (" + callLimit + " calls in one execution)" });
+      return promise;
+    }
     try {
       deliver("[" + stringify(kind) + "," + id + "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + "]");
     } catch (thrown) {
@@ -275,7 +302,9 @@
     const site = call.site.stack;
     const own = (v) => ({ value: v, writable: true, configurable: true });
     defineProperty(error, "stack", own(value.name + ": " + value.message + apply(slice, site, [min(site.length, firstFrame(site))])));
-    for (const key of keys(value)) {
+    const fields = keys(value);
+    for (let i = 0; i < fields.length; i++) {
+      const key = fields[i];
       if (key !== "message") defineProperty(error, key, { value: value[key], writable: true, configurable: true, enumerable: key !== "name" });
     }
     call.error = error;
@@ -321,6 +350,7 @@
     header[SETTLED] = 1;
     deliver('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
   }
+  const OPEN_SHOWN = 16;
   function finish(value) {
     let text;
     try {
@@ -329,7 +359,7 @@
       return settle("failed", describe(thrown));
     }
     const open = [];
-    for (let id = 1; id <= callCount; id++) {
+    for (let id = 1; id <= callCount && open.length < OPEN_SHOWN; id++) {
       const call = apply(mapGet, calls, [id]);
       if (call !== undefined) open[open.length] = call.server + "." + call.tool;
     }
@@ -338,9 +368,13 @@
     }
     const loose = '{"open":' + stringify(open) + ',"value":';
     if (text === undefined) return settle("done", '{"open":' + stringify(open) + "}");
-    if (text.length > settings.result) {
+    let room = settings.result;
+    if (text.length > room || !fits(text)) {
       const whole = typeof value === "string" ? value : text;
-      text = stringify(apply(slice, whole, [0, settings.result]) + "... [result truncated]");
+      do {
+        text = stringify(apply(slice, whole, [0, room]) + "... [result truncated]");
+        room >>>= 1;
+      } while (room > 0 && !fits(text));
     }
     settle("done", loose + text + "}");
   }
@@ -354,12 +388,16 @@
     } catch (thrown) {
       return fail(thrown);
     }
+    defineProperty(running, "constructor", { value: undefined }); // `then` would ask it for a promise of the guest's make
     apply(then, running, [finish, fail]);
   }
 
   function configure(given) {
     settings = given;
     outputLeft = given.output;
+    linesLeft = given.lines;
+    frameLimit = given.frame;
+    callLimit = given.calls;
     sleepCap = given.sleep;
     rawResults = given.raw;
     const sdk = { __proto__: null, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
@@ -372,7 +410,8 @@
 
   // Walks the ways that every program takes, so that a waiting worker has compiled them and owns the memory they touch.
   function rehearse(given) {
-    outputLeft = 1;
+    outputLeft = linesLeft = 1;
+    frameLimit = Infinity;
     print("log", ["x"]);
     send(stringify(["rehearse", describe(new NativeError("x")), utf8Length("x")]));
     apply(then, (async () => given)(), [() => {}, () => {}]);
