@@ -99,40 +99,36 @@ class GuestEngine:
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
         async with self._places:
-            return await self._run(job, program, profile, host, on_console)
-
-    async def _run(
-        self,
-        job: GuestJob,
-        program: Program,
-        profile: EngineProfile,
-        host: Host,
-        on_console: OnConsole | None,
-    ) -> RawResult:
-        worker = await self._pool.take(profile)
-        facts = SandboxFacts(tier="landlock", layers=_layers(job.grants, self._pool.landlock_abi(profile)))
-        dialogue = _Dialogue(worker, job, program, host, on_console)
-        started = time.perf_counter()
-        try:
-            async with asyncio.timeout(job.limits.wall_ms / 1000):
-                await dialogue.run()
-        except TimeoutError:
-            dialogue.time_is_up()
-        finally:
-            cost = worker.cost()
-            worker.listener = None
-            worker.kill()
-            await dialogue.stop_calls()
-        wall_ms = (time.perf_counter() - started) * 1000
-        if not dialogue.has_verdict:  # it crashed: how, its parent knows
+            worker = await self._pool.take(profile)
             try:
-                async with asyncio.timeout(_BURY_SECONDS):
-                    await worker.death
-            except TimeoutError as error:
-                raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
-        result = dialogue.result(cost, wall_ms, facts)
-        worker.dispose()
-        return result
+                layers = _layers(job.grants, self._pool.landlock_abi(profile))
+                dialogue = _Dialogue(worker, job, program, host, on_console)
+                return await _run(dialogue, worker, job, SandboxFacts(tier="landlock", layers=layers))
+            finally:
+                worker.kill()
+                worker.dispose()
+
+
+async def _run(dialogue: "_Dialogue", worker: Worker, job: GuestJob, facts: SandboxFacts) -> RawResult:
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(job.limits.wall_ms / 1000):
+            await dialogue.run()
+    except TimeoutError:
+        dialogue.time_is_up()
+    finally:
+        cost = worker.cost()
+        worker.listener = None
+        worker.kill()
+        await dialogue.stop_calls()
+    wall_ms = (time.perf_counter() - started) * 1000
+    if not dialogue.has_verdict:  # it crashed: how, its parent knows
+        try:
+            async with asyncio.timeout(_BURY_SECONDS):
+                await worker.death
+        except TimeoutError as error:
+            raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
+    return dialogue.result(cost, wall_ms, facts)
 
 
 def _layers(grants: Grants, landlock_abi: int) -> tuple[str, ...]:
@@ -190,7 +186,8 @@ class _Dialogue(Listener):
             return
         await self._ended
         if self._fault is not None:
-            raise PaddockError(f"a call of the program failed inside Paddock ({type(self._fault).__name__})") from self._fault
+            what = type(self._fault).__name__
+            raise PaddockError(f"a call of the program failed inside Paddock ({what})") from self._fault
 
     # Listener
     def heard(self, message: frames.Message) -> None:

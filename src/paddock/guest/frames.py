@@ -8,7 +8,7 @@ checked before bytes are kept, and every item of a message is checked before it 
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast, get_args
 
@@ -30,7 +30,7 @@ class FrameError(EngineError):
     """A worker sent something that the glue never sends: it is broken or breached, and must be killed."""
 
 
-class TooDeep(FrameError):
+class TooDeep(FrameError):  # noqa: N818 - reads as the fact it states
     """A message holds a value that is nested too deeply, which any program can make."""
 
     def __init__(self) -> None:
@@ -201,14 +201,16 @@ def _finite(digits: str) -> float:
 
 def _measure(items: Json) -> None:
     """Raise TooDeep when a value has more levels than `MAX_DEPTH` and those of a message around it."""
-    level: list[Json] = [items]
-    for _ in range(MAX_DEPTH + _MESSAGE_LEVELS):
-        level = [
-            child
-            for container in level
-            for child in (container.values() if isinstance(container, dict) else container)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
+    level: list[Iterable[Json]] = [[items]]
+    for _ in range(MAX_DEPTH + _MESSAGE_LEVELS + 1):
+        deeper: list[Iterable[Json]] = []
+        for container in level:
+            for child in container:
+                if isinstance(child, list):
+                    deeper.append(cast("list[Json]", child))
+                elif isinstance(child, dict):
+                    deeper.append(cast("dict[str, Json]", child).values())
+        if not deeper:
             return
+        level = deeper
     raise TooDeep

@@ -225,22 +225,27 @@ class Zygote:
         worker = Worker(errors, frame_bytes)
         ours.setblocking(False)  # noqa: FBT003
         try:
-            await self.ready
-            self.forks += 1
-            self._waiting.append(worker)
-            socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
-        except OSError as error:
-            raise EngineError(f"the guest zygote is gone ({error.strerror})") from error
-        finally:
-            theirs.close()
-            os.close(their_errors)
-        await self._loop.create_connection(lambda: worker, sock=ours)
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                await worker.ready
-        except (TimeoutError, EngineError) as error:
+            try:
+                await asyncio.shield(self.ready)  # others wait for it too
+                self.forks += 1
+                self._waiting.append(worker)
+                socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
+            except OSError as error:
+                raise EngineError(f"the guest zygote is gone ({error.strerror})") from error
+            finally:
+                theirs.close()
+                os.close(their_errors)
+            await self._loop.create_connection(lambda: worker, sock=ours)
+            try:
+                async with asyncio.timeout(_START_SECONDS):
+                    await worker.ready
+            except (TimeoutError, EngineError) as error:
+                raise EngineError(f"no guest worker could start: {worker.last_words() or error}") from error
+        except BaseException:  # also when the task was cancelled: nobody else knows this worker
             worker.kill()
-            raise EngineError(f"no guest worker could start: {worker.last_words() or error}") from error
+            worker.dispose()
+            ours.close()
+            raise
         worker.observe()
         return worker
 
