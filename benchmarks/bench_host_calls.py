@@ -11,11 +11,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from scripts.install_servers import install
+
 from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
 from benchmarks.subject import Paddock, paddock
 from paddock.gate import Gate
 from paddock.hub.result import ToolResult
-from scripts.install_servers import install
 
 TITLE = "Host calls"
 
