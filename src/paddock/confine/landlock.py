@@ -20,6 +20,9 @@ _READ_FILE = 1 << 2
 _RULE_PATH_BENEATH = 1
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 class _Ruleset(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scopes", ctypes.c_uint64))
 
@@ -31,8 +34,7 @@ class _PathRule(ctypes.Structure):
 
 def abi() -> int:
     """Return the kernel's Landlock ABI, 0 when it has none or it is switched off."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    return max(0, int(libc.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
+    return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
 def deny_everything(version: int, *, readable: tuple[str, ...] = ()) -> None:
@@ -41,25 +43,24 @@ def deny_everything(version: int, *, readable: tuple[str, ...] = ()) -> None:
     `no_new_privs` must be set. Call it while the process has one thread, or in the thread that matters.
     Raises OSError when the kernel refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     handled = _Ruleset(
         files=(1 << _RIGHTS_BY_ABI.get(version, 16)) - 1,
         network=_ALL_TCP if version >= _NETWORK_ABI else 0,
         scopes=_ALL_SCOPES if version >= _SCOPE_ABI else 0,
     )
     size = 24 if version >= _SCOPE_ABI else 16 if version >= _NETWORK_ABI else 8
-    ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0)
+    ruleset = _LIBC.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0)
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
     try:
         for path in readable:
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
             rule = _PathRule(_READ_FILE, descriptor)
-            failed = libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+            failed = _LIBC.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
             os.close(descriptor)
             if failed:
                 raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
-        if libc.syscall(_RESTRICT_SELF, ruleset, 0):
+        if _LIBC.syscall(_RESTRICT_SELF, ruleset, 0):
             raise OSError(ctypes.get_errno(), "landlock_restrict_self")
     finally:
         os.close(ruleset)

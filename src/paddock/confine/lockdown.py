@@ -15,6 +15,7 @@ from paddock.confine import landlock, seccomp
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _SIGKILL = 9
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _LOWEST_PRIVATE_DESCRIPTOR = 3
 
 UNPRIVILEGED = 65534
@@ -39,7 +40,7 @@ def prepare(profile: str) -> Rules:
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
 
 
 def close_all_but(*kept: int) -> None:
@@ -56,15 +57,14 @@ def shed(rules: Rules) -> None:
 
     `/dev/urandom` stays readable, so that V8 can seed its generator while it starts; `seal` ends that too.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
         os.setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
         die_with_parent()  # a change of user clears it
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+    if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     landlock.deny_everything(rules.landlock_abi, readable=("/dev/urandom",))
 
 

@@ -16,6 +16,9 @@ _INSTRUCTION_BYTES = 8
 FILTERS = Path(__file__).parent / "filters"
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
@@ -30,8 +33,7 @@ def install(program: bytes) -> None:
 
     `no_new_privs` must be set. Raises OSError when the kernel refuses, or when a thread cannot be brought in line.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     argument = _Program(len(program) // _INSTRUCTION_BYTES, program)
-    failed = libc.syscall(_SYSCALL[os.uname().machine], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
+    failed = _LIBC.syscall(_SYSCALL[os.uname().machine], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
     if failed:
         raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_SET_MODE_FILTER)")

@@ -4,7 +4,8 @@
 // Guest code shares this realm, so nothing here may trust a method that the guest can replace: everything used later is
 // captured first, and called through `apply`. Arrays are filled by index, never by `push`.
 //
-// Evaluates to a function; the worker calls it with `post` and gets the two functions it queues from then on.
+// Evaluates to the one function that the worker queues from then on; its first call hands over `post` and answers with
+// the buffer.
 "use strict";
 (function () {
   const global = globalThis;
@@ -41,7 +42,8 @@
   const inward = new Uint16Array(buffer, 64 + 2 * CAPACITY, CAPACITY);
   const subarray = Uint16Array.prototype.subarray;
   const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
-  const [SEND, FILL] = [1, 2];
+  const [SEND, FILL] = [1, 2]; // in OPERATION, when the glue posts
+  const [IDLE, TIMER, TAKE] = [-1, -2, -3]; // in IN_LENGTH, when the worker asks for something else than a message
   header[NEXT_DUE] = Infinity;
   let post = null;
 
@@ -342,22 +344,32 @@
     apply(then, running, [finish, fail]);
   }
 
+  function provide(name, value) {
+    defineProperty(global, name, { value, writable: true, configurable: true, enumerable: false });
+  }
+
   function configure(given) {
     settings = given;
     outputLeft = given.output;
     sleepCap = given.sleep;
     rawResults = given.raw;
     const sdk = { __proto__: null, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
-    if (given.input !== undefined) sdk.input = given.input;
+    if (given.input !== undefined) {
+      sdk.input = given.input;
+      provide("input", given.input);
+    }
     freeze(sdk);
-    const names = { paddock: sdk, mentu: sdk, servers, sleep: freeze(sleep), console, setTimeout: freeze(setTimeout), clearTimeout: freeze(clearTimeout), __paddock: start };
-    if (given.input !== undefined) names.input = given.input;
-    for (const name of keys(names)) defineProperty(global, name, { value: names[name], writable: name !== "__paddock", configurable: true, enumerable: false });
+    provide("paddock", sdk);
+    provide("mentu", sdk);
+    provide("__paddock", start);
   }
 
   // Walks the ways that every program takes, so that a waiting worker has compiled them and owns the memory they touch.
   function rehearse(given) {
-    outputLeft = 1;
+    configure(given);
+    delete global.paddock;
+    delete global.mentu;
+    delete global.__paddock;
     print("log", ["x"]);
     send(stringify(["rehearse", describe(new NativeError("x")), utf8Length("x")]));
     apply(then, (async () => given)(), [() => {}, () => {}]);
@@ -365,8 +377,16 @@
   }
 
   // One task of the worker: a timer that is due, or a message that has come in.
-  function turn() {
-    if (header[IN_LENGTH] < 0) return fire();
+  function turn(poster) {
+    if (post === null) {
+      post = poster;
+      return buffer;
+    }
+    switch (header[IN_LENGTH]) {
+      case IDLE: return undefined;
+      case TIMER: return fire();
+      case TAKE: return take();
+    }
     const message = parse(receive());
     if (message[0] === "reply") return answer(message[1], message[2], message[3]);
     if (message[0] === "stuck") return settle("stuck", "{}");
@@ -383,10 +403,9 @@
     "encodeURIComponent", "decodeURIComponent", "encodeURI", "decodeURI", "undefined", "NaN", "Infinity", "eval",
   ];
   function harden() {
+    const allowed = new Set(ALLOWED);
     for (const name of ownKeys(global)) {
-      let allowed = false;
-      for (const known of ALLOWED) allowed ||= known === name;
-      if (!allowed) delete global[name];
+      if (!allowed.has(name)) delete global[name];
     }
     defineProperty(Error, "prepareStackTrace", { get: freeze(() => undefined), set: freeze(() => {}), configurable: false, enumerable: false });
     seal(Object.prototype);
@@ -413,6 +432,9 @@
   }
 
   harden();
-  global.__paddock = { buffer, turn, take, idle() {}, bind(poster) { post = poster; delete global.__paddock; } };
+  for (const service of [setTimeout, clearTimeout, sleep]) provide(service.name, freeze(service));
+  provide("servers", servers);
+  provide("console", console);
+  return turn;
 })();
 //# sourceURL=paddock:prelude

@@ -113,12 +113,11 @@ class Isolate:
         """Return a handle of a JavaScript function that calls `on_post`."""
         return self._library.mr_make_js_callback(self._context, _POSTED)
 
-    def call(self, function: object, *arguments: object) -> object:
+    def call(self, function: object, arguments: object) -> object:
         """Call `function` during set-up and wait for it; return its value. Raises ScriptError when it throws."""
-        array = self.array(*arguments)
         self._ended.clear()
         self._keep = False
-        self.queue(function, array)
+        self.queue(function, arguments)
         self._ended.wait()
         if isinstance(self._result, ScriptError):
             raise self._result

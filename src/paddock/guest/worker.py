@@ -27,12 +27,14 @@ CAPACITY = 32768
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
 _SEND = 1
+_IDLE, _TIMER, _TAKE = -1, -2, -3
 
 _LENGTH = struct.Struct("<I")
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
-_REHEARSAL = json.dumps(["rehearse", {"vars": {}}]).encode("utf-16-le")
+_REHEARSED = {"output": 1, "sleep": 0, "raw": False, "vars": {"a": "b"}, "workspace": ""}
+_REHEARSAL = json.dumps(["rehearse", _REHEARSED]).encode("utf-16-le")
 _FIRST_PROGRAM = '"use strict";(async function(input){return await 1+1})()'
 
 "a".encode("utf-16-le").decode("utf-16-le")  # loads the codec while files can still be read
@@ -79,18 +81,14 @@ class Guest:
     def __init__(self, isolate: v8.Isolate, prelude: str, channel: Channel) -> None:
         self._isolate = isolate
         self._channel = channel
-        isolate.evaluate(prelude)
-        exchange = isolate.evaluate("__paddock.buffer")
+        self._step = isolate.evaluate(prelude, keep=True)
+        self._ignored = isolate.array(isolate.poster())
+        exchange = isolate.call(self._step, self._ignored)
         assert isinstance(exchange, memoryview)
         exchange = cast("memoryview[int]", exchange)
         self._header = exchange[:_HEADER].cast("d")
         self._out = exchange[_HEADER : _HEADER + 2 * CAPACITY]
         self._in = exchange[_HEADER + 2 * CAPACITY :]
-        self._turn = isolate.evaluate("__paddock.turn", keep=True)
-        self._take = isolate.evaluate("__paddock.take", keep=True)
-        self._idle = isolate.evaluate("__paddock.idle", keep=True)
-        self._nothing = isolate.array()
-        isolate.call(isolate.evaluate("__paddock.bind", keep=True), isolate.poster())
         self._outgoing: list[bytes] = []
         self._rehearsing = False
         self._incoming = b""
@@ -106,7 +104,7 @@ class Guest:
         self._isolate.on_post = self._posted
         self._incoming = _REHEARSAL
         self._fill()
-        self._isolate.call(self._turn)
+        self._isolate.call(self._step, self._ignored)
         self._isolate.evaluate(_FIRST_PROGRAM)
         self._rehearsing = False
 
@@ -146,10 +144,10 @@ class Guest:
             # mini-racer runs microtasks after the callback of the task that queued them: look again after an
             # empty task.
             self._drained = True
-            self._isolate.queue(self._idle, self._nothing)
+            self._queue(_IDLE)
         elif self._header[_QUEUED]:
             self._taking = True
-            self._isolate.queue(self._take, self._nothing)
+            self._queue(_TAKE)
         else:
             self._drained = False
             self._await()
@@ -165,8 +163,7 @@ class Guest:
             timeout = None  # the program has ended; the parent reads what it cost and ends the process
         message = self._channel.receive(timeout)
         if message is None:
-            header[_IN_LENGTH] = -1
-            self._isolate.queue(self._turn, self._nothing)
+            self._queue(_TIMER)
         elif message[:1] == b"R":
             _, budget, size = _RUN.unpack_from(message)
             ceiling = self._data_bytes + budget
@@ -180,7 +177,11 @@ class Guest:
     def _deliver(self, message: bytes) -> None:
         self._incoming = message.decode("utf-8").encode("utf-16-le")
         self._fill()
-        self._isolate.queue(self._turn, self._nothing)
+        self._isolate.queue(self._step, self._ignored)
+
+    def _queue(self, what: int) -> None:
+        self._header[_IN_LENGTH] = what
+        self._isolate.queue(self._step, self._ignored)
 
     def _fill(self) -> None:
         part = self._incoming[: 2 * CAPACITY]

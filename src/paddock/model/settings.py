@@ -110,7 +110,7 @@ class GuestSettings(Value):
 
     max_workers: PositiveInt = 8
     """Most programs that run at a time; further ones wait."""
-    spare_workers: Count = 1
+    spare_workers: Count = 4
     """Workers kept ready for the next program."""
 
 
