@@ -324,7 +324,9 @@
     return new NativeProxy(freeze({ __proto__: null, call, callRaw }), {
       __proto__: null,
       get(target, property) {
-        if (typeof property !== "string" || property === "then") return undefined;
+        // What JavaScript itself looks up on an object to await it or to write it as text is no tool.
+        if (typeof property !== "string" || property === "then" || property === "toJSON") return undefined;
+        if (property === "toString" || property === "valueOf") return undefined;
         if (property === "call") return call;
         if (property === "callRaw") return callRaw;
         return freeze((values) => call(property, values));

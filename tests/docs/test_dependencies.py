@@ -1,0 +1,87 @@
+"""docs/dependencies.md names every dependency, and no other."""
+
+import ast
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+
+
+IMPORTED_AS = {"mini-racer": "py_mini_racer", "python-ulid": "ulid"}
+"""Import names of distributions that are called otherwise."""
+PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp"}
+"""Import names of packages that a dependency pins exactly, and that dependency."""
+
+
+def name_of(requirement):
+    return re.split(r"[ <>=!~;\[]", requirement)[0]
+
+
+def documented(heading):
+    """Return the rows of a section as name, licence and reason."""
+    text = (ROOT / "docs" / "dependencies.md").read_text()
+    section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return ROW.findall(section)
+
+
+def imports(path):
+    """Yield the top-level names that a module imports, at its head or within a function."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+
+
+def npm(path):
+    return set(json.loads((ROOT / path).read_text())["dependencies"])
+
+
+def test_every_dependency_of_the_package_is_documented():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    rows = {name for name, _, _ in documented("Installed with Paddock")}
+    assert rows == {name_of(text) for text in project["project"]["dependencies"]}
+
+
+def test_everything_imported_is_a_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    names = {name_of(text) for text in project["project"]["dependencies"]}
+    imported = {name for path in (ROOT / "src").rglob("*.py") for name in imports(path)}
+    foreign = {PARTS.get(name, name) for name in imported - sys.stdlib_module_names - {"paddock"}}
+    # The V8 library is loaded from mini-racer's directory, without an import.
+    assert foreign | {"py_mini_racer"} == {IMPORTED_AS.get(name, name) for name in names}
+
+
+def test_every_tool_of_development_is_documented():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["dependency-groups"]["dev"], *project["build-system"]["requires"]]
+    rows = {name for name, _, _ in documented("For building and testing")}
+    assert rows == {name_of(text) for text in wanted} | {"uv"}
+
+
+def test_every_vendored_package_is_documented():
+    rows = {name: licence for name, licence, _ in documented("Packed into the wheel")}
+    packages = json.loads((ROOT / "src/paddock/guest/package-lock.json").read_text())["packages"]
+    locked = {
+        path.removeprefix("node_modules/"): package["license"] for path, package in packages.items() if path
+    }
+    assert rows == locked
+    assert set(locked) >= npm("src/paddock/guest/package.json")
+
+
+def test_every_server_of_tests_and_demo_is_documented():
+    rows = {name for name, _, _ in documented("Servers that tests and the demo talk to")}
+    pinned = (ROOT / "tests/servers/requirements.txt").read_text()
+    python = set(re.findall(r"^(mcp-server-[a-z-]+)==", pinned, re.MULTILINE))
+    assert rows == npm("tests/servers/package.json") | python
+
+
+def test_every_row_gives_a_licence_and_a_reason():
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
+    rows = [row for heading in headings for row in documented(heading)]
+    assert len(rows) > 20
+    assert [name for name, licence, reason in rows if not (licence.strip() and len(reason) > 15)] == []

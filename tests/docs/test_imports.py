@@ -1,0 +1,86 @@
+"""What is loaded when: the import budget, the processes without site-packages, and the installed package."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+
+import paddock
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(paddock.__file__).parent
+HEAVY = {"pydantic", "mcp", "rich", "asyncio", "anyio", "platformdirs", "ulid", "py_mini_racer"}
+CONFINED = [
+    "paddock.guest.zygote",
+    "paddock.guest.worker",
+    "paddock.guest.intake_worker",
+    "paddock.confine.lockdown",
+]
+IMPORT_NAMES = {"mini-racer": "py_mini_racer", "python-ulid": "ulid"}
+"""Import names of distributions that are called otherwise."""
+
+
+def loaded(code, *flags):
+    """Return the top-level names of the modules that are loaded after `code` ran in a fresh interpreter."""
+    report = "\nimport json, sys\nprint(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", code + report], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert loaded("import paddock") & HEAVY == set()
+
+
+@pytest.mark.parametrize("module", CONFINED)
+def test_confined_processes_load_the_standard_library_alone(module):
+    code = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import {module}"
+    assert loaded(code, "-I", "-S") <= sys.stdlib_module_names | {"paddock", "__main__"}
+
+
+def test_the_contract_of_confined_modules_names_every_dependency():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [contract] = [each for each in contracts if "python -I -S" in each["name"]]
+    names = [re.split(r"[ <>=!~;\[]", text)[0] for text in requires("paddock") or []]
+    assert {IMPORT_NAMES.get(name, name) for name in names} <= set(contract["forbidden_modules"])
+
+
+def test_public_names_are_listed_in_order():
+    public = getattr(paddock, "__all__", [])
+    assert list(public) == sorted(public)
+    assert [name for name in public if getattr(paddock, name).__doc__ is None] == []
+
+
+def test_the_package_under_test_is_the_one_that_is_meant():
+    place = ROOT / "src" / "paddock"
+    assert (
+        (PACKAGE.parent.name == "site-packages") if os.environ.get("TEST_INSTALLED") else (PACKAGE == place)
+    )
+
+
+def test_the_package_holds_its_data():
+    files = {
+        "py.typed",
+        "confine/filters/guest.x86_64.bpf",
+        "confine/filters/guest.aarch64.bpf",
+        "confine/filters/guest-jit.x86_64.bpf",
+        "confine/filters/guest-jit.aarch64.bpf",
+        "guest/prelude.js",
+        "guest/intake.js",
+        "guest/module_words.js",
+        "guest/typescript.js",
+        "guest/vendor/acorn.js",
+        "guest/vendor/acorn.LICENSE",
+        "guest/vendor/swc.js",
+        "guest/vendor/swc.wasm",
+        "guest/vendor/swc.LICENSE",
+        "guest/vendor/VENDOR.json",
+    }
+    assert {name for name in files if not (PACKAGE / name).is_file()} == set()

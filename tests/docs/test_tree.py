@@ -1,0 +1,90 @@
+"""The shape of the tree: what no file may be, hold or lack."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST = 400
+LONGEST_FUNCTION = 60
+CODE = {".py", ".js", ".ts"}
+
+MACHINE_PATH = re.compile(r"/(?:work|root|farm|mnt|Users)/\w|/tmp/\w*jobs")
+REGISTRY = re.compile(r"registry\.npmjs|\bpypi\.org|pythonhosted|npmmirror|registry\.yarnpkg")
+LOCKS = {"uv.lock"}
+
+
+def tracked():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def texts():
+    """Yield every tracked text but this file, which spells what it forbids."""
+    for path in tracked():
+        if path != Path(__file__).resolve() and path.name not in LOCKS:
+            try:
+                yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue
+
+
+def modules():
+    return [path for path in tracked() if path.suffix == ".py" and ROOT / "src" in path.parents]
+
+
+def test_no_file_is_longer_than_a_room():
+    code = [path for path in tracked() if path.suffix in CODE and ROOT / "tests" not in path.parents]
+    assert len(code) > 50
+    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in code}
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_no_function_is_longer_than_a_page():
+    long = {}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                length = node.end_lineno - node.lineno + 1
+                if length > LONGEST_FUNCTION:
+                    long[f"{path.relative_to(ROOT)}:{node.name}"] = length
+    assert long == {}
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY], ids=["machine paths", "registries"])
+def test_no_text_names_a_machine_or_a_registry(pattern):
+    found = [
+        f"{name}:{number}: {line.strip()[:120]}"
+        for name, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == []
+
+
+def test_nothing_is_called_by_what_it_is_not():
+    names = {path.stem for path in tracked()} | {path.parent.name for path in tracked()}
+    assert names & {"utils", "util", "helpers", "helper", "common", "manager", "misc"} == set()
+
+
+def test_everything_public_says_what_it_is_for():
+    silent = []
+    for path in modules():
+        tree = ast.parse(path.read_text())
+        if ast.get_docstring(tree) is None:
+            silent.append(str(path.relative_to(ROOT)))
+        for node in tree.body:
+            public = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            if public and not node.name.startswith("_") and ast.get_docstring(node) is None:
+                silent.append(f"{path.relative_to(ROOT)}: {node.name}")
+    assert silent == []
