@@ -11,7 +11,7 @@ from importlib import import_module
 from benchmarks import report
 from benchmarks.measure import Line, Scale
 
-NAMES = ("execution", "host_calls", "command_line", "programs", "payloads", "stopping", "ledger")
+NAMES = ("execution", "host_calls", "hub", "command_line", "programs", "payloads", "stopping", "ledger")
 
 
 def main() -> int:

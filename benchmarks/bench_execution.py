@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import median
 
@@ -24,7 +25,8 @@ from benchmarks.measure import (
 from benchmarks.subject import Paddock, paddock
 
 TITLE = "Fresh execution of `return 1+1`"
-PROGRAM = "return 1+1"
+
+_NUMBERS = count()
 
 _CONCURRENCY = (1, 4)
 
@@ -46,8 +48,9 @@ def _latency(
 ) -> list[Line]:
     times = scale.of(15, 4)
     contenders = {
-        "warm": lambda: ready.run(_median_ms(ready, times)),
-        "cold": lambda: bare.run(_median_ms(bare, times)),
+        "warm": lambda: ready.run(_median_ms(ready, times, _same)),
+        "new text": lambda: ready.run(_median_ms(ready, times, _new)),
+        "cold": lambda: bare.run(_median_ms(bare, times, _same)),
         "node": lambda: median(milliseconds(node) for _ in range(3)),
         "deno": lambda: median(milliseconds(deno) for _ in range(3)),
     }
@@ -55,21 +58,31 @@ def _latency(
     p50 = {name: median(values) for name, values in figures.items()}
     return [
         Line("a spare worker is ready, p50", p50["warm"], "ms", at_most(1.5)),
+        Line("the same, a text never seen before, p50", p50["new text"], "ms"),
         Line("no spare worker, zygote running, p50", p50["cold"], "ms", at_most(8)),
         Line("peer: node + vm.createContext, p50", p50["node"], "ms"),
         Line("peer: deno run, p50", p50["deno"], "ms"),
     ]
 
 
-async def _median_ms(subject: Paddock, times: int) -> float:
+async def _median_ms(subject: Paddock, times: int, program: Callable[[], str]) -> float:
     spent: list[float] = []
     for _ in range(times):
         await subject.settled()
         started = time.perf_counter()
-        value = await subject.value(PROGRAM)
+        value = await subject.value(program())
         spent.append((time.perf_counter() - started) * 1000)
         assert value == 2
     return median(spent)
+
+
+def _same() -> str:
+    return "return 1+1"
+
+
+def _new() -> str:
+    """Return a program that has to be read: Paddock knows those it has read lately."""
+    return f"return 1+1 // {next(_NUMBERS)}"
 
 
 def _throughput(
@@ -113,7 +126,7 @@ def _many(subject: Paddock, concurrency: int, seconds: float) -> int:
         async def one_after_another() -> int:
             done = 0
             while time.perf_counter() < deadline:
-                assert await subject.value(PROGRAM) == 2
+                assert await subject.value(_new()) == 2
                 done += 1
             return done
 

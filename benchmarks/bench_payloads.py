@@ -61,7 +61,10 @@ class _Rows:
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._rows = rows
 
-    async def call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], *, limit_ms: int
+    ) -> ToolResult:
+        del limit_ms
         assert (server, tool, arguments) == ("local", "rows", {})
         return ToolResult({"content": [], "structuredContent": self._rows})
 

@@ -57,6 +57,7 @@ class Paddock:
 
     async def settled(self) -> None:
         """Return once the session is at rest: the spare workers are ready and the dead are buried."""
+        await asyncio.sleep(0.01)  # a refill may be put off for a moment
         deadline = time.monotonic() + _QUIET_SECONDS
         while asyncio.all_tasks() - {asyncio.current_task()} - self._standing and time.monotonic() < deadline:
             await asyncio.sleep(0.002)

@@ -7,6 +7,7 @@ the worker is killed, and what it had said up to then is kept.
 """
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import Callable
@@ -101,9 +102,9 @@ class GuestEngine:
         async with self._places:
             worker = await self._pool.take(profile)
             try:
-                layers = _layers(job.grants, self._pool.landlock_abi(profile))
+                facts = _facts(job.grants, self._pool.landlock_abi(profile))
                 dialogue = _Dialogue(worker, job, program, host, on_console)
-                return await _run(dialogue, worker, job, SandboxFacts(tier="landlock", layers=layers))
+                return await _run(dialogue, worker, job, facts)
             finally:
                 worker.kill()
                 worker.dispose()
@@ -131,9 +132,14 @@ async def _run(dialogue: "_Dialogue", worker: Worker, job: GuestJob, facts: Sand
     return dialogue.result(cost, wall_ms, facts)
 
 
-def _layers(grants: Grants, landlock_abi: int) -> tuple[str, ...]:
-    layers = ("process", "uid", "no_new_privs", f"landlock-{landlock_abi}", "seccomp")
-    return layers if grants.jit else (*layers, "jitless")
+def _facts(grants: Grants, landlock_abi: int) -> SandboxFacts:
+    """Return what confines a worker; each of these has succeeded, or the worker would not have said ready."""
+    own_user = os.geteuid() == 0  # only root can give its workers a user of their own
+    layers = ["process", "no_new_privs", f"landlock-{landlock_abi}", "seccomp"]
+    layers += ["uid"] if own_user else []
+    layers += [] if grants.jit else ["jitless"]
+    residual = () if own_user else ("the worker has the user of Paddock",)
+    return SandboxFacts(tier="landlock", layers=tuple(layers), residual=residual)
 
 
 class _Dialogue(Listener):

@@ -37,8 +37,15 @@ _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
 _REHEARSED = {
-    "output": 1, "lines": 1, "calls": 1, "frame": 1 << 20, "result": 1, "sleep": 0,
-    "raw": False, "vars": {"a": "b"}, "workspace": "",
+    "output": 1,
+    "lines": 1,
+    "calls": 1,
+    "frame": 1 << 20,
+    "result": 1,
+    "sleep": 0,
+    "raw": False,
+    "vars": {"a": "b"},
+    "workspace": "",
 }
 _REHEARSAL = json.dumps(["rehearse", _REHEARSED]).encode("utf-16-le")
 _FIRST_PROGRAM = '"use strict";(async function(input){return await 1+1})()'

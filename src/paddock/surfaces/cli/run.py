@@ -48,7 +48,9 @@ def _seconds(_context: click.Context, parameter: click.Parameter, value: float |
 @click.option(
     "--timeout", type=float, metavar="SECONDS", callback=_seconds, help="Longest wall time, e.g. 2.5."
 )
-@click.option("--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file forbids it.")
+@click.option(
+    "--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file forbids it."
+)
 @options.workspace
 @options.settings
 @options.as_json
