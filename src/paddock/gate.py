@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from paddock.guest.engine import GuestEngine, GuestJob, HostReply, OnConsole
+from paddock.guest.engine import GuestEngine
+from paddock.guest.job import GuestJob, HostReply, OnConsole
 from paddock.hub.result import ToolResult, native_value
 from paddock.model.base import Json
 from paddock.model.errors import (

@@ -72,7 +72,7 @@ def test_the_package_holds_its_data():
         "confine/filters/guest.aarch64.bpf",
         "confine/filters/guest-jit.x86_64.bpf",
         "confine/filters/guest-jit.aarch64.bpf",
-        "guest/prelude.js",
+        "guest/glue/calls.js",
         "guest/intake.js",
         "guest/module_words.js",
         "guest/typescript.js",

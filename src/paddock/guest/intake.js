@@ -6,7 +6,7 @@
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
 //           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and ask again
 //
-// `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (prelude.js). The text is never
+// `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (glue/program.js). The text is never
 // moved: prose around fences becomes empty lines, `export` becomes spaces, types become spaces. What must be added (the
 // head on line 1, `return ` before the last expression) is listed in `positions`, which positions.py reads backwards.
 // A program is complete for the parser before it is wrapped, so that no text can close the wrapper.

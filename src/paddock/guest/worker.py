@@ -22,7 +22,7 @@ from paddock.confine import lockdown
 from paddock.guest import v8
 
 CAPACITY = 32768
-"""UTF-16 units that fit into each half of the exchange buffer; prelude.js has the same number."""
+"""UTF-16 units that fit into each half of the exchange buffer; glue/exchange.js has the same number."""
 
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
@@ -91,10 +91,10 @@ class Channel:
 class Guest:
     """The dialogue between the glue in V8 and the parent."""
 
-    def __init__(self, isolate: v8.Isolate, prelude: str, channel: Channel) -> None:
+    def __init__(self, isolate: v8.Isolate, glue: str, channel: Channel) -> None:
         self._isolate = isolate
         self._channel = channel
-        self._step = isolate.evaluate(prelude, keep=True)
+        self._step = isolate.evaluate(glue, keep=True)
         self._ignored = isolate.array(isolate.poster())
         exchange = isolate.call(self._step, self._ignored)
         assert isinstance(exchange, memoryview)
@@ -212,14 +212,14 @@ def data_segment(status: int) -> int:
 
 
 def run(
-    library: ctypes.CDLL, prelude: str, connection: socket.socket, rules: lockdown.Rules, status: int
+    library: ctypes.CDLL, glue: str, connection: socket.socket, rules: lockdown.Rules, status: int
 ) -> None:
     """Be a guest worker on `connection` until the program ends.
 
     `status` is this process's open /proc/self/status, for after `lockdown.shed` no file can be opened.
     """
     isolate = v8.Isolate(library)
-    guest = Guest(isolate, prelude, Channel(connection))
+    guest = Guest(isolate, glue, Channel(connection))
     guest.rehearse()
     lockdown.seal(rules)
     guest.start(data_segment(status))

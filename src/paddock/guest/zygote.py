@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from paddock.confine import lockdown
-from paddock.guest import v8, worker
+from paddock.guest import glue, v8, worker
 
 FLAGS = ("--single-threaded", "--disallow-code-generation-from-strings")
 PROFILES = {"guest": (*FLAGS, "--jitless"), "guest-jit": FLAGS}
@@ -30,7 +30,7 @@ class Zygote:
     def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
         self._control = control
         self._rules = lockdown.prepare(profile)
-        self._prelude = (Path(__file__).parent / "prelude.js").read_text()
+        self._glue = glue.source()
         self._library = v8.load(library_directory, PROFILES[profile])
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
@@ -72,7 +72,7 @@ class Zygote:
             status = os.open("/proc/self/status", os.O_RDONLY)
             lockdown.close_all_but(connection, status)
             lockdown.shed(self._rules)
-            worker.run(self._library, self._prelude, socket.socket(fileno=connection), self._rules, status)
+            worker.run(self._library, self._glue, socket.socket(fileno=connection), self._rules, status)
         except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
             os.write(2, f"paddock worker: {type(error).__name__}: {error}\n".encode())
             os._exit(v8.EXIT_BROKEN)

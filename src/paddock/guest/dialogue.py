@@ -1,0 +1,232 @@
+"""One program's conversation with the host, seen from the host, which keeps every budget itself."""
+
+import asyncio
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.guest import frames
+from paddock.guest.intake import Program
+from paddock.guest.job import GuestJob, Host, OnConsole
+from paddock.guest.pool import Cost, Listener, Worker
+from paddock.guest.verdict import End, Verdict
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
+
+if TYPE_CHECKING:
+    from paddock.model.base import Json
+
+TRUNCATED = "[output truncated]"
+
+_STOP_SECONDS = 5.0
+_CONSOLE_LINES = 100_000
+"""Lines kept: an empty one costs the output budget nothing, and the host a good deal."""
+_OTHER_MESSAGES = 16
+_HELD_FRAMES = 4
+"""How many largest messages the arguments of calls in flight may add up to."""
+
+
+class Dialogue(Listener):
+    """One program's conversation with the host."""
+
+    def __init__(
+        self, worker: Worker, job: GuestJob, program: Program, host: Host, on_console: OnConsole | None
+    ) -> None:
+        self._worker = worker
+        self._job = job
+        self._program = program
+        self._host = host
+        self._on_console = on_console
+        self._ended = asyncio.get_running_loop().create_future()
+        self._console: list[ConsoleLine] = []
+        self._console_bytes = 0
+        self._heard = 0
+        self._cut = False
+        self._calls: list[CallRecord] = []
+        self._asked = 0
+        self._held_bytes = 0
+        self._fault: BaseException | None = None
+        self._turns = asyncio.Semaphore(job.limits.parallel_calls)
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._end: End = None
+        self._in_flight: list[str] = []
+
+    async def run(self) -> None:
+        """Send the program and wait until the worker has gone."""
+        limits, work = self._job.limits, self._job.work
+        settings = {
+            "output": limits.output_bytes,
+            "lines": _CONSOLE_LINES,
+            "calls": limits.host_calls,
+            "frame": self._worker.frame_bytes,
+            "result": limits.result_bytes,
+            "sleep": limits.sleep_ms,
+            "raw": work.raw_results,
+            "vars": work.vars,
+            "workspace": str(self._job.workspace),
+        }
+        if work.input is not None:
+            settings["input"] = work.input
+        self._worker.listener = self
+        self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes))
+        if not self._worker.is_alive():
+            return
+        await self._ended
+        if self._fault is not None:
+            what = type(self._fault).__name__
+            raise PaddockError(f"a call of the program failed inside Paddock ({what})") from self._fault
+
+    def heard(self, message: frames.Message) -> None:
+        """Act on a message; what comes after the end counts for nothing."""
+        if self._ended.done():
+            return
+        self._heard += 1
+        if self._heard > _CONSOLE_LINES + 2 * self._job.limits.host_calls + _OTHER_MESSAGES:
+            self._refuse("messages beyond all bounds")
+            return
+        match message:
+            case ConsoleLine():
+                self._print(message)
+            case frames.ConsoleCut():
+                self._print_cut()
+            case frames.Call():
+                self._call(message)
+            case frames.Ready():
+                self._refuse("a second greeting")
+            case _:
+                self._end = self._end or message
+                self._finish()
+
+    def broken(self, error: frames.FrameError) -> None:
+        """End the dialogue with a worker that broke the rules."""
+        self._end = self._end or error
+        self._finish()
+
+    def gone(self) -> None:
+        """End the dialogue with a worker that died."""
+        self._finish()
+
+    def _refuse(self, what: str) -> None:
+        """End a worker that does what the glue never does."""
+        self._worker.kill()
+        self.broken(frames.FrameError(what))
+
+    def _finish(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _print(self, line: ConsoleLine) -> None:
+        self._console_bytes += len(line.text.encode("utf-8", "surrogatepass"))
+        if self._cut or self._console_bytes > self._job.limits.output_bytes:
+            self._print_cut()  # the glue keeps this budget itself; a breached one does not
+            if self._console_bytes > 2 * self._job.limits.output_bytes:
+                self._refuse("output beyond all bounds")
+            return
+        self._console.append(line)
+        if self._on_console is not None:
+            self._on_console(line)
+
+    def _print_cut(self) -> None:
+        if not self._cut:
+            self._cut = True
+            line = ConsoleLine(level="log", text=TRUNCATED)
+            self._console.append(line)
+            if self._on_console is not None:
+                self._on_console(line)
+
+    def _call(self, call: frames.Call) -> None:
+        self._asked += 1
+        if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
+            self._refuse("calls beyond their limit")
+            return
+        self._held_bytes += call.size
+        if self._held_bytes > _HELD_FRAMES * self._worker.frame_bytes:
+            self._held_bytes -= call.size
+            limit = _HELD_FRAMES * self._worker.frame_bytes
+            text = f"The arguments of the calls in flight are larger than {limit} bytes"
+            error: dict[str, Json] = {"name": "LimitError", "message": text}
+            self._worker.send(frames.reply(call.number, ok=False, value=error))
+            return
+        task = asyncio.create_task(self._answer(call))
+        self._tasks[task] = f"{call.server}.{call.tool}"
+        task.add_done_callback(lambda done: self._answered(done, call.size))
+
+    def _answered(self, task: asyncio.Task[None], size: int) -> None:
+        self._tasks.pop(task, None)
+        self._held_bytes -= size
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._fault = self._fault or fault
+            self._finish()
+
+    async def _answer(self, call: frames.Call) -> None:
+        async with self._turns:
+            started = time.perf_counter()
+            reply = await self._host.call(call.server, call.tool, call.arguments, raw=call.raw)
+            ms = (time.perf_counter() - started) * 1000
+        self._calls.append(
+            CallRecord(server=call.server, tool=call.tool, status=reply.status, ms=round(ms, 3))
+        )
+        good = reply.status is Status.OK
+        self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
+
+    async def stop_calls(self) -> None:
+        """Cancel what the program still waits for: nothing goes on after its end (X17)."""
+        self._in_flight = list(self._tasks.values())
+        if tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+
+    def time_is_up(self) -> None:
+        """Record where the program stood when the wall limit had passed."""
+        limit = self._job.limits.wall_ms
+        if _is_computing(self._worker.pid):
+            text = f"Script execution timed out after {limit}ms"
+            hint = "it was computing when its time was up"
+        elif self._tasks:
+            text, hint = "Execution timeout", f"it was waiting for {', '.join(sorted(self._tasks.values()))}"
+        else:
+            text, hint = "Execution timeout", "it was waiting for a timer"
+        self._end = self._end or ErrorInfo(
+            name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms"
+        )
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether the dialogue itself tells how the program ended."""
+        return self._end is not None
+
+    def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+        """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""
+        status, error = Verdict(self._job, self._program, self._worker).on(self._end)
+        if cost is None:
+            cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
+        done = self._end if isinstance(self._end, frames.Done) and status is Status.OK else None
+        return RawResult(
+            status=status,
+            value=done.value if done else None,
+            has_value=done.has_value if done else False,
+            console=tuple(self._console),
+            console_truncated=self._cut,
+            error=error,
+            calls=tuple(self._calls),
+            in_flight=len(self._in_flight),
+            usage=Usage(
+                wall_ms=round(wall_ms, 3),
+                cpu_ms=round(cost.cpu_ms, 3),
+                peak_bytes=cost.peak_bytes,
+                host_calls=self._asked,
+                console_bytes=self._console_bytes,
+            ),
+            sandbox=facts,
+        )
+
+
+def _is_computing(pid: int) -> bool:
+    """Return whether any thread of the process is running right now, that is: not waiting."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
+                return True
+    return False

@@ -1,0 +1,111 @@
+// Host calls: `servers`, and the promises and errors that answer them.
+class ToolError extends NativeError {}
+defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, configurable: true });
+freeze(ToolError);
+let callCount = 0;
+let callLimit = 0;
+let rawResults = false;
+const calls = new Table();
+
+// A promise that knows whether anybody waits for it: a failed call that nobody looks at must not pass for success.
+function watched(executor, call) {
+  const promise = new NativePromise(executor);
+  const own = (value) => ({ value, writable: true, configurable: true });
+  defineProperty(promise, "then", own((onFulfilled, onRejected) => {
+    call.seen = true;
+    return apply(then, promise, [onFulfilled, onRejected]);
+  }));
+  // Makes `await` look at `then` instead of reading the promise's state directly (ECMA-262, PromiseResolve).
+  defineProperty(promise, "constructor", own(undefined));
+  return promise;
+}
+
+function hostCall(kind, server, tool, values, raw) {
+  if (typeof tool !== "string") throw new NativeTypeError("servers." + server + ".call(tool, args): tool must be a string");
+  const given = values === undefined || values === null ? {} : values;
+  if (typeof given !== "object" || isArray(given)) {
+    throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object");
+  }
+  if (server.length > NAME || tool.length > NAME) throw new NativeTypeError("the name of a server or tool is longer than " + NAME + " characters");
+  const body = stringify(given);
+  if (body === undefined) throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " have no JSON form");
+  if (apply(charCodeAt, body, [0]) !== 123) {
+    throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object, also as JSON");
+  }
+  if (!fits(body)) throw new NativeRangeError("servers." + server + ": the arguments of " + tool + " are larger than " + frameLimit + " bytes");
+  const id = ++callCount;
+  const call = { id, server, tool, raw, seen: false, resolve: null, reject: null, site: { stack: "" } };
+  const promise = watched((resolve, reject) => {
+    call.resolve = resolve;
+    call.reject = reject;
+  }, call);
+  captureStackTrace(call.site, hostCall);
+  apply(mapSet, calls, [id, call]);
+  header[OPEN_CALLS]++;
+  if (id > callLimit) {
+    answer(id, false, { name: "LimitError", message: "Host call limit reached (" + callLimit + " calls in one execution)" });
+    return promise;
+  }
+  try {
+    deliver("[" + stringify(kind) + "," + id + "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + "]");
+  } catch (thrown) {
+    apply(mapDelete, calls, [id]);
+    header[OPEN_CALLS]--;
+    throw thrown;
+  }
+  return promise;
+}
+
+const unseen = [];
+function answer(id, ok, value) {
+  const call = apply(mapGet, calls, [id]);
+  if (call === undefined) return;
+  apply(mapDelete, calls, [id]);
+  header[OPEN_CALLS]--;
+  if (ok) return call.resolve(value);
+  const error = value.name === "ToolError" ? new ToolError(value.message) : new NativeError(value.message);
+  const site = call.site.stack;
+  const own = (v) => ({ value: v, writable: true, configurable: true });
+  defineProperty(error, "stack", own(value.name + ": " + value.message + apply(slice, site, [min(site.length, firstFrame(site))])));
+  const fields = keys(value);
+  for (let i = 0; i < fields.length; i++) {
+    const key = fields[i];
+    if (key !== "message") defineProperty(error, key, { value: value[key], writable: true, configurable: true, enumerable: key !== "name" });
+  }
+  call.error = error;
+  unseen[unseen.length] = call;
+  call.reject(error);
+}
+function firstFrame(stack) {
+  const at = apply(indexOf, stack, ["\n    at "]);
+  return at < 0 ? stack.length : at;
+}
+
+function serverProxy(name) {
+  const call = freeze((tool, values) => hostCall("call", name, tool, values, rawResults));
+  const callRaw = freeze((tool, values) => hostCall("call", name, tool, values, true));
+  return new NativeProxy(freeze({ __proto__: null, call, callRaw }), {
+    __proto__: null,
+    get(target, property) {
+      // What JavaScript itself looks up on an object to await it or to write it as text is no tool.
+      if (typeof property !== "string" || property === "then" || property === "toJSON") return undefined;
+      if (property === "toString" || property === "valueOf") return undefined;
+      if (property === "call") return call;
+      if (property === "callRaw") return callRaw;
+      return freeze((values) => call(property, values));
+    },
+  });
+}
+const known = new Table();
+const servers = new NativeProxy(freeze(create(null)), {
+  __proto__: null,
+  get(target, property) {
+    if (typeof property !== "string" || property === "then") return undefined;
+    let server = apply(mapGet, known, [property]);
+    if (server === undefined) {
+      server = serverProxy(property);
+      apply(mapSet, known, [property, server]);
+    }
+    return server;
+  },
+});

@@ -1,0 +1,70 @@
+// What both sides see: eight numbers, then text out, then text in.
+const CAPACITY = 32768;
+const buffer = new ArrayBuffer(64 + 4 * CAPACITY);
+const header = new Float64Array(buffer, 0, 8);
+const outward = new Uint16Array(buffer, 64, CAPACITY);
+const IN_OFFSET = 64 + 2 * CAPACITY;
+const Units = Uint16Array;
+const PIECE = 8192;
+const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
+const [SEND, FILL] = [1, 2]; // in OPERATION, when the glue posts
+const [IDLE, TIMER, TAKE] = [-1, -2, -3]; // in IN_LENGTH, when the worker asks for something else than a message
+header[NEXT_DUE] = Infinity;
+let post = null;
+
+// No method of a typed array is ever used on the buffer: `length` can be replaced, `subarray` asks the guest for a
+// constructor and hands the buffer to it, and who has the buffer can free the memory that the worker reads.
+function isolated(view, length) {
+  defineProperty(view, "length", { value: length });
+  setPrototypeOf(view, null);
+  return view;
+}
+for (const view of [header, outward]) isolated(view, view.length);
+
+// Hand a text to the worker at once, in the middle of whatever runs.
+function send(text) {
+  const length = text.length;
+  let start = 0;
+  do {
+    const count = min(length - start, CAPACITY);
+    for (let i = 0; i < count; i++) outward[i] = apply(charCodeAt, text, [start + i]);
+    start += count;
+    header[OUT_LENGTH] = count;
+    header[OUT_MORE] = start < length ? 1 : 0;
+    header[OPERATION] = SEND;
+    post();
+  } while (start < length);
+}
+
+// Hand a text to the worker when the running task is over: much faster for large ones.
+const queue = [];
+let taken = 0;
+function sendLater(text) {
+  queue[queue.length] = text;
+  header[QUEUED]++;
+}
+function take() {
+  const text = queue[taken];
+  queue[taken++] = "";
+  header[QUEUED]--;
+  return text;
+}
+const LATER = 16384;
+function deliver(text) {
+  if (text.length > LATER) sendLater(text);
+  else send(text);
+}
+
+function receive() {
+  let text = "";
+  for (;;) {
+    const length = header[IN_LENGTH];
+    for (let k = 0; k < length; k += PIECE) {
+      const count = min(PIECE, length - k);
+      text += apply(fromCharCode, null, isolated(new Units(buffer, IN_OFFSET + 2 * k, count), count));
+    }
+    if (length < CAPACITY) return text;
+    header[OPERATION] = FILL;
+    post();
+  }
+}

@@ -1,0 +1,27 @@
+// Everything the glue uses later, captured before a program can replace it. Called through `apply`.
+const global = globalThis;
+const { apply, ownKeys, defineProperty, getPrototypeOf, setPrototypeOf } = Reflect;
+const { freeze, seal, create, keys } = Object;
+const { stringify, parse } = JSON;
+const { fromCharCode } = String;
+const { isArray } = Array;
+const { min } = Math;
+const StringOf = String;
+const NumberOf = Number;
+const NativePromise = Promise;
+const NativeError = Error;
+const NativeTypeError = TypeError;
+const NativeRangeError = RangeError;
+const NativeProxy = Proxy;
+const then = Promise.prototype.then;
+const charCodeAt = String.prototype.charCodeAt;
+const slice = String.prototype.slice;
+const indexOf = String.prototype.indexOf;
+const exec = RegExp.prototype.exec;
+const join = Array.prototype.join;
+const now = Date.now;
+const mapGet = Map.prototype.get;
+const mapSet = Map.prototype.set;
+const mapDelete = Map.prototype.delete;
+const captureStackTrace = Error.captureStackTrace;
+const Table = Map;

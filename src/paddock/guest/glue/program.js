@@ -1,0 +1,101 @@
+// The one program: how it starts, how it ends, and what a task of the worker is.
+let settings = null;
+function settle(kind, body) {
+  if (header[SETTLED] !== 0) return;
+  header[SETTLED] = 1;
+  deliver('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
+}
+const OPEN_SHOWN = 16;
+function finish(value) {
+  let text;
+  try {
+    text = stringify(value);
+  } catch (thrown) {
+    return settle("failed", describe(thrown));
+  }
+  const open = [];
+  for (let id = 1; id <= callCount && open.length < OPEN_SHOWN; id++) {
+    const call = apply(mapGet, calls, [id]);
+    if (call !== undefined) open[open.length] = call.server + "." + call.tool;
+  }
+  for (let i = 0; i < unseen.length; i++) {
+    if (!unseen[i].seen) return settle("failed", describe(unseen[i].error));
+  }
+  const loose = '{"open":' + stringify(open) + ',"value":';
+  if (text === undefined) return settle("done", '{"open":' + stringify(open) + "}");
+  let room = settings.result;
+  if (text.length > room || !fits(text)) {
+    const whole = typeof value === "string" ? value : text;
+    do {
+      text = stringify(apply(slice, whole, [0, room]) + "... [result truncated]");
+      room >>>= 1;
+    } while (room > 0 && !fits(text));
+  }
+  settle("done", loose + text + "}");
+}
+const fail = (thrown) => settle("failed", describe(thrown));
+
+function start(program) {
+  delete global.__paddock;
+  let running;
+  try {
+    running = program(settings.input);
+  } catch (thrown) {
+    return fail(thrown);
+  }
+  defineProperty(running, "constructor", { value: undefined }); // `then` would ask it for a promise of the guest's make
+  apply(then, running, [finish, fail]);
+}
+
+function provide(name, value) {
+  defineProperty(global, name, { value, writable: true, configurable: true, enumerable: false });
+}
+
+function configure(given) {
+  settings = given;
+  outputLeft = given.output;
+  linesLeft = given.lines;
+  frameLimit = given.frame;
+  callLimit = given.calls;
+  sleepCap = given.sleep;
+  rawResults = given.raw;
+  const sdk = { __proto__: null, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
+  if (given.input !== undefined) {
+    sdk.input = given.input;
+    provide("input", given.input);
+  }
+  freeze(sdk);
+  provide("paddock", sdk);
+  provide("mentu", sdk);
+  provide("__paddock", start);
+}
+
+// Walks the ways that every program takes, so that a waiting worker has compiled them and owns the memory they touch.
+function rehearse(given) {
+  configure(given);
+  delete global.paddock;
+  delete global.mentu;
+  delete global.__paddock;
+  print("log", ["x"]);
+  send(stringify(["rehearse", describe(new NativeError("x")), utf8Length("x")]));
+  apply(then, (async () => given)(), [() => {}, () => {}]);
+  outputLeft = 0;
+}
+
+// One task of the worker: a timer that is due, or a message that has come in.
+function turn(poster) {
+  if (post === null) {
+    post = poster;
+    return buffer;
+  }
+  switch (header[IN_LENGTH]) {
+    case IDLE: return undefined;
+    case TIMER: return fire();
+    case TAKE: return take();
+  }
+  const message = parse(receive());
+  if (message[0] === "reply") return answer(message[1], message[2], message[3]);
+  if (message[0] === "stuck") return settle("stuck", "{}");
+  if (message[0] === "rehearse") return rehearse(message[1]);
+  configure(message[1]);
+}

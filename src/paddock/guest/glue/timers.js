@@ -1,0 +1,50 @@
+// Timers: a binary heap, the next one first; a cleared one stays until it comes to the top.
+const timers = [];
+const waiting = new Table();
+let timerCount = 0;
+const before = (one, other) => one.due < other.due || (one.due === other.due && one.id < other.id);
+function setTimeout(callback, delay, ...values) {
+  if (typeof callback !== "function") throw new NativeTypeError("setTimeout needs a function, not " + typeof callback);
+  const wait = NumberOf(delay);
+  const timer = { id: ++timerCount, due: now() + (wait > 0 ? wait : 0), callback, values };
+  let at = timers.length;
+  for (let up; at > 0 && before(timer, timers[(up = (at - 1) >>> 1)]); at = up) timers[at] = timers[up];
+  timers[at] = timer;
+  apply(mapSet, waiting, [timer.id, timer]);
+  header[NEXT_DUE] = timers[0].due;
+  return timer.id;
+}
+function clearTimeout(id) {
+  apply(mapDelete, waiting, [id]);
+  while (timers.length > 0 && apply(mapGet, waiting, [timers[0].id]) === undefined) removeFirst();
+  header[NEXT_DUE] = timers.length > 0 ? timers[0].due : Infinity;
+}
+function removeFirst() {
+  const last = timers[timers.length - 1];
+  timers.length--;
+  if (timers.length === 0) return;
+  let at = 0;
+  for (let child = 1; child < timers.length; at = child, child = 2 * at + 1) {
+    if (child + 1 < timers.length && before(timers[child + 1], timers[child])) child++;
+    if (before(last, timers[child])) break;
+    timers[at] = timers[child];
+  }
+  timers[at] = last;
+}
+function fire() {
+  const timer = timers[0];
+  if (timer === undefined || timer.due > now()) return;
+  clearTimeout(timer.id);
+  try {
+    apply(timer.callback, undefined, timer.values);
+  } catch (thrown) {
+    settle("failed", describe(thrown));
+  }
+}
+let sleepCap = 0;
+function sleep(ms) {
+  return new NativePromise((resolve) => {
+    const wait = NumberOf(ms);
+    setTimeout(resolve, wait > 0 ? min(wait, sleepCap) : 0);
+  });
+}

@@ -1,0 +1,42 @@
+// The world the program sees: what is not named here is deleted, also what a newer engine brings.
+const ALLOWED = [
+  "Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp", "Math", "JSON", "Reflect", "Proxy",
+  "Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError", "URIError", "Map", "Set", "WeakMap", "WeakSet",
+  "ArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array", "Uint32Array",
+  "BigInt64Array", "BigUint64Array", "Float32Array", "Float64Array", "Iterator", "Intl", "parseInt", "parseFloat", "isNaN", "isFinite",
+  "encodeURIComponent", "decodeURIComponent", "encodeURI", "decodeURI", "undefined", "NaN", "Infinity", "eval",
+];
+function harden() {
+  const allowed = new Set(ALLOWED);
+  for (const name of ownKeys(global)) {
+    if (!allowed.has(name)) delete global[name];
+  }
+  defineProperty(Error, "prepareStackTrace", { get: freeze(() => undefined), set: freeze(() => {}), configurable: false, enumerable: false });
+  seal(Object.prototype);
+  seal(Array.prototype);
+  openForOwn(Function.prototype);
+  for (const made of [function () {}, async function () {}, function* () {}, async function* () {}]) freeze(getPrototypeOf(made));
+}
+
+// Freezing a prototype makes `object.property = value` throw for every heir (the "override mistake"). An accessor in the
+// place of each writable method gives heirs a property of their own and the prototype none.
+function openForOwn(prototype) {
+  for (const name of ownKeys(prototype)) {
+    const { value, writable } = Object.getOwnPropertyDescriptor(prototype, name);
+    if (!writable) continue;
+    const accessors = {
+      get() { return value; },
+      set(own) {
+        if (this === prototype) throw new NativeTypeError("Cannot assign to read only property '" + textOf(name) + "' of a frozen prototype");
+        defineProperty(this, name, { value: own, writable: true, configurable: true, enumerable: true });
+      },
+    };
+    defineProperty(prototype, name, { get: freeze(accessors.get), set: freeze(accessors.set), configurable: false, enumerable: false });
+  }
+}
+
+harden();
+for (const service of [setTimeout, clearTimeout, sleep]) provide(service.name, freeze(service));
+provide("servers", servers);
+provide("console", console);
+return turn;

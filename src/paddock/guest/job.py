@@ -1,0 +1,40 @@
+"""What the guest engine is given and what it may ask for: the seam between engine and gate."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from paddock.model.base import Json
+from paddock.model.limits import Grants, GuestLimits
+from paddock.model.outcome import ConsoleLine, Status
+from paddock.model.request import GuestRun
+
+OnConsole = Callable[[ConsoleLine], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HostReply:
+    """What the host answers to a call: a value, or the fields of the error that the program may catch."""
+
+    status: Status
+    value: Json = None
+    error: dict[str, Json] = field(default_factory=dict[str, Json])
+
+
+class Host(Protocol):
+    """What the engine may ask of the gate on behalf of a program."""
+
+    async def call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
+        """Return the reply to a call of `tool` on `server`. Never raises for what the program did."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GuestJob:
+    """One program with the limits and grants that policy decided."""
+
+    work: GuestRun
+    limits: GuestLimits
+    grants: Grants
+    workspace: Path

@@ -1,0 +1,100 @@
+"""From the end of a program to a status and, where it is not ok, an error in the user's own coordinates."""
+
+import re
+from dataclasses import dataclass
+
+from paddock.guest import frames
+from paddock.guest.intake import Program
+from paddock.guest.job import GuestJob
+from paddock.guest.pool import Worker
+from paddock.guest.v8 import EXIT_MEMORY
+from paddock.model.outcome import ErrorInfo, Status
+
+End = frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | ErrorInfo | None
+"""How a dialogue ended: by a message, by a broken rule, by the clock (what to tell), or with no word at all."""
+
+Judgement = tuple[Status, ErrorInfo | None]
+
+_POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
+_REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
+_OUT_OF_MEMORY = re.compile(r"out of memory|invalid size error|MemoryError", re.IGNORECASE)
+_ALLOCATION_FAILED = "Array buffer allocation failed"
+_NAME_LENGTH = 256 + len("...")
+_TEXT_LENGTH = 65_536 + len("...")
+_SHOWN_CALLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Judges the end of one program."""
+
+    job: GuestJob
+    program: Program
+    worker: Worker
+
+    def on(self, end: End) -> Judgement:
+        """Return whose fault the end is, and what to tell. The worker is dead when it left no word."""
+        match end:
+            case frames.Done() as done:
+                return self._returned(done)
+            case frames.Failed() as failed:
+                return self._threw(failed)
+            case frames.Stuck():
+                hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
+                return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
+            case frames.Broken(text):
+                return Status.FAILED, self._refused(text)
+            case frames.TooDeep() as error:
+                told = f"The program handed over {error}"
+                return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
+            case frames.FrameError() as error:
+                told = f"the worker broke the protocol: {error}"
+                return Status.LOST, ErrorInfo(name="WorkerLost", message=told)
+            case ErrorInfo() as timeout:
+                return Status.TIMEOUT, timeout
+            case None:
+                return self._crashed()
+
+    def _returned(self, done: frames.Done) -> Judgement:
+        if not done.open_calls or self.job.work.raw_results:
+            return Status.OK, None
+        names = ", ".join(sorted(set(done.open_calls))[:_SHOWN_CALLS])
+        return Status.FAILED, ErrorInfo(
+            name="UnawaitedCall",
+            message=f"the program ended while it had not waited for {names}",
+            hint="put `await` before the call, or collect the calls in `await Promise.all([...])`",
+        )
+
+    def _threw(self, failed: frames.Failed) -> Judgement:
+        position = _POSITION.search(failed.stack)
+        line, column = (int(position[1]), int(position[2])) if position else (None, None)
+        thrown = "" if failed.is_error else failed.thrown[:_TEXT_LENGTH]
+        name, message = failed.name[:_NAME_LENGTH], failed.message[:_TEXT_LENGTH]
+        info = self.program.error(name, message, thrown, line, column)
+        if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
+            return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
+        return Status.FAILED, info
+
+    def _refused(self, text: str) -> ErrorInfo:
+        """Read V8's message about a program that the parser took and the engine did not."""
+        head = _REFUSAL.match(text)
+        if head is None:
+            return ErrorInfo(name="SyntaxError", message="the engine cannot read the program")
+        column = text.split("\n")[2].find("^") + 1 if text.count("\n") > 1 else 1
+        name, _, message = head[2].partition(": ")
+        return self.program.error(name, message, "", int(head[1]), max(1, column))
+
+    def _crashed(self) -> Judgement:
+        death = self.worker.death.result()
+        if death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(self.worker.last_words()):
+            hint = self._memory_hint()
+            return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message="Out of memory", hint=hint)
+        what = f"signal {-death.code}" if death.code < 0 else f"exit status {death.code}"
+        return Status.LOST, ErrorInfo(
+            name="WorkerLost",
+            message=f"the engine crashed ({what})",
+            hint="what the program had done before that remains done",
+        )
+
+    def _memory_hint(self) -> str:
+        return f"the memory limit is {self.job.limits.memory_bytes} bytes"
