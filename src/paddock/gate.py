@@ -238,6 +238,8 @@ def _redacted(outcome: Outcome) -> Outcome:
     if outcome.has_value:
         changes["value"] = redact_json(outcome.value)
     if (error := outcome.error) is not None:
-        texts = {key: redact_text(getattr(error, key)) for key in ("message", "excerpt", "thrown", "hint")}
+        texts = {
+            key: redact_text(getattr(error, key)) for key in ("name", "message", "excerpt", "thrown", "hint")
+        }
         changes["error"] = error.model_copy(update=texts)
     return outcome.model_copy(update=changes)

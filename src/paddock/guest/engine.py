@@ -7,6 +7,7 @@ the worker is killed, and what it had said up to then is kept.
 """
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from paddock.guest import frames
 from paddock.guest.intake import Intake, Program, ProgramError
 from paddock.guest.pool import Cost, Death, EngineProfile, Listener, Pool, Worker
 from paddock.model.base import Json
-from paddock.model.errors import EngineError
+from paddock.model.errors import EngineError, PaddockError
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import (
     CallRecord,
@@ -40,6 +41,13 @@ _REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(r"out of memory|invalid size error|MemoryError", re.IGNORECASE)
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _BURY_SECONDS = 5.0
+_CONSOLE_LINES = 100_000
+"""Lines kept: an empty one costs the output budget nothing, and the host a good deal."""
+_OTHER_MESSAGES = 16
+_HELD_FRAMES = 4
+"""How many largest messages the arguments of calls in flight may add up to."""
+_NAME_LENGTH = 256 + len("...")
+_TEXT_LENGTH = 65_536 + len("...")
 
 OnConsole = Callable[[ConsoleLine], None]
 
@@ -92,45 +100,46 @@ class GuestEngine:
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
         async with self._places:
-            return await self._run(job, program, profile, host, on_console)
-
-    async def _run(
-        self,
-        job: GuestJob,
-        program: Program,
-        profile: EngineProfile,
-        host: Host,
-        on_console: OnConsole | None,
-    ) -> RawResult:
-        worker = await self._pool.take(profile)
-        facts = SandboxFacts(tier="landlock", layers=_layers(job.grants, self._pool.landlock_abi(profile)))
-        dialogue = _Dialogue(worker, job, program, host, on_console)
-        started = time.perf_counter()
-        try:
-            async with asyncio.timeout(job.limits.wall_ms / 1000):
-                await dialogue.run()
-        except TimeoutError:
-            dialogue.time_is_up()
-        finally:
-            cost = worker.cost()
-            worker.listener = None
-            worker.kill()
-            await dialogue.stop_calls()
-        wall_ms = (time.perf_counter() - started) * 1000
-        if not dialogue.has_verdict:  # it crashed: how, its parent knows
+            worker = await self._pool.take(profile)
             try:
-                async with asyncio.timeout(_BURY_SECONDS):
-                    await worker.death
-            except TimeoutError as error:
-                raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
-        result = dialogue.result(cost, wall_ms, facts)
-        worker.dispose()
-        return result
+                facts = _facts(job.grants, self._pool.landlock_abi(profile))
+                dialogue = _Dialogue(worker, job, program, host, on_console)
+                return await _run(dialogue, worker, job, facts)
+            finally:
+                worker.kill()
+                worker.dispose()
 
 
-def _layers(grants: Grants, landlock_abi: int) -> tuple[str, ...]:
-    layers = ("process", "uid", "no_new_privs", f"landlock-{landlock_abi}", "seccomp")
-    return layers if grants.jit else (*layers, "jitless")
+async def _run(dialogue: "_Dialogue", worker: Worker, job: GuestJob, facts: SandboxFacts) -> RawResult:
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(job.limits.wall_ms / 1000):
+            await dialogue.run()
+    except TimeoutError:
+        dialogue.time_is_up()
+    finally:
+        cost = worker.cost()
+        worker.listener = None
+        worker.kill()
+        await dialogue.stop_calls()
+    wall_ms = (time.perf_counter() - started) * 1000
+    if not dialogue.has_verdict:  # it crashed: how, its parent knows
+        try:
+            async with asyncio.timeout(_BURY_SECONDS):
+                await worker.death
+        except TimeoutError as error:
+            raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
+    return dialogue.result(cost, wall_ms, facts)
+
+
+def _facts(grants: Grants, landlock_abi: int) -> SandboxFacts:
+    """Return what confines a worker; each of these has succeeded, or the worker would not have said ready."""
+    own_user = os.geteuid() == 0  # only root can give its workers a user of their own
+    layers = ["process", "no_new_privs", f"landlock-{landlock_abi}", "seccomp"]
+    layers += ["uid"] if own_user else []
+    layers += [] if grants.jit else ["jitless"]
+    residual = () if own_user else ("the worker has the user of Paddock",)
+    return SandboxFacts(tier="landlock", layers=tuple(layers), residual=residual)
 
 
 class _Dialogue(Listener):
@@ -147,9 +156,12 @@ class _Dialogue(Listener):
         self._ended = asyncio.get_running_loop().create_future()
         self._console: list[ConsoleLine] = []
         self._console_bytes = 0
+        self._heard = 0
         self._cut = False
         self._calls: list[CallRecord] = []
         self._asked = 0
+        self._held_bytes = 0
+        self._fault: BaseException | None = None
         self._turns = asyncio.Semaphore(job.limits.parallel_calls)
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._end: frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | None = (
@@ -163,6 +175,9 @@ class _Dialogue(Listener):
         limits, work = self._job.limits, self._job.work
         settings: dict[str, Json] = {
             "output": limits.output_bytes,
+            "lines": _CONSOLE_LINES,
+            "calls": limits.host_calls,
+            "frame": self._worker.frame_bytes,
             "result": limits.result_bytes,
             "sleep": limits.sleep_ms,
             "raw": work.raw_results,
@@ -173,10 +188,21 @@ class _Dialogue(Listener):
             settings["input"] = work.input
         self._worker.listener = self
         self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes))
+        if not self._worker.is_alive():
+            return
         await self._ended
+        if self._fault is not None:
+            what = type(self._fault).__name__
+            raise PaddockError(f"a call of the program failed inside Paddock ({what})") from self._fault
 
     # Listener
     def heard(self, message: frames.Message) -> None:
+        if self._ended.done():
+            return
+        self._heard += 1
+        if self._heard > _CONSOLE_LINES + 2 * self._job.limits.host_calls + _OTHER_MESSAGES:
+            self._refuse("messages beyond all bounds")
+            return
         match message:
             case ConsoleLine():
                 self._print(message)
@@ -185,7 +211,7 @@ class _Dialogue(Listener):
             case frames.Call():
                 self._call(message)
             case frames.Ready():
-                self.broken(frames.FrameError("a second greeting"))
+                self._refuse("a second greeting")
             case _:
                 self._end = self._end or message
                 self._finish()
@@ -197,6 +223,11 @@ class _Dialogue(Listener):
     def gone(self) -> None:
         self._finish()
 
+    def _refuse(self, what: str) -> None:
+        """End a worker that does what the glue never does."""
+        self._worker.kill()
+        self.broken(frames.FrameError(what))
+
     def _finish(self) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
@@ -205,6 +236,8 @@ class _Dialogue(Listener):
         self._console_bytes += len(line.text.encode("utf-8", "surrogatepass"))
         if self._cut or self._console_bytes > self._job.limits.output_bytes:
             self._print_cut()  # the glue keeps this budget itself; a breached one does not
+            if self._console_bytes > 2 * self._job.limits.output_bytes:
+                self._refuse("output beyond all bounds")
             return
         self._console.append(line)
         if self._on_console is not None:
@@ -220,19 +253,27 @@ class _Dialogue(Listener):
 
     def _call(self, call: frames.Call) -> None:
         self._asked += 1
-        limit = self._job.limits.host_calls
-        if self._asked > limit:
-            if self._asked > 2 * limit:
-                self._worker.kill()
-                self.broken(frames.FrameError("calls beyond all bounds"))
-                return
-            text = f"Host call limit reached ({limit} calls in one execution)"
+        if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
+            self._refuse("calls beyond their limit")
+            return
+        self._held_bytes += call.size
+        if self._held_bytes > _HELD_FRAMES * self._worker.frame_bytes:
+            self._held_bytes -= call.size
+            limit = _HELD_FRAMES * self._worker.frame_bytes
+            text = f"The arguments of the calls in flight are larger than {limit} bytes"
             error: dict[str, Json] = {"name": "LimitError", "message": text}
             self._worker.send(frames.reply(call.number, ok=False, value=error))
             return
         task = asyncio.create_task(self._answer(call))
         self._tasks[task] = f"{call.server}.{call.tool}"
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        task.add_done_callback(lambda done: self._answered(done, call.size))
+
+    def _answered(self, task: asyncio.Task[None], size: int) -> None:
+        self._tasks.pop(task, None)
+        self._held_bytes -= size
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._fault = self._fault or fault
+            self._finish()
 
     async def _answer(self, call: frames.Call) -> None:
         async with self._turns:
@@ -308,6 +349,10 @@ class _Dialogue(Listener):
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
             case frames.Broken(text):
                 return Status.FAILED, self._refused(text)
+            case frames.TooDeep() as error:
+                return Status.FAILED, ErrorInfo(
+                    name="RangeError", message=f"The program handed over {error}", hint="flatten the value"
+                )
             case frames.FrameError() as error:
                 return Status.LOST, ErrorInfo(
                     name="WorkerLost", message=f"the worker broke the protocol: {error}"
@@ -330,8 +375,9 @@ class _Dialogue(Listener):
     def _threw(self, failed: frames.Failed) -> tuple[Status, ErrorInfo | None]:
         position = _POSITION.search(failed.stack)
         line, column = (int(position[1]), int(position[2])) if position else (None, None)
-        thrown = "" if failed.is_error else failed.thrown
-        info = self._program.error(failed.name, failed.message, thrown, line, column)
+        thrown = "" if failed.is_error else failed.thrown[:_TEXT_LENGTH]
+        name, message = failed.name[:_NAME_LENGTH], failed.message[:_TEXT_LENGTH]
+        info = self._program.error(name, message, thrown, line, column)
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         return Status.FAILED, info

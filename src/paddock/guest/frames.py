@@ -6,7 +6,9 @@ checked before bytes are kept, and every item of a message is checked before it 
 """
 
 import json
+import math
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast, get_args
 
@@ -18,10 +20,21 @@ _LENGTH = struct.Struct("<I")
 _START = struct.Struct("<cQI")
 _LEVELS = frozenset(get_args(ConsoleLevel))
 _NAME_LENGTH = 256
+_MESSAGE_LEVELS = 2
+
+MAX_DEPTH = 200
+"""Levels of objects and arrays in one message; what follows in Paddock and behind it must be able to write them."""
 
 
 class FrameError(EngineError):
     """A worker sent something that the glue never sends: it is broken or breached, and must be killed."""
+
+
+class TooDeep(FrameError):  # noqa: N818 - reads as the fact it states
+    """A message holds a value that is nested too deeply, which any program can make."""
+
+    def __init__(self) -> None:
+        super().__init__(f"a value nested more than {MAX_DEPTH} levels deep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,8 @@ class Call:
     tool: str
     arguments: dict[str, Json]
     raw: bool
+    size: int
+    """Bytes of the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +102,9 @@ class FrameReader:
         self._limit = limit
         self._pending = bytearray()
 
-    def feed(self, data: bytes) -> list[Message]:
-        """Return the messages that `data` completes, in order. Raises FrameError on the first bad one."""
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Yield the messages that `data` completes, in order. Raises FrameError at the first bad one."""
         self._pending += data
-        messages: list[Message] = []
         while len(self._pending) >= _LENGTH.size:
             length = _LENGTH.unpack_from(self._pending)[0]
             if length > self._limit:
@@ -98,9 +112,9 @@ class FrameReader:
             end = _LENGTH.size + length
             if len(self._pending) < end:
                 break
-            messages.append(decode(bytes(self._pending[_LENGTH.size : end])))
+            frame = bytes(self._pending[_LENGTH.size : end])
             del self._pending[:end]
-        return messages
+            yield decode(frame)
 
 
 def encode(text: bytes) -> bytes:
@@ -122,21 +136,25 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
 
 
 def decode(frame: bytes) -> Message:
-    """Return the message in `frame`. Raises FrameError on anything the glue does not send."""
+    """Return the message in `frame`. Raises TooDeep, and FrameError on anything the glue does not send."""
     try:
-        items = json.loads(frame, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        items = json.loads(frame, parse_constant=_no_constant, parse_float=_finite)
+    except RecursionError:
+        raise TooDeep from None
+    except ValueError as error:
         raise FrameError(f"a message that is not JSON ({type(error).__name__})") from None
+    if frame.count(b"[") + frame.count(b"{") > MAX_DEPTH:
+        _measure(items)
     if not isinstance(items, list) or not items:
         raise FrameError("a message that is not a list")
     parts = cast("list[Json]", items)
     try:
-        return _message(parts[0], parts[1:])
+        return _message(parts[0], parts[1:], len(frame))
     except (TypeError, ValueError, KeyError):
         raise FrameError(f"a message {str(parts[0])[:32]!r} with wrong contents") from None
 
 
-def _message(kind: Json, parts: list[Json]) -> Message:
+def _message(kind: Json, parts: list[Json], size: int) -> Message:
     match kind, parts:
         case "ready", []:
             return Ready()
@@ -147,7 +165,7 @@ def _message(kind: Json, parts: list[Json]) -> Message:
         case "call", [int(number), str(server), str(tool), dict(), bool(raw)] if (
             len(server) <= _NAME_LENGTH and len(tool) <= _NAME_LENGTH and not isinstance(number, bool)
         ):
-            return Call(number, server, tool, cast("dict[str, Json]", parts[3]), raw)
+            return Call(number, server, tool, cast("dict[str, Json]", parts[3]), raw, size)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
@@ -172,3 +190,27 @@ def _text(value: Json) -> str:
 
 def _no_constant(name: str) -> Json:
     raise ValueError(name)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(digits)
+    return number
+
+
+def _measure(items: Json) -> None:
+    """Raise TooDeep when a value has more levels than `MAX_DEPTH` and those of a message around it."""
+    level: list[Iterable[Json]] = [[items]]
+    for _ in range(MAX_DEPTH + _MESSAGE_LEVELS + 1):
+        deeper: list[Iterable[Json]] = []
+        for container in level:
+            for child in container:
+                if isinstance(child, list):
+                    deeper.append(cast("list[Json]", child))
+                elif isinstance(child, dict):
+                    deeper.append(cast("dict[str, Json]", child).values())
+        if not deeper:
+            return
+        level = deeper
+    raise TooDeep

@@ -84,6 +84,7 @@ class Worker(asyncio.Protocol):
         self._errors = errors
         self._clocks: list[int] = []
         self._status = -1
+        self.frame_bytes = frame_bytes
         self._reader = frames.FrameReader(frame_bytes)
 
     def born(self, pid: int, pidfd: int) -> None:
@@ -97,6 +98,10 @@ class Worker(asyncio.Protocol):
             self._pidfd = -1
         if not self.death.done():
             self.death.set_result(death)
+
+    def is_alive(self) -> bool:
+        """Return whether the process may still take a program."""
+        return self.transport is not None and not self.transport.is_closing() and not self.death.done()
 
     def kill(self) -> None:
         """End the process now; harmless when it is gone."""
@@ -153,17 +158,15 @@ class Worker(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass on what the bytes complete; kill a worker that breaks the protocol."""
         try:
-            messages = self._reader.feed(data)
+            for message in self._reader.feed(data):
+                if self.listener is not None:
+                    self.listener.heard(message)
+                elif isinstance(message, frames.Ready) and not self.ready.done():
+                    self.ready.set_result(None)
         except frames.FrameError as error:
             self.kill()
             if self.listener is not None:
                 self.listener.broken(error)
-            return
-        for message in messages:
-            if self.listener is not None:
-                self.listener.heard(message)
-            elif isinstance(message, frames.Ready) and not self.ready.done():
-                self.ready.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Learn that the worker has closed its end, which only its death does."""
@@ -222,22 +225,27 @@ class Zygote:
         worker = Worker(errors, frame_bytes)
         ours.setblocking(False)  # noqa: FBT003
         try:
-            await self.ready
-            self.forks += 1
-            self._waiting.append(worker)
-            socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
-        except OSError as error:
-            raise EngineError(f"the guest zygote is gone ({error.strerror})") from error
-        finally:
-            theirs.close()
-            os.close(their_errors)
-        await self._loop.create_connection(lambda: worker, sock=ours)
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                await worker.ready
-        except (TimeoutError, EngineError) as error:
+            try:
+                await asyncio.shield(self.ready)  # others wait for it too
+                self.forks += 1
+                self._waiting.append(worker)
+                socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
+            except OSError as error:
+                raise EngineError(f"the guest zygote is gone ({error.strerror})") from error
+            finally:
+                theirs.close()
+                os.close(their_errors)
+            await self._loop.create_connection(lambda: worker, sock=ours)
+            try:
+                async with asyncio.timeout(_START_SECONDS):
+                    await worker.ready
+            except (TimeoutError, EngineError) as error:
+                raise EngineError(f"no guest worker could start: {worker.last_words() or error}") from error
+        except BaseException:  # also when the task was cancelled: nobody else knows this worker
             worker.kill()
-            raise EngineError(f"no guest worker could start: {worker.last_words() or error}") from error
+            worker.dispose()
+            ours.close()
+            raise
         worker.observe()
         return worker
 
@@ -327,7 +335,7 @@ class Pool:
                 worker = await task
             except EngineError:
                 continue
-            if not worker.death.done():
+            if worker.is_alive():
                 self._refill_soon(profile)
                 return worker
             worker.dispose()

@@ -9,7 +9,7 @@
 "use strict";
 (function () {
   const global = globalThis;
-  const { apply, ownKeys, defineProperty, getPrototypeOf } = Reflect;
+  const { apply, ownKeys, defineProperty, getPrototypeOf, setPrototypeOf } = Reflect;
   const { freeze, seal, create, keys } = Object;
   const { stringify, parse } = JSON;
   const { fromCharCode } = String;
@@ -20,13 +20,14 @@
   const NativePromise = Promise;
   const NativeError = Error;
   const NativeTypeError = TypeError;
+  const NativeRangeError = RangeError;
   const NativeProxy = Proxy;
   const then = Promise.prototype.then;
   const charCodeAt = String.prototype.charCodeAt;
   const slice = String.prototype.slice;
   const indexOf = String.prototype.indexOf;
+  const exec = RegExp.prototype.exec;
   const join = Array.prototype.join;
-  const splice = Array.prototype.splice;
   const now = Date.now;
   const mapGet = Map.prototype.get;
   const mapSet = Map.prototype.set;
@@ -39,13 +40,23 @@
   const buffer = new ArrayBuffer(64 + 4 * CAPACITY);
   const header = new Float64Array(buffer, 0, 8);
   const outward = new Uint16Array(buffer, 64, CAPACITY);
-  const inward = new Uint16Array(buffer, 64 + 2 * CAPACITY, CAPACITY);
-  const subarray = Uint16Array.prototype.subarray;
+  const IN_OFFSET = 64 + 2 * CAPACITY;
+  const Units = Uint16Array;
+  const PIECE = 8192;
   const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
   const [SEND, FILL] = [1, 2]; // in OPERATION, when the glue posts
   const [IDLE, TIMER, TAKE] = [-1, -2, -3]; // in IN_LENGTH, when the worker asks for something else than a message
   header[NEXT_DUE] = Infinity;
   let post = null;
+
+  // No method of a typed array is ever used on the buffer: `length` can be replaced, `subarray` asks the guest for a
+  // constructor and hands the buffer to it, and who has the buffer can free the memory that the worker reads.
+  function isolated(view, length) {
+    defineProperty(view, "length", { value: length });
+    setPrototypeOf(view, null);
+    return view;
+  }
+  for (const view of [header, outward]) isolated(view, view.length);
 
   // Hand a text to the worker at once, in the middle of whatever runs.
   function send(text) {
@@ -63,15 +74,16 @@
   }
 
   // Hand a text to the worker when the running task is over: much faster for large ones.
-  let queue = [];
+  const queue = [];
+  let taken = 0;
   function sendLater(text) {
     queue[queue.length] = text;
-    header[QUEUED] = queue.length;
+    header[QUEUED]++;
   }
   function take() {
-    const text = queue[0];
-    apply(splice, queue, [0, 1]);
-    header[QUEUED] = queue.length;
+    const text = queue[taken];
+    queue[taken++] = "";
+    header[QUEUED]--;
     return text;
   }
   const LATER = 16384;
@@ -84,8 +96,9 @@
     let text = "";
     for (;;) {
       const length = header[IN_LENGTH];
-      for (let k = 0; k < length; k += 8192) {
-        text += apply(fromCharCode, null, apply(subarray, inward, [k, min(k + 8192, length)]));
+      for (let k = 0; k < length; k += PIECE) {
+        const count = min(PIECE, length - k);
+        text += apply(fromCharCode, null, isolated(new Units(buffer, IN_OFFSET + 2 * k, count), count));
       }
       if (length < CAPACITY) return text;
       header[OPERATION] = FILL;
@@ -102,15 +115,17 @@
     }
   }
   const symbolText = Symbol.prototype.toString;
+  const [NAME, TEXT] = [256, 65536];
+  const cut = (text, length) => (text.length > length ? apply(slice, text, [0, length]) + "..." : text);
 
   // What is reported of a thrown value. Reading it may run guest code (getters, proxies): it can only fool its author.
   function describe(thrown) {
-    const report = { name: "Error", message: "", thrown: textOf(thrown), stack: "", error: false };
+    const report = { name: "Error", message: "", thrown: cut(textOf(thrown), TEXT), stack: "", error: false };
     try {
       if (thrown instanceof NativeError) {
         report.error = true;
-        report.name = textOf(thrown.name);
-        report.message = textOf(thrown.message);
+        report.name = cut(textOf(thrown.name), NAME);
+        report.message = cut(textOf(thrown.message), TEXT);
         const stack = thrown.stack;
         if (typeof stack === "string") report.stack = apply(slice, stack, [0, 8192]);
       } else {
@@ -125,14 +140,24 @@
 
   // ---- console ------------------------------------------------------------------------------------------------------
   let outputLeft = 0;
+  let linesLeft = 0;
   let outputCut = false;
+  const NOT_ASCII = /[^\0-\x7f]/;
   function utf8Length(text) {
     let bytes = text.length;
+    if (apply(exec, NOT_ASCII, [text]) === null) return bytes;
     for (let i = 0; i < text.length; i++) {
       const unit = apply(charCodeAt, text, [i]);
       if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
     }
     return bytes;
+  }
+  // Whether a JSON text goes into one message, with room for what is written around it.
+  let frameLimit = 0;
+  const ENVELOPE = 65536;
+  function fits(json) {
+    const room = frameLimit - ENVELOPE;
+    return json.length <= room && (3 * json.length <= room || utf8Length(json) <= room);
   }
   function print(level, values) {
     if (outputCut) return;
@@ -142,13 +167,15 @@
     }
     const text = apply(join, texts, [" "]);
     const bytes = text.length > outputLeft ? text.length : utf8Length(text);
-    if (bytes > outputLeft) {
+    const form = bytes > outputLeft || linesLeft === 0 ? "" : stringify(text);
+    if (form === "" || !fits(form)) {
       outputCut = true;
       send('["cut"]');
       return;
     }
     outputLeft -= bytes;
-    send('["console","' + level + '",' + stringify(text) + "]");
+    linesLeft--;
+    send('["console","' + level + '",' + form + "]");
   }
   const console = create(null);
   for (const level of ["log", "warn", "error", "info", "debug"]) {
@@ -157,39 +184,43 @@
   }
   freeze(console);
 
-  // ---- timers: sorted by due time, the next one last ------------------------------------------------------------------
-  let timers = [];
+  // ---- timers: a binary heap, the next one first; a cleared one stays until it comes to the top --------------------------
+  const timers = [];
+  const waiting = new Table();
   let timerCount = 0;
+  const before = (one, other) => one.due < other.due || (one.due === other.due && one.id < other.id);
   function setTimeout(callback, delay, ...values) {
     if (typeof callback !== "function") throw new NativeTypeError("setTimeout needs a function, not " + typeof callback);
     const wait = NumberOf(delay);
-    const due = now() + (wait > 0 ? wait : 0);
-    const timer = { id: ++timerCount, due, callback, values };
-    let low = 0;
-    let high = timers.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (timers[middle].due > due) low = middle + 1;
-      else high = middle;
-    }
-    apply(splice, timers, [low, 0, timer]);
-    header[NEXT_DUE] = timers[timers.length - 1].due;
+    const timer = { id: ++timerCount, due: now() + (wait > 0 ? wait : 0), callback, values };
+    let at = timers.length;
+    for (let up; at > 0 && before(timer, timers[(up = (at - 1) >>> 1)]); at = up) timers[at] = timers[up];
+    timers[at] = timer;
+    apply(mapSet, waiting, [timer.id, timer]);
+    header[NEXT_DUE] = timers[0].due;
     return timer.id;
   }
   function clearTimeout(id) {
-    for (let i = 0; i < timers.length; i++) {
-      if (timers[i].id === id) {
-        apply(splice, timers, [i, 1]);
-        break;
-      }
+    apply(mapDelete, waiting, [id]);
+    while (timers.length > 0 && apply(mapGet, waiting, [timers[0].id]) === undefined) removeFirst();
+    header[NEXT_DUE] = timers.length > 0 ? timers[0].due : Infinity;
+  }
+  function removeFirst() {
+    const last = timers[timers.length - 1];
+    timers.length--;
+    if (timers.length === 0) return;
+    let at = 0;
+    for (let child = 1; child < timers.length; at = child, child = 2 * at + 1) {
+      if (child + 1 < timers.length && before(timers[child + 1], timers[child])) child++;
+      if (before(last, timers[child])) break;
+      timers[at] = timers[child];
     }
-    header[NEXT_DUE] = timers.length ? timers[timers.length - 1].due : Infinity;
+    timers[at] = last;
   }
   function fire() {
-    const timer = timers[timers.length - 1];
+    const timer = timers[0];
     if (timer === undefined || timer.due > now()) return;
-    timers.length--;
-    header[NEXT_DUE] = timers.length ? timers[timers.length - 1].due : Infinity;
+    clearTimeout(timer.id);
     try {
       apply(timer.callback, undefined, timer.values);
     } catch (thrown) {
@@ -207,7 +238,9 @@
   // ---- host calls -------------------------------------------------------------------------------------------------------
   class ToolError extends NativeError {}
   defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, configurable: true });
+  freeze(ToolError);
   let callCount = 0;
+  let callLimit = 0;
   let rawResults = false;
   const calls = new Table();
 
@@ -230,8 +263,13 @@
     if (typeof given !== "object" || isArray(given)) {
       throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object");
     }
+    if (server.length > NAME || tool.length > NAME) throw new NativeTypeError("the name of a server or tool is longer than " + NAME + " characters");
     const body = stringify(given);
     if (body === undefined) throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " have no JSON form");
+    if (apply(charCodeAt, body, [0]) !== 123) {
+      throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object, also as JSON");
+    }
+    if (!fits(body)) throw new NativeRangeError("servers." + server + ": the arguments of " + tool + " are larger than " + frameLimit + " bytes");
     const id = ++callCount;
     const call = { id, server, tool, raw, seen: false, resolve: null, reject: null, site: { stack: "" } };
     const promise = watched((resolve, reject) => {
@@ -241,6 +279,10 @@
     captureStackTrace(call.site, hostCall);
     apply(mapSet, calls, [id, call]);
     header[OPEN_CALLS]++;
+    if (id > callLimit) {
+      answer(id, false, { name: "LimitError", message: "Host call limit reached (" + callLimit + " calls in one execution)" });
+      return promise;
+    }
     try {
       deliver("[" + stringify(kind) + "," + id + "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + "]");
     } catch (thrown) {
@@ -262,7 +304,9 @@
     const site = call.site.stack;
     const own = (v) => ({ value: v, writable: true, configurable: true });
     defineProperty(error, "stack", own(value.name + ": " + value.message + apply(slice, site, [min(site.length, firstFrame(site))])));
-    for (const key of keys(value)) {
+    const fields = keys(value);
+    for (let i = 0; i < fields.length; i++) {
+      const key = fields[i];
       if (key !== "message") defineProperty(error, key, { value: value[key], writable: true, configurable: true, enumerable: key !== "name" });
     }
     call.error = error;
@@ -280,7 +324,9 @@
     return new NativeProxy(freeze({ __proto__: null, call, callRaw }), {
       __proto__: null,
       get(target, property) {
-        if (typeof property !== "string" || property === "then") return undefined;
+        // What JavaScript itself looks up on an object to await it or to write it as text is no tool.
+        if (typeof property !== "string" || property === "then" || property === "toJSON") return undefined;
+        if (property === "toString" || property === "valueOf") return undefined;
         if (property === "call") return call;
         if (property === "callRaw") return callRaw;
         return freeze((values) => call(property, values));
@@ -308,6 +354,7 @@
     header[SETTLED] = 1;
     deliver('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
   }
+  const OPEN_SHOWN = 16;
   function finish(value) {
     let text;
     try {
@@ -316,7 +363,7 @@
       return settle("failed", describe(thrown));
     }
     const open = [];
-    for (let id = 1; id <= callCount; id++) {
+    for (let id = 1; id <= callCount && open.length < OPEN_SHOWN; id++) {
       const call = apply(mapGet, calls, [id]);
       if (call !== undefined) open[open.length] = call.server + "." + call.tool;
     }
@@ -325,9 +372,13 @@
     }
     const loose = '{"open":' + stringify(open) + ',"value":';
     if (text === undefined) return settle("done", '{"open":' + stringify(open) + "}");
-    if (text.length > settings.result) {
+    let room = settings.result;
+    if (text.length > room || !fits(text)) {
       const whole = typeof value === "string" ? value : text;
-      text = stringify(apply(slice, whole, [0, settings.result]) + "... [result truncated]");
+      do {
+        text = stringify(apply(slice, whole, [0, room]) + "... [result truncated]");
+        room >>>= 1;
+      } while (room > 0 && !fits(text));
     }
     settle("done", loose + text + "}");
   }
@@ -341,6 +392,7 @@
     } catch (thrown) {
       return fail(thrown);
     }
+    defineProperty(running, "constructor", { value: undefined }); // `then` would ask it for a promise of the guest's make
     apply(then, running, [finish, fail]);
   }
 
@@ -351,6 +403,9 @@
   function configure(given) {
     settings = given;
     outputLeft = given.output;
+    linesLeft = given.lines;
+    frameLimit = given.frame;
+    callLimit = given.calls;
     sleepCap = given.sleep;
     rawResults = given.raw;
     const sdk = { __proto__: null, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };

@@ -29,11 +29,24 @@ _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _
 _SEND = 1
 _IDLE, _TIMER, _TAKE = -1, -2, -3
 
+_LONGEST_WAIT = 2.0**30
+"""Milliseconds that poll(2) can wait for; a timer that is due later is looked at again then."""
+
 _LENGTH = struct.Struct("<I")
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
-_REHEARSED = {"output": 1, "sleep": 0, "raw": False, "vars": {"a": "b"}, "workspace": ""}
+_REHEARSED = {
+    "output": 1,
+    "lines": 1,
+    "calls": 1,
+    "frame": 1 << 20,
+    "result": 1,
+    "sleep": 0,
+    "raw": False,
+    "vars": {"a": "b"},
+    "workspace": "",
+}
 _REHEARSAL = json.dumps(["rehearse", _REHEARSED]).encode("utf-16-le")
 _FIRST_PROGRAM = '"use strict";(async function(input){return await 1+1})()'
 
@@ -155,7 +168,7 @@ class Guest:
     def _await(self) -> None:
         header = self._header
         due = header[_NEXT_DUE]
-        timeout = None if due == float("inf") else max(0.0, due - time.time() * 1000)
+        timeout = None if due == float("inf") else min(max(0.0, due - time.time() * 1000), _LONGEST_WAIT)
         if self._started and not header[_SETTLED] and timeout is None and not header[_OPEN_CALLS]:
             self._deliver(b'["stuck"]')
             return

@@ -118,7 +118,9 @@ def _code_size(request: ExecutionRequest, limits: GuestLimits) -> Iterator[Verdi
 def _confinement(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
     least = settings.sandbox.minimum_tier
     if isinstance(request.work, GuestRun) and TIERS.index(GUEST_TIER) < TIERS.index(least):
-        what = f"guest workers are confined by the tier {GUEST_TIER}, and sandbox.minimum_tier asks for {least}"
+        what = (
+            f"guest workers are confined by the tier {GUEST_TIER}, and sandbox.minimum_tier asks for {least}"
+        )
         yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that asks for more"
 
 

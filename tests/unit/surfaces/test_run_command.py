@@ -215,9 +215,18 @@ def test_timeout_and_jit_are_asked_for(home: Path) -> None:
     gate = Gate()
     run(gate, "-", "--timeout", "1.5", "--jit", stdin="1")
     assert (gate.requests[0].limits, gate.requests[0].jit) == (LimitOverrides(wall_ms=1500), True)
+    assert gate.settings[0].grants.jit
     assert (gate.requests[0].surface, gate.closed) == ("cli", 1)
     for wrong in ("0", "-1", "nan", "inf", "x"):
         assert run(gate, "-", "--timeout", wrong).exit_code == 2
+
+
+def test_the_jit_flag_does_not_pass_over_a_file_that_forbids_it(home: Path) -> None:
+    write(home.parent / "config/paddock/paddock.toml", "[grants]\njit = false\n")
+    gate = Gate()
+    done = run(gate, "-", "--jit", stdin="1")
+    assert (done.exit_code, gate.requests) == (1, [])
+    assert done.stderr.startswith("--set grants.jit: grants.jit = true is more than false, which is what ")
 
 
 def test_settings_come_from_variable_and_flag(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

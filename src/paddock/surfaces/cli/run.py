@@ -48,7 +48,9 @@ def _seconds(_context: click.Context, parameter: click.Parameter, value: float |
 @click.option(
     "--timeout", type=float, metavar="SECONDS", callback=_seconds, help="Longest wall time, e.g. 2.5."
 )
-@click.option("--jit", is_flag=True, help="Ask for just-in-time compilation; needs `grants.jit`.")
+@click.option(
+    "--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file forbids it."
+)
 @options.workspace
 @options.settings
 @options.as_json
@@ -73,6 +75,8 @@ def command(
     if program == "-" and input_text == "-":
         raise click.UsageError("The script and --input cannot both come from standard input.")
     script = read(program, workspace)
+    if jit:
+        flags = {"grants.jit": "true", **flags}
     settings = load(workspace, flags=flags).settings
     request = ExecutionRequest(
         actor=actor(),

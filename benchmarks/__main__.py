@@ -1,0 +1,59 @@
+"""Measure Paddock: `python -m benchmarks [--quick] [--only NAME] [--write-docs]`.
+
+Exits with 1 when something could not be measured. A missed target is told, not punished: machines differ.
+"""
+
+import argparse
+import sys
+import time
+from importlib import import_module
+
+from benchmarks import report
+from benchmarks.measure import Line, Scale
+
+NAMES = ("execution", "host_calls", "hub", "command_line", "programs", "payloads", "stopping", "ledger")
+
+
+def main() -> int:
+    arguments = _arguments()
+    scale = Scale(quick=arguments.quick)
+    facts = report.machine()
+    print(", ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
+    sections: list[report.Section] = []
+    for name in arguments.only or NAMES:
+        sections.append(_section(name, scale))
+        print(f"\n{report.table(sections[-1])}", flush=True)
+    lines = [line for section in sections for line in section.lines if line.target]
+    print(f"\n{sum(bool(line.met) for line in lines)} of {len(lines)} targets met")
+    report.write_results(sections, facts)
+    if arguments.write_docs:
+        report.write_page(sections, facts)
+    return int(any(section.failure for section in sections))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure Paddock next to its peers."
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few rounds: shows that everything can be measured"
+    )
+    parser.add_argument("--only", action="append", choices=NAMES, help="measure this; repeat it for more")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks.md")
+    return parser.parse_args()
+
+
+def _section(name: str, scale: Scale) -> report.Section:
+    benchmark = import_module(f"benchmarks.bench_{name}")
+    lines: list[Line] = []
+    failure = ""
+    started = time.perf_counter()
+    try:
+        lines = benchmark.measure(scale)
+    except Exception as error:  # noqa: BLE001 - one benchmark's trouble is not another's
+        failure = f"{type(error).__name__}: {error}"
+    return report.Section(benchmark.TITLE, time.perf_counter() - started, lines, failure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

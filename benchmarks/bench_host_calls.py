@@ -1,0 +1,108 @@
+"""Calls out of a program: the way guest -> gate -> function of this process and back, and what the record of it costs."""
+
+import copy
+import json
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from benchmarks.measure import Line, Scale, at_most, interleaved
+from benchmarks.subject import Paddock, paddock
+from paddock.gate import Gate
+from paddock.hub.result import ToolResult
+
+TITLE = "Host calls"
+
+_SEQUENCE = """
+let sum = 0;
+for (let i = 0; i < {count}; i++) sum += (await servers.local.call("echo", {{ i }})).i;
+return sum;
+"""
+
+
+def measure(scale: Scale) -> list[Line]:
+    with paddock() as subject:
+        return _in_process(subject, scale)
+
+
+class _Local:
+    """A server whose tools are functions of this process."""
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], *, limit_ms: int
+    ) -> ToolResult:
+        del limit_ms
+        assert (server, tool) == ("local", "echo")
+        return ToolResult({"content": [], "structuredContent": dict(arguments)})
+
+
+class _Silent:
+    """An audit sink that keeps nothing, to see what keeping costs."""
+
+    def claim(self, *_: object, **__: object) -> str:
+        return ""
+
+    append = claim
+
+
+def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
+    gate = copy.copy(subject.session.gate)
+    gate._servers = _Local()  # noqa: SLF001
+    unrecorded = copy.copy(gate)
+    unrecorded._audit = _Silent()  # type: ignore[assignment]  # noqa: SLF001
+    count = scale.of(400, 100)
+    program = _SEQUENCE.format(count=count)
+
+    def microseconds(through: Gate) -> float:
+        return subject.run(_call_us(subject, through, program, count))
+
+    contenders = {
+        "audit": lambda: microseconds(gate),
+        "no audit": lambda: microseconds(unrecorded),
+        "floor": lambda: _socket_round_trip_us(count),
+    }
+    figures = interleaved(contenders, scale.of(15, 2))
+    cost = median(a - b for a, b in zip(figures["audit"], figures["no audit"], strict=True))
+    return [
+        Line(
+            "in-process function, one after another, p50 of a call",
+            median(figures["audit"]),
+            "us",
+            at_most(250),
+        ),
+        Line("the same without audit", median(figures["no audit"]), "us"),
+        Line("what the audit costs (two records)", cost, "us"),
+        Line("floor: JSON over a socket pair, to a thread and back", median(figures["floor"]), "us"),
+    ]
+
+
+async def _call_us(subject: Paddock, gate: Gate, program: str, count: int) -> float:
+    await subject.settled()
+    started = time.perf_counter()
+    value = await subject.value(program, gate=gate)
+    spent = time.perf_counter() - started
+    assert value == count * (count - 1) // 2
+    return spent * 1e6 / count
+
+
+def _socket_round_trip_us(count: int) -> float:
+    ours, theirs = socket.socketpair()
+
+    def echo() -> None:
+        while data := theirs.recv(4096):
+            theirs.sendall(json.dumps(json.loads(data)).encode())
+
+    thread = threading.Thread(target=echo)
+    with theirs:
+        with ours:
+            thread.start()
+            started = time.perf_counter()
+            for number in range(count):
+                ours.sendall(json.dumps(["call", number, "local", "echo", {"i": number}, False]).encode())
+                ours.recv(4096)
+            spent = time.perf_counter() - started
+        thread.join()
+    return spent * 1e6 / count

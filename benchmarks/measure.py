@@ -1,0 +1,107 @@
+"""What every benchmark shares: lines with targets, and rounds in which the contenders take turns.
+
+The machine is never quiet. So whatever is compared runs in the same rounds, in an order that rotates, and what counts
+is the median over rounds, and for ratios the median of the ratios within a round.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a figure is to reach."""
+
+    bound: float
+    at_least: bool = False
+
+    def met(self, value: float) -> bool:
+        return value >= self.bound if self.at_least else value <= self.bound
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure. Floors and peers have no target."""
+
+    what: str
+    value: float
+    unit: str
+    target: Target | None = None
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.target is None else self.target.met(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured: everything, or just enough to see that it can be."""
+
+    quick: bool
+
+    def of(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+def at_most(bound: float) -> Target:
+    return Target(bound)
+
+
+def at_least(bound: float) -> Target:
+    return Target(bound, at_least=True)
+
+
+def interleaved(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Return each contender's figures, one per round; whoever went first goes last in the next round."""
+    names = list(contenders)
+    figures: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            figures[name].append(contenders[name]())
+    return figures
+
+
+def ratio(over: list[float], under: list[float]) -> float:
+    """Return the median of the ratios within the rounds."""
+    return median(a / b for a, b in zip(over, under, strict=True))
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """Return how long a call takes."""
+    started = time.perf_counter()
+    call()
+    return (time.perf_counter() - started) * 1000
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of everything that descends from it, the dead included.
+
+    Source: proc_pid_stat(5), fields 14 to 17; a process that was waited for counts at its parent.
+    """
+    ticks: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(path.parent.name)
+        parents[pid] = int(fields[1])
+        ticks[pid] = sum(map(int, fields[11:15]))
+    return sum(ticks[pid] for pid in descendants(parents)) / 100
+
+
+def descendants(parents: Mapping[int, int]) -> set[int]:
+    """Return this process and all below it."""
+    family = {int(Path("/proc/self").readlink().name)}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family

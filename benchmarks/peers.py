@@ -1,0 +1,89 @@
+"""The same work by other means: one process of node or deno for each program, neither of them confined."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+PINS = Path(__file__).with_name("peers.txt")
+
+_NODE_VM = """
+const vm = require("vm");
+const program = `'use strict'; (async () => { return 1 + 1; })()`;
+const running = new vm.Script(program).runInContext(vm.createContext({ console }));
+running.then((value) => console.log(JSON.stringify(value)));
+"""
+_DENO = "console.log(JSON.stringify(await (async () => { 'use strict'; return 1 + 1; })()));"
+
+
+@cache
+def node() -> str:
+    """Return node's path. Raises FileNotFoundError."""
+    if (found := shutil.which("node")) is None:
+        raise FileNotFoundError("node is not on the PATH: install Node.js 20 or later")
+    return found
+
+
+@cache
+def deno() -> str:
+    """Return deno's path; installs the pinned release into the user's cache when it is not there yet."""
+    release = re.search(r"^deno==(\S+)", PINS.read_text(), re.MULTILINE)
+    assert release is not None
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    target = cache_home / "paddock-bench" / f"deno-{release[1]}"
+    target.mkdir(parents=True, exist_ok=True)
+    with target.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        program = target / "bin" / "deno"
+        if not program.exists():
+            options = ["--quiet", "--target", str(target), "--require-hashes", "--only-binary", ":all:"]
+            python = ["--python", sys.executable]
+            subprocess.run([*_uv(), "pip", "install", *options, *python, "-r", str(PINS)], check=True)
+    return str(program)
+
+
+def _uv() -> list[str]:
+    beside = Path(sys.executable).with_name("uv")
+    found = shutil.which("uv") or (str(beside) if beside.exists() else None)
+    return [found] if found else [sys.executable, "-m", "uv"]
+
+
+@cache
+def version(program: str) -> str:
+    """Return the first line of `--version`."""
+    return subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=True
+    ).stdout.partition("\n")[0]
+
+
+def spawn_node() -> None:
+    """Run `return 1 + 1` in a context of its own in a node of its own."""
+    _expect_two([node(), "-e", _NODE_VM])
+
+
+def spawn_deno(directory: Path) -> None:
+    """Run `return 1 + 1` in a deno of its own; its script is kept in `directory`."""
+    script = directory / "two.js"
+    if not script.exists():
+        script.write_text(_DENO)
+    _expect_two([deno(), "run", "--quiet", "--no-prompt", "--no-config", str(script)])
+
+
+def in_node(program: str, directory: Path) -> object:
+    """Return what an async function with this body returns in plain node."""
+    script = directory / "program.js"
+    script.write_text(
+        f"(async () => {{ 'use strict';\n{program}\n}})().then((v) => console.log(JSON.stringify(v)));"
+    )
+    done = subprocess.run([node(), str(script)], capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    return json.loads(done.stdout)
+
+
+def _expect_two(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    assert done.stdout == b"2\n", done

@@ -1,0 +1,107 @@
+"""What was measured, as a plain table, as JSON and as a page of the documentation."""
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import peers
+from benchmarks.measure import Line
+
+RESULTS = Path(__file__).parent / "results" / "latest.json"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The lines of one benchmark, or why there are none."""
+
+    title: str
+    seconds: float
+    lines: list[Line]
+    failure: str = ""
+
+
+def table(section: Section) -> str:
+    """Return a section for the terminal."""
+    rows = [(line.what, _figure(line), line.unit, _verdict(line), line.note) for line in section.lines]
+    width = max((len(row[0]) for row in rows), default=0)
+    texts = [f"{section.title}  ({section.seconds:.0f} s)"]
+    texts += [f"  {w:{width}} {f:>10} {u:9} {v:16} {n}".rstrip() for w, f, u, v, n in rows]
+    if section.failure:
+        texts.append(f"  NOT MEASURED: {section.failure}")
+    return "\n".join(texts)
+
+
+def machine() -> dict[str, object]:
+    """Return the facts of this machine that figures depend on."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processor": model,
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "node": peers.version(peers.node()),
+        "load": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def write_results(sections: list[Section], facts: dict[str, object]) -> None:
+    """Write `results/latest.json`."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    found = {"machine": facts, "sections": [_plain(section) for section in sections]}
+    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def write_page(sections: list[Section], facts: dict[str, object]) -> None:
+    """Write `docs/benchmarks.md`."""
+    PAGE.parent.mkdir(exist_ok=True)
+    parts = [_HEAD.format(**facts)]
+    for section in sections:
+        parts.append(f"## {section.title}\n\n| | measured | target | |\n|---|---:|---:|---|")
+        parts[-1] += "".join(
+            f"\n| {line.what} | {_figure(line)} {line.unit} | {line.target or ''} | {_mark(line)} |"
+            for line in section.lines
+        )
+    PAGE.write_text("\n\n".join(parts) + "\n")
+
+
+_HEAD = """<!-- Written by `python -m benchmarks --write-docs`. -->
+# Benchmarks
+
+Measured by `make bench` with {python} of Python and node {node}, on {cores} shared cores ({processor}), Linux {kernel}.
+Whatever is compared ran in the same rounds, in an order that rotates; a figure is the median over the rounds, a ratio
+the median of the ratios within a round. Paddock's programs are confined and recorded; node and deno are neither."""
+
+
+def _figure(line: Line) -> str:
+    return f"{line.value:,.0f}" if abs(line.value) >= 1000 else f"{line.value:.3g}"
+
+
+def _verdict(line: Line) -> str:
+    if line.target is None:
+        return ""
+    return f"{line.target} {'met' if line.met else 'MISSED'}"
+
+
+def _mark(line: Line) -> str:
+    told = "" if line.target is None else "met" if line.met else "**missed**"
+    return "; ".join(text for text in (told, line.note) if text)
+
+
+def _plain(section: Section) -> dict[str, object]:
+    lines = [
+        {**asdict(line), "target": line.target and str(line.target), "met": line.met}
+        for line in section.lines
+    ]
+    return {**asdict(section), "lines": lines}
