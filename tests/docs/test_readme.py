@@ -83,7 +83,9 @@ def test_the_table_of_commands_is_complete():
         check=True,
         timeout=60,
     )
-    offered = re.findall(r"^  ([a-z]+)  +\S", done.stdout.split("Commands:")[1].split("Examples:")[0], re.MULTILINE)
+    offered = re.findall(
+        r"^  ([a-z]+)  +\S", done.stdout.split("Commands:")[1].split("Examples:")[0], re.MULTILINE
+    )
     assert re.findall(r"^\| `paddock ([a-z]+)`", README, re.MULTILINE) == offered
 
 
