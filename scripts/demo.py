@@ -124,6 +124,7 @@ def summary(paddock: Paddock, outcome: Outcome) -> None:
         "ran": f"demo.ts, {usage['wall_ms']:.0f} ms, {usage['cpu_ms']:.0f} ms of it computing, "
         f"{usage['peak_bytes'] / 2**20:.0f} MiB at most",
         "confined by": f"{sandbox['tier']}: {', '.join(sandbox['layers'])}",
+        "left open": ", ".join(sandbox["residual"]) or "nothing that these layers know of",
         "allowed": f"servers {', '.join(grants['servers'])}; just-in-time compiler {'on' if grants['jit'] else 'off'}",
         "calls": f"{len(outcome['calls'])}: " + ", ".join(f"{name} {count}" for name, count in calls.items()),
         "limits": f"{limits['wall_ms'] / 1000:.0f} s, {limits['memory_bytes'] / 2**20:.0f} MiB, "
