@@ -18,6 +18,7 @@ from install_servers import install
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "demo"
+PADDOCK = Path(sys.executable).with_name("paddock")
 COMMITS = 20
 GRACE_MS = 1_000
 """How long after its limit a program must have ended, on a machine with other work too."""
@@ -45,7 +46,7 @@ class Paddock:
         """Run a command; what it is called is shown, what it prints is returned."""
         if not quiet:
             print(f"$ paddock {shlex.join(arguments)}", flush=True)
-        command = [str(Path(sys.executable).with_name("paddock")), *arguments]
+        command = [str(PADDOCK), *arguments]
         return subprocess.run(
             command, cwd=ROOT, env=self._environment(), stdout=subprocess.PIPE, text=True, check=False
         )
@@ -123,11 +124,12 @@ def summary(paddock: Paddock, outcome: Outcome) -> None:
         "ran": f"demo.ts, {usage['wall_ms']:.0f} ms, {usage['cpu_ms']:.0f} ms of it computing, "
         f"{usage['peak_bytes'] / 2**20:.0f} MiB at most",
         "confined by": f"{sandbox['tier']}: {', '.join(sandbox['layers'])}",
+        "left open": ", ".join(sandbox["residual"]) or "nothing that these layers know of",
         "allowed": f"servers {', '.join(grants['servers'])}; just-in-time compiler {'on' if grants['jit'] else 'off'}",
         "calls": f"{len(outcome['calls'])}: " + ", ".join(f"{name} {count}" for name, count in calls.items()),
         "limits": f"{limits['wall_ms'] / 1000:.0f} s, {limits['memory_bytes'] / 2**20:.0f} MiB, "
         f"{limits['host_calls']} calls, {limits['output_bytes'] / 2**20:.0f} MiB of output",
-        "record": f"paddock audit show {outcome['id']} --set audit.directory={shown(paddock.audit)}",
+        "record": f"{shown(PADDOCK)} audit show {outcome['id']} --set audit.directory={shown(paddock.audit)}",
     }
     print()
     for name, text in rows.items():

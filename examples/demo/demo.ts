@@ -41,6 +41,10 @@ function kindOf(area: string): Kind {
   return area === "docs/" || area.endsWith(".md") ? Kind.Documentation : Kind.Project;
 }
 
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 async function recentCommits(): Promise<Commit[]> {
   const log: string = await servers.git.git_log({ repo_path, max_count: input.commits });
   const entry = /^Commit: ([0-9a-f]{40})\nAuthor: (.*)\nDate: .*\nMessage: (.*)/gm;
@@ -83,7 +87,7 @@ async function remember(project: string, areas: readonly Area[]): Promise<Graph>
       ...areas.map(({ name, kind, commits }) => ({
         name,
         entityType: kind,
-        observations: [`changed in ${commits} commit${commits === 1 ? "" : "s"}`],
+        observations: [`changed in ${counted(commits, "commit")}`],
       })),
     ],
   });
@@ -104,7 +108,7 @@ async function refusal(): Promise<string> {
 }
 
 const [project, commits] = await Promise.all([projectName(), recentCommits()]);
-console.log(`${project}: ${commits.length} commits, the last one is "${commits[0].subject}"`);
+console.log(`${project}: ${counted(commits.length, "commit")}, the last one is "${commits[0].subject}"`);
 
 const areas = rank(await Promise.all(commits.map(areasOf)));
 for (const area of areas.slice(0, 5)) console.log(`${String(area.commits).padStart(4)}  ${area.name}`);

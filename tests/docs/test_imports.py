@@ -61,7 +61,7 @@ def test_public_names_are_listed_in_order():
 def test_the_package_under_test_is_the_one_that_is_meant():
     place = ROOT / "src" / "paddock"
     assert (
-        (PACKAGE.parent.name == "site-packages") if os.environ.get("TEST_INSTALLED") else (PACKAGE == place)
+        (PACKAGE.parent.name == "site-packages") if os.environ.get("TEST_INSTALLED") else (place == PACKAGE)
     )
 
 

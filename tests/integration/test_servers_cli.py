@@ -1,4 +1,4 @@
-"""`paddock servers` with a real upstream server; `real_servers` comes from this folder's conftest."""
+"""`paddock servers` with a real upstream server; `real_servers` comes from tests/conftest.py."""
 
 import json
 import os
