@@ -36,7 +36,7 @@ from paddock.model.errors import (
 from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, Outcome, RawResult, Status, Usage
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.settings import Settings
-from paddock.policy.redact import redact_json, redact_text
+from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
 from paddock.policy.rules import decide
 from paddock.store.audit import AuditSink, Field
 
@@ -89,10 +89,11 @@ class Gate:
             result = RawResult(status=Status.ERROR, error=_fault(error))
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
-            end = {**facts, **_ending(result, ms)}
+            text = json.dumps(result.value) if result.has_value else ""
+            end = {**facts, **_ending(result, ms, len(text))}
             audit = self._audit.append("finished", request.id, end, parent=request.parent)
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **dict(result))
-        return outcome if request.parent else _redacted(outcome)
+        return outcome if request.parent else _redacted(outcome, text)
 
     async def _run(
         self, request: ExecutionRequest, decision: Decision, on_console: OnConsole | None
@@ -175,9 +176,8 @@ def _identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]
     return facts
 
 
-def _ending(result: RawResult, ms: float) -> dict[str, Field]:
+def _ending(result: RawResult, ms: float, size: int) -> dict[str, Field]:
     usage = result.usage
-    size = len(json.dumps(result.value)) if result.has_value else 0
     return {
         "status": result.status.value,
         "ms": ms,
@@ -233,10 +233,10 @@ def _clean(line: ConsoleLine) -> ConsoleLine:
     return line if text == line.text else line.model_copy(update={"text": text})
 
 
-def _redacted(outcome: Outcome) -> Outcome:
-    """Return the outcome as it may leave Paddock (X36)."""
+def _redacted(outcome: Outcome, text: str) -> Outcome:
+    """Return the outcome as it may leave Paddock (X36); `text` is its value as JSON."""
     changes: dict[str, object] = {"console": tuple(_clean(line) for line in outcome.console)}
-    if outcome.has_value:
+    if may_hold_secrets(text):
         changes["value"] = redact_json(outcome.value)
     if (error := outcome.error) is not None:
         texts = {

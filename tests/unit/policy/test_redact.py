@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.policy.redact import redact_json, redact_text
+from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
 
 TOKEN = "ghp_" + "a1" * 18
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
@@ -111,6 +111,49 @@ def test_json_keeps_its_shape_and_redacting_twice_changes_nothing_more(value: ob
     once = redact_json(value)
     assert redact_json(once) == once
     assert json.loads(json.dumps(once)) == once
+
+
+names = st.sampled_from(
+    [
+        "password",
+        "Api-Key",
+        "API_KEY",
+        "apikey",
+        "authori\u017fation",
+        "to\u212aen",
+        "private\u212aey",
+        "cl\u0131ent_secret",
+    ]
+)
+
+
+@given(st.recursive(json_values, lambda inner: st.dictionaries(names | texts, inner, max_size=3)))
+def test_what_surely_holds_no_secret_stays_as_it_is(value: object) -> None:
+    assert may_hold_secrets(json.dumps(value)) or redact_json(value) == value
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("password", "SECRET", "token", "apikey", "api_key", "Api-Key", "access_token", "refreshToken"),
+        *(
+            "authorization",
+            "private-key",
+            "client_secret",
+            "credential",
+            "pa\u017fsword",
+            "to\u212aen",
+            "credent\u0131al",
+        ),
+    ],
+)
+def test_every_name_of_a_secret_is_noticed(name: str) -> None:
+    assert redact_json({name: "x"}) == {name: "[REDACTED:VALUE]"}
+    assert may_hold_secrets(json.dumps({name: "x"}))
+
+
+def test_a_large_harmless_value_is_let_through() -> None:
+    assert not may_hold_secrets(json.dumps([{"id": n, "name": "task-1, right?"} for n in range(100)]))
 
 
 @given(st.text(alphabet="abc \n{}[],:", max_size=100))
