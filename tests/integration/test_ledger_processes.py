@@ -14,7 +14,7 @@ from paddock.store.ledger_verify import verify
 
 OWN_PIDS = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 if os.geteuid() != 0:
-    OWN_PIDS.append("--map-root-user")
+    OWN_PIDS.append("--map-current-user")
 
 WRITER = """
 import sys
