@@ -1,6 +1,5 @@
 # Each target sets up what it needs. Start with: make demo
 
-SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 VENV := .venv
 WHEEL_VENV := .venv-wheel
@@ -42,11 +41,8 @@ check: $(READY) ## Check style, types, layers, generated files and the shape of 
 	@$(RUN)python scripts/reference.py --check
 	@$(RUN)pytest -q tests/docs/test_tree.py
 
-bench: $(READY) ## Measure; results go to benchmarks/results
-	@mkdir -p benchmarks/results
-	@for file in benchmarks/bench_*.py; do \
-	  echo "$$file"; $(RUN)python "$$file" | tee "benchmarks/results/$$(basename "$$file" .py).txt" || exit; \
-	done
+bench: $(READY) ## Measure; results go to benchmarks/results (BENCH=--quick shows that it works)
+	@$(RUN)python -m benchmarks $(BENCH)
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) $(WHEEL_VENV) .demo dist build
