@@ -141,6 +141,11 @@ class Worker(asyncio.Protocol):
         self.dispose()
         return text.decode("utf-8", "replace")
 
+    def end(self) -> None:
+        """Kill the process and close what this side holds."""
+        self.kill()
+        self.dispose()
+
     def dispose(self) -> None:
         """Close what this side still holds."""
         for descriptor in (self._errors, self._status, *self._clocks):
