@@ -1,5 +1,6 @@
 """The ledger under real processes: several writers at once, and writers that are killed."""
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +13,8 @@ from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import verify
 
 OWN_PIDS = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+if os.geteuid() != 0:
+    OWN_PIDS.append("--map-current-user")
 
 WRITER = """
 import sys

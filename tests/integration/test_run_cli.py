@@ -14,7 +14,7 @@ import pytest
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 if os.geteuid() != 0:
-    CONTAINED.append("--map-root-user")
+    CONTAINED.append("--map-current-user")
 
 Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
