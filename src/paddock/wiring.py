@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from paddock.gate import Gate
 from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Intake
+from paddock.guest.launch import Launcher
 from paddock.guest.pool import Pool
 from paddock.hub.config import ServersConfig, load_servers
 from paddock.hub.result import ToolInfo, ToolResult
@@ -86,16 +87,24 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    settings: Settings, workspace: Path, *, actor: str = "local", surface: str = "library"
+    settings: Settings,
+    workspace: Path,
+    *,
+    actor: str = "local",
+    surface: str = "library",
+    launcher: Launcher | None = None,
 ) -> AsyncGenerator[Session]:
     """Open a session; leaving it ends every process it started and makes the record durable.
 
+    `launcher` may have begun processes that the session will need; the caller closes it.
     Raises LedgerError when the ledger cannot be opened: without a record nothing runs.
     """
     del actor, surface  # requests carry them
     with Ledger(settings.audit.directory, sync=settings.audit.sync) as ledger:
-        pool = Pool(spares=settings.guest.spare_workers, frame_bytes=settings.limits.execute.frame_bytes)
-        intake = Intake()
+        launcher = launcher or Launcher()
+        frame_bytes = settings.limits.execute.frame_bytes
+        pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
+        intake = Intake(launcher)
         servers = Servers(settings, workspace)
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)

@@ -34,6 +34,15 @@ class _Lazy(click.Group):
         command: click.Command = import_module(f"{_ROOM}.{_COMMANDS[cmd_name][0]}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "run" and ctx.obj is None and not {"-h", "--help"} & {*args}:
+            from paddock.surfaces.cli.head_start import begin  # noqa: PLC0415 - only for programs
+
+            begin(ctx, jit="--jit" in args)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
