@@ -12,7 +12,6 @@ from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Intake
 from paddock.guest.launch import Launcher
 from paddock.guest.pool import Pool
-from paddock.hub.config import ServersConfig, load_servers
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.settings import Settings
@@ -20,6 +19,7 @@ from paddock.policy.environment import child_environment
 from paddock.store.ledger import Ledger
 
 if TYPE_CHECKING:
+    from paddock.hub.config import ServersConfig
     from paddock.hub.pool import Hub, ServerStatus
 
 
@@ -33,8 +33,10 @@ class Servers:
         self.used = False
 
     @cached_property
-    def config(self) -> ServersConfig:
+    def config(self) -> "ServersConfig":
         """What the servers file says."""
+        from paddock.hub.config import load_servers  # noqa: PLC0415 - only programs that use servers pay for it
+
         self.used = True
         return load_servers(self._file, os.environ)
 
