@@ -9,14 +9,18 @@ the worker is killed, and what it had said up to then is kept.
 import asyncio
 import os
 import time
+from typing import TYPE_CHECKING
 
 from paddock.guest.dialogue import Dialogue
 from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
-from paddock.guest.pool import EngineProfile, Pool, Worker
+from paddock.guest.pool import Pool, Worker
 from paddock.model.errors import EngineError
 from paddock.model.limits import Grants
 from paddock.model.outcome import RawResult, SandboxFacts, Status
+
+if TYPE_CHECKING:
+    from paddock.guest.launch import EngineProfile
 
 _BURY_SECONDS = 5.0
 
