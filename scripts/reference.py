@@ -4,14 +4,16 @@
 """
 
 import argparse
+import ast
 import inspect
 import json
 import re
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -80,6 +82,7 @@ def main() -> int:
 
 def sections(group: type[Value], prefix: str) -> Iterator[str]:
     """Yield a heading and a table for the settings of a group, then the groups below it."""
+    texts = described(group)
     fields = {prefix + name: field for name, field in group.model_fields.items()}
     groups = {key: kind for key, field in fields.items() if (kind := group_of(field)) is not None}
     listed = {key: items for key, field in fields.items() if (items := listed_group_of(field)) is not None}
@@ -88,20 +91,39 @@ def sections(group: type[Value], prefix: str) -> Iterator[str]:
         yield f"## `[{prefix.rstrip('.')}]`\n"
         yield summary(group)
         yield table(
-            ("setting", "type", "default", "what it is"), [row(key, field) for key, field in plain.items()]
+            ("setting", "type", "default", "what it is"),
+            [row(key, field, texts[key.removeprefix(prefix)]) for key, field in plain.items()],
         )
     for key, kind in groups.items():
         yield from sections(kind, f"{key}.")
     for key, kind in listed.items():
         yield f"## `[[{key}]]`\n"
-        yield summary(kind) + f"\n{fields[key].description}\n"
-        rows = [row(name, field) for name, field in kind.model_fields.items() if name != "origin"]
+        yield summary(kind) + f"\n{texts[key.removeprefix(prefix)]}\n"
+        told = described(kind)
+        rows = [row(name, field, told[name]) for name, field in kind.model_fields.items() if name != "origin"]
         yield table(("key", "type", "default", "what it is"), rows)
 
 
-def row(key: str, field: FieldInfo) -> tuple[str, str, str, str]:
+def described(group: type[Value]) -> dict[str, str]:
+    """Return the text below each field of a group and of the groups it inherits from.
+
+    pydantic can do this, but then it reads the source of every model whenever Paddock starts.
+    """
+    found: dict[str, str] = {}
+    for kind in reversed([kind for kind in group.__mro__ if issubclass(kind, Value)]):
+        [definition] = ast.parse(inspect.getsource(kind)).body
+        for field, text in pairwise(cast("ast.ClassDef", definition).body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = inspect.cleandoc(words)
+                case _:
+                    pass
+    return found
+
+
+def row(key: str, field: FieldInfo, description: str) -> tuple[str, str, str, str]:
     """Return the cells of one setting."""
-    text = spoken(field.description or "")
+    text = spoken(description)
     if key in OWNERS_ONLY:
         text += " A workspace may not set it."
     return f"`{key.rpartition('.')[2]}`", kind_of(field.annotation), default_of(field), text

@@ -1,10 +1,82 @@
+"""What tests share: a guest to run programs in as the gate runs them, and real MCP servers."""
+
+import asyncio
 import importlib.util
+import json
 import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from paddock.model.base import Json
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Outcome
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.settings import AuditSettings, GrantSettings, Settings
+from paddock.wiring import Session, open_session
+
 ROOT = Path(__file__).resolve().parents[1]
+ODD_SERVER = ROOT / "tests/servers/odd.py"
+
+
+class Guest:
+    """Runs programs one after the other through one gate, with the servers `odd` and `even`."""
+
+    def __init__(self, runner: asyncio.Runner, session: Session, workspace: Path) -> None:
+        self.runner = runner
+        self.session = session
+        self.workspace = workspace
+
+    def request(
+        self,
+        source: str,
+        *,
+        given: Json = None,
+        variables: dict[str, str] | None = None,
+        raw_results: bool = False,
+        jit: bool = False,
+        **limits: int,
+    ) -> ExecutionRequest:
+        """Return the request for a program; every program has ten seconds unless it asks for less."""
+        work = GuestRun(source=source, input=given, vars=variables or {}, raw_results=raw_results)
+        overrides = LimitOverrides(**{"wall_ms": 10_000, **limits})
+        return ExecutionRequest(workspace=self.workspace, work=work, limits=overrides, jit=jit)
+
+    def run(self, source: str, **options: Any) -> Outcome:
+        """Return what became of a program."""
+        return self.runner.run(self.session.gate.execute(self.request(source, **options)))
+
+    def value(self, source: str, **options: Any) -> Json:
+        """Return the value of a program that must end well."""
+        outcome = self.run(source, **options)
+        assert (outcome.status, outcome.error) == ("ok", None)
+        return outcome.value
+
+    def failure(self, source: str, **options: Any) -> tuple[str, str, str]:
+        """Return status, name and message of the error of a program that must not end well."""
+        outcome = self.run(source, **options)
+        assert outcome.error is not None, outcome.value
+        return outcome.status.value, outcome.error.name, outcome.error.message
+
+
+@pytest.fixture(scope="session")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
+    directory = tmp_path_factory.mktemp("guest")
+    workspace = directory / "workspace"
+    workspace.mkdir()
+    entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD_SERVER)]}
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": entry, "even": entry}}))
+    settings = Settings(audit=AuditSettings(directory=directory / "audit"), grants=GrantSettings(jit=True))
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        session = runner.run(stack.enter_async_context(open_session(settings, workspace)))
+        try:
+            yield Guest(runner, session, workspace)
+        finally:
+            runner.run(stack.aclose())
 
 
 @pytest.fixture(scope="session")

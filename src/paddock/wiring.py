@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from paddock.gate import Gate
 from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Intake
+from paddock.guest.launch import Launcher
 from paddock.guest.pool import Pool
-from paddock.hub.config import ServersConfig, load_servers
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.settings import Settings
@@ -19,6 +19,7 @@ from paddock.policy.environment import child_environment
 from paddock.store.ledger import Ledger
 
 if TYPE_CHECKING:
+    from paddock.hub.config import ServersConfig
     from paddock.hub.pool import Hub, ServerStatus
 
 
@@ -32,8 +33,10 @@ class Servers:
         self.used = False
 
     @cached_property
-    def config(self) -> ServersConfig:
+    def config(self) -> "ServersConfig":
         """What the servers file says."""
+        from paddock.hub.config import load_servers  # noqa: PLC0415 - only programs that use servers pay for it
+
         self.used = True
         return load_servers(self._file, os.environ)
 
@@ -86,16 +89,24 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    settings: Settings, workspace: Path, *, actor: str = "local", surface: str = "library"
+    settings: Settings,
+    workspace: Path,
+    *,
+    actor: str = "local",
+    surface: str = "library",
+    launcher: Launcher | None = None,
 ) -> AsyncGenerator[Session]:
     """Open a session; leaving it ends every process it started and makes the record durable.
 
+    `launcher` may have begun processes that the session will need; the caller closes it.
     Raises LedgerError when the ledger cannot be opened: without a record nothing runs.
     """
     del actor, surface  # requests carry them
     with Ledger(settings.audit.directory, sync=settings.audit.sync) as ledger:
-        pool = Pool(spares=settings.guest.spare_workers, frame_bytes=settings.limits.execute.frame_bytes)
-        intake = Intake()
+        launcher = launcher or Launcher()
+        frame_bytes = settings.limits.execute.frame_bytes
+        pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
+        intake = Intake(launcher)
         servers = Servers(settings, workspace)
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)

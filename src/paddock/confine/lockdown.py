@@ -9,7 +9,7 @@ Only the standard library may be imported here: the module runs in zygotes.
 import ctypes
 import os
 import resource
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from paddock.confine import landlock, seccomp
 
@@ -22,8 +22,7 @@ UNPRIVILEGED = 65534
 """The user and group a worker of a root Paddock becomes: `nobody`, which owns nothing."""
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """What a worker is left with. Prepared in the zygote, where files can still be read."""
 
     filter: bytes

@@ -5,7 +5,6 @@ Only the standard library may be imported here: the module runs in zygotes and w
 
 import ctypes
 import os
-import platform
 from pathlib import Path
 
 _SYSCALL = {"x86_64": 317, "aarch64": 277}
@@ -25,7 +24,7 @@ class _Program(ctypes.Structure):
 
 def read_filter(profile: str) -> bytes:
     """Return the BPF program of `profile` for this machine. Raises FileNotFoundError where none is shipped."""
-    return (FILTERS / f"{profile}.{platform.machine()}.bpf").read_bytes()
+    return (FILTERS / f"{profile}.{os.uname().machine}.bpf").read_bytes()
 
 
 def install(program: bytes) -> None:

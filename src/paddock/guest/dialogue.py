@@ -193,9 +193,14 @@ class Dialogue(Listener):
         )
 
     @property
-    def has_verdict(self) -> bool:
-        """Whether the dialogue itself tells how the program ended."""
+    def has_end(self) -> bool:
+        """Whether the dialogue itself tells how the program ended: by a message or by the clock."""
         return self._end is not None
+
+    @property
+    def has_word(self) -> bool:
+        """Whether the program itself said how it ended, and now waits."""
+        return isinstance(self._end, frames.Done | frames.Failed | frames.Stuck | frames.Broken)
 
     def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""

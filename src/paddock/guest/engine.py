@@ -9,14 +9,18 @@ the worker is killed, and what it had said up to then is kept.
 import asyncio
 import os
 import time
+from typing import TYPE_CHECKING
 
 from paddock.guest.dialogue import Dialogue
 from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
-from paddock.guest.pool import EngineProfile, Pool, Worker
+from paddock.guest.pool import Pool, Worker
 from paddock.model.errors import EngineError
 from paddock.model.limits import Grants
 from paddock.model.outcome import RawResult, SandboxFacts, Status
+
+if TYPE_CHECKING:
+    from paddock.guest.launch import EngineProfile
 
 _BURY_SECONDS = 5.0
 
@@ -48,8 +52,9 @@ class GuestEngine:
                 dialogue = Dialogue(worker, job, program, host, on_console)
                 return await _run(dialogue, worker, job, facts)
             finally:
-                worker.kill()
-                worker.dispose()
+                # In the loop's next step: the kernel tears a process down on its killer's time, here a
+                # millisecond for which a program that has given its result need not wait.
+                asyncio.get_running_loop().call_soon(worker.end)
 
 
 async def _run(dialogue: Dialogue, worker: Worker, job: GuestJob, facts: SandboxFacts) -> RawResult:
@@ -62,10 +67,11 @@ async def _run(dialogue: Dialogue, worker: Worker, job: GuestJob, facts: Sandbox
     finally:
         cost = worker.cost()
         worker.listener = None
-        worker.kill()
+        if not dialogue.has_word:
+            worker.kill()
         await dialogue.stop_calls()
     wall_ms = (time.perf_counter() - started) * 1000
-    if not dialogue.has_verdict:  # it crashed: how, its parent knows
+    if not dialogue.has_end:  # it crashed: how, its parent knows
         try:
             async with asyncio.timeout(_BURY_SECONDS):
                 await worker.death

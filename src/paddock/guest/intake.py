@@ -6,12 +6,11 @@ it does to a text.
 
 import asyncio
 import json
-import socket
 import struct
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Literal
 
-from paddock.guest.pool import engine_directory, spawn
+from paddock.guest.launch import Launcher
 from paddock.guest.positions import Positions, locate, place
 from paddock.model.base import Json, Value
 from paddock.model.errors import EngineError
@@ -106,7 +105,8 @@ _TOO_LONG = ErrorInfo(
 class Intake:
     """The parent's side of the process that reads programs. It starts at `prepare` or at the first text."""
 
-    def __init__(self) -> None:
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
         self._process: subprocess.Popen[bytes] | None = None
         self._starting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]] | None = None
         self._turn = asyncio.Lock()
@@ -172,11 +172,9 @@ class Intake:
             await asyncio.to_thread(process.wait)
 
     async def _start(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            number = theirs.fileno()
-            self._process = spawn("intake_worker", str(number), engine_directory(), keep=number)
-        reader, writer = await asyncio.open_connection(sock=ours)
+        self._process, connection = self._launcher.reader()
+        connection.setblocking(False)  # noqa: FBT003
+        reader, writer = await asyncio.open_connection(sock=connection)
         greeting: dict[str, Json] = json.loads(await _receive(reader))
         if "failed" in greeting:
             writer.close()

@@ -13,18 +13,13 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections import deque
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 from paddock.guest import frames
+from paddock.guest.launch import Child, EngineProfile, Launcher
 from paddock.model.errors import EngineError
-
-EngineProfile = Literal["guest", "guest-jit"]
 
 RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
@@ -32,7 +27,6 @@ _REFILL_SECONDS = 0.003
 _CONTROL_BYTES = 4096
 _STDERR_BYTES = 4096
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
-_CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from paddock.guest.{module} import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +45,6 @@ class Death:
     code: int
     """Exit status, or minus the signal."""
     cost: Cost
-
-
-def spawn(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
-    """Start one of this package's own helper processes: no site-packages, no environment, one extra descriptor."""
-    package = str(Path(__file__).parents[2])
-    command = [sys.executable, "-I", "-S", "-c", _CHILD.format(module=module), package, *arguments]
-    return subprocess.Popen(  # noqa: S603  (our own program)
-        command, env={}, pass_fds=[keep], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/"
-    )
-
-
-def engine_directory() -> str:
-    """Return where mini-racer keeps its library, without importing it."""
-    spec = find_spec("py_mini_racer")
-    if spec is None or spec.origin is None:
-        raise EngineError("the V8 library is missing: reinstall Paddock with its dependency mini-racer")
-    return str(Path(spec.origin).parent)
 
 
 class Worker(asyncio.Protocol):
@@ -141,6 +118,11 @@ class Worker(asyncio.Protocol):
         self.dispose()
         return text.decode("utf-8", "replace")
 
+    def end(self) -> None:
+        """Kill the process and close what this side holds."""
+        self.kill()
+        self.dispose()
+
     def dispose(self) -> None:
         """Close what this side still holds."""
         for descriptor in (self._errors, self._status, *self._clocks):
@@ -200,18 +182,14 @@ class Listener:
 class Zygote:
     """The parent's side of one fork server (`paddock.guest.zygote`)."""
 
-    def __init__(self, profile: EngineProfile) -> None:
+    def __init__(self, child: Child) -> None:
         self.forks = 0
         self.alive = True
         self._retired = False
         self.landlock_abi = 0
         self._loop = asyncio.get_running_loop()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process, self._control = child
         self._control.setblocking(False)  # noqa: FBT003
-        with theirs:
-            self._process = spawn(
-                "zygote", str(theirs.fileno()), profile, engine_directory(), keep=theirs.fileno()
-            )
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._waiting: deque[Worker] = deque()
         self._workers: dict[int, Worker] = {}
@@ -312,7 +290,8 @@ class Zygote:
 class Pool:
     """Ready workers per engine profile."""
 
-    def __init__(self, *, spares: int, frame_bytes: int) -> None:
+    def __init__(self, launcher: Launcher, *, spares: int, frame_bytes: int) -> None:
+        self._launcher = launcher
         self._spares = spares
         self._frame_bytes = frame_bytes
         self._zygotes: dict[EngineProfile, Zygote] = {}
@@ -373,5 +352,5 @@ class Pool:
             if zygote is not None and zygote.alive:
                 zygote.retire()
                 self._retired = [old for old in self._retired if old.alive] + [zygote]
-            zygote = self._zygotes[profile] = Zygote(profile)
+            zygote = self._zygotes[profile] = Zygote(self._launcher.zygote(profile))
         return zygote

@@ -1,6 +1,7 @@
 """From the end of a program to a status and, where it is not ok, an error in the user's own coordinates."""
 
 import re
+import signal
 from dataclasses import dataclass
 
 from paddock.guest import frames
@@ -17,7 +18,7 @@ Judgement = tuple[Status, ErrorInfo | None]
 
 _POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
 _REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
-_OUT_OF_MEMORY = re.compile(r"out of memory|invalid size error|MemoryError", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(r"out of memory|invalid size error|MemoryError|bad_alloc", re.IGNORECASE)
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _NAME_LENGTH = 256 + len("...")
 _TEXT_LENGTH = 65_536 + len("...")
@@ -86,7 +87,11 @@ class Verdict:
 
     def _crashed(self) -> Judgement:
         death = self.worker.death.result()
-        if death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(self.worker.last_words()):
+        words = self.worker.last_words()
+        # V8 says why it crashes; its allocator crashes without a word when the data segment is used up.
+        mute = death.code == -signal.SIGTRAP and not words.strip()
+        starved = mute and 2 * death.cost.peak_bytes >= self.job.limits.memory_bytes
+        if starved or death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
             hint = self._memory_hint()
             return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message="Out of memory", hint=hint)
         what = f"signal {-death.code}" if death.code < 0 else f"exit status {death.code}"

@@ -11,7 +11,7 @@ Json = Any
 class Value(BaseModel):
     """Base of every model value: frozen, closed (unknown fields are errors), hashable by content where possible."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 PositiveInt = Annotated[int, Field(gt=0)]

@@ -1,5 +1,6 @@
 """The command line. A command is loaded when it is called, so that `paddock --version` loads little."""
 
+import gc
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -22,6 +23,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 """Module and short help of every command, in the order of the help page."""
 
 
+_COLLECT_AFTER = 50_000
+"""Objects made before garbage is looked for: imports make many, and looking takes a tenth of their time."""
+
+
 class _Lazy(click.Group):
     """A group that imports a command's module only to run it, and reports Paddock's exceptions as errors."""
 
@@ -33,6 +38,15 @@ class _Lazy(click.Group):
             return None
         command: click.Command = import_module(f"{_ROOM}.{_COMMANDS[cmd_name][0]}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "run" and ctx.obj is None and not {"-h", "--help"} & {*args}:
+            from paddock.surfaces.cli.head_start import begin  # noqa: PLC0415 - only for programs
+
+            begin(ctx, jit="--jit" in args)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -61,4 +75,5 @@ def command() -> None:
 
 def main() -> None:
     """Run the command line with the arguments of the process."""
+    gc.set_threshold(_COLLECT_AFTER)
     command(prog_name="paddock")

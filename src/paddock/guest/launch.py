@@ -1,0 +1,78 @@
+"""Start this package's own child processes: zygotes, and the reader of programs.
+
+To import the rest of Paddock takes as long as these need to get ready. So this module imports little, and the command
+line starts one of each before it imports anything else (`Launcher.begin`).
+"""
+
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from paddock.model.errors import EngineError
+
+EngineProfile = Literal["guest", "guest-jit"]
+
+_CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from paddock.guest.{module} import main; main()"
+
+
+class Child(NamedTuple):
+    """A child process and this side of its one socket."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+
+
+class Launcher:
+    """Where children come from: those that were begun early, then new ones. Raises EngineError without mini-racer."""
+
+    def __init__(self) -> None:
+        self._zygotes: dict[EngineProfile, Child] = {}
+        self._readers: list[Child] = []
+
+    def begin(self, profile: EngineProfile) -> None:
+        """Start what one program needs, before anybody asks for it."""
+        self._zygotes[profile] = self.zygote(profile)
+        self._readers.append(self.reader())
+
+    def zygote(self, profile: EngineProfile) -> Child:
+        """Return a fork server (`paddock.guest.zygote`); the caller ends it."""
+        early = self._zygotes.pop(profile, None)
+        return early or _launch("zygote", profile, kind=socket.SOCK_SEQPACKET)
+
+    def reader(self) -> Child:
+        """Return a reader of programs (`paddock.guest.intake_worker`); the caller ends it."""
+        return self._readers.pop() if self._readers else _launch("intake_worker", kind=socket.SOCK_STREAM)
+
+    def close(self) -> None:
+        """End what was begun and never asked for."""
+        children = [*self._zygotes.values(), *self._readers]
+        self._zygotes.clear()
+        self._readers.clear()
+        for process, connection in children:
+            connection.close()
+            process.kill()
+            process.wait()
+
+
+def _launch(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
+    """Start a process without site-packages and environment, that has one socket and knows the engine's directory."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    package, number = str(Path(__file__).parents[2]), theirs.fileno()
+    child = _CHILD.format(module=module)
+    command = [sys.executable, "-I", "-S", "-c", child, package, str(number), *arguments, _engine_directory()]
+    with theirs:
+        process = subprocess.Popen(  # noqa: S603  (our own program)
+            command, env={}, pass_fds=[number], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/"
+        )
+    return Child(process, ours)
+
+
+def _engine_directory() -> str:
+    """Return where mini-racer keeps its library, without importing it."""
+    spec = find_spec("py_mini_racer")
+    if spec is None or spec.origin is None:
+        raise EngineError("the V8 library is missing: reinstall Paddock with its dependency mini-racer")
+    return str(Path(spec.origin).parent)

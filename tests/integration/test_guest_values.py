@@ -1,0 +1,222 @@
+"""What goes into a program and comes out of it: values, texts and errors, strange and hostile ones too."""
+
+import pytest
+
+
+def texts(outcome):
+    return [line.text for line in outcome.console]
+
+
+def test_lone_surrogates_survive_every_way(guest):
+    strange = "a\ud800b\udc00\ud83d\ude00"  # a lone head, a lone tail, and a pair in two halves
+    joined = "a\ud800b\udc00\U0001f600"
+    literal = r"a\ud800b\udc00\ud83d\ude00"
+    outcome = guest.run(f"console.log('{literal}'); return ['{literal}', {{ '{literal}': 1 }}]")
+    assert (texts(outcome), outcome.value) == ([joined], [joined, {joined: 1}])
+    assert guest.value("return [...input].map((c) => c.codePointAt(0))", given=strange) == [
+        97, 0xD800, 98, 0xDC00, 0x1F600,
+    ]  # fmt: skip
+    assert guest.value(f"return await servers.odd.call('echo', {{ text: '{literal}!' }})") == joined + "!"
+    assert guest.failure(f"throw new Error('{literal}')") == ("failed", "Error", joined)
+    assert guest.failure("await servers['\\ud800'].call('t')") == ("failed", "ToolError", "Unknown server: \ud800")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 0, -1.5, 1e300, 2**53, "", "\0\u2028\u2029\u007f\uffff", [], {}, [[[]]], {"a": [{"": None}]}],
+)
+def test_values_make_the_round_trip(guest, value):
+    assert guest.value("return { v: input }", given={"x": value}) == {"v": {"x": value}}
+    assert guest.value("return await servers.odd.callRaw('echo', { text: input })", given={"x": value}) == {
+        "content": [{"type": "text", "text": {"x": value}}]
+    }
+
+
+def test_keys_that_mean_something_to_javascript(guest):
+    names = ["__proto__", "constructor", "toString", "then", "toJSON", "length", "0"]
+    value = dict.fromkeys(names, 1)
+    assert guest.value("return input", given=value) == value
+    assert guest.value("return Object.getPrototypeOf(input) === Object.prototype", given=value) is True
+    raw = guest.value("return await servers.odd.callRaw('echo', { text: input })", given=value)
+    assert raw["content"][0]["text"] == value
+    assert guest.value("return { ['__proto__']: 1 }") == {"__proto__": 1}
+    assert guest.value("return await servers.odd.callRaw('echo', { text: 'x', ['__proto__']: { polluted: 1 } })") == {
+        "content": [{"type": "text", "text": "x"}]
+    }
+    variables = {"__proto__": "a", "constructor": "b"}
+    assert guest.value("return [paddock.vars.__proto__, paddock.vars.constructor]", variables=variables) == ["a", "b"]
+
+
+JSON_FORMS = {
+    "return [undefined, () => 1, Symbol('x'), NaN, -0, Infinity]": [None, None, None, None, 0, None],
+    "return { a: undefined, b() {}, c: new Date(0), d: new Map([[1, 2]]), e: new Set([1]) }": {
+        "c": "1970-01-01T00:00:00.000Z", "d": {}, "e": {},
+    },
+    "return [new Number(1), new String('a'), new Boolean(false)]": [1, "a", False],
+    "return { toJSON: () => [1] }": [1],
+    "return { get a() { return 1 } }": {"a": 1},
+    "return new Proxy([1, 2], {})": [1, 2],
+    "return { then(resolve) { resolve(7) } }": 7,
+    "return Promise.resolve(Promise.resolve({ a: Promise.resolve(1) }))": {"a": {}},
+    "class P extends Promise { then(f) { f(5) } } return new P(() => 0)": 5,
+    "return [servers, servers.a, console, sleep]": [{}, {}, {}, None],
+    "return { [Symbol('x')]: 1, b: 2 }": {"b": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "value"), JSON_FORMS.items())
+def test_a_result_is_what_json_makes_of_it(guest, source, value):
+    outcome = guest.run(source)
+    assert (outcome.status, outcome.value, outcome.calls) == ("ok", value, ())
+
+
+@pytest.mark.parametrize("source", ["return Symbol('x')", "return () => 1", "return { toJSON() {} }"])
+def test_a_result_without_a_json_form_is_none(guest, source):
+    outcome = guest.run(source)
+    assert (outcome.status, outcome.has_value) == ("ok", False)
+
+
+CIRCLE = (
+    "Converting circular structure to JSON\n    --> starting at object with constructor 'Object'\n"
+    "    --- property 'self' closes the circle"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        ("const o = {}; o.self = o; return o", "TypeError", CIRCLE),
+        ("return 1n", "TypeError", "Do not know how to serialize a BigInt"),
+        ("return { get a() { throw new RangeError('no') } }", "RangeError", "no"),
+        ("return { toJSON() { throw new RangeError('no') } }", "RangeError", "no"),
+        ("return new Proxy({}, { get() { throw 1 } })", "Thrown", "1"),
+        ("return new Proxy({}, { ownKeys() { throw new Error('trap') } })", "Error", "trap"),
+        ("const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); return { proxy }", "TypeError",
+         "Cannot perform 'get' on a proxy that has been revoked"),
+        ("return { then() { throw new Error('in then') } }", "Error", "in then"),
+        ("return { get then() { throw new Error('at then') } }", "Error", "at then"),
+    ],
+)  # fmt: skip
+def test_a_result_that_throws(guest, source, name, message):
+    assert guest.failure(source) == ("failed", name, message)
+
+
+ARGUMENTS = {
+    "5": "servers.odd: the arguments of echo must be one object",
+    "'text'": "servers.odd: the arguments of echo must be one object",
+    "[1]": "servers.odd: the arguments of echo must be one object",
+    "() => 1": "servers.odd: the arguments of echo must be one object",
+    "new Date()": "servers.odd: the arguments of echo must be one object, also as JSON",
+    "new Number(5)": "servers.odd: the arguments of echo must be one object, also as JSON",
+    "{ toJSON() { return [1] } }": "servers.odd: the arguments of echo must be one object, also as JSON",
+    "{ toJSON() { return null } }": "servers.odd: the arguments of echo must be one object, also as JSON",
+    "{ toJSON() {} }": "servers.odd: the arguments of echo have no JSON form",
+    "{ a: 1n }": "Do not know how to serialize a BigInt",
+}
+
+
+@pytest.mark.parametrize(("given", "message"), ARGUMENTS.items())
+def test_arguments_that_are_no_object_can_be_caught(guest, given, message):
+    source = f"try {{ await servers.odd.call('echo', {given}) }} catch (e) {{ return [e.name, e.message] }}"
+    assert guest.value(source) == ["TypeError", message]
+
+
+def test_names_that_are_too_long_can_be_caught(guest):
+    message = "the name of a server or tool is longer than 256 characters"
+    for call in ("servers['x'.repeat(257)].call('t')", "servers.odd.call('x'.repeat(257))"):
+        assert guest.value(f"try {{ await {call} }} catch (e) {{ return e.message }}") == message
+    assert guest.failure("await servers['x'.repeat(256)].call('t')")[2] == "Unknown server: " + "x" * 256
+
+
+def test_m26_a_tool_name_that_is_no_text(guest):
+    assert guest.failure("await servers.odd.call(5)") == (
+        "failed",
+        "TypeError",
+        "servers.odd.call(tool, args): tool must be a string",
+    )
+
+
+@pytest.mark.parametrize("use", ["`${servers.odd}`", "servers.odd + 1", "console.log(servers.odd)"])
+def test_a_server_has_no_text_form_and_calls_no_tool_for_one(guest, use):
+    outcome = guest.run(f"try {{ {use} }} catch (e) {{ return e.message }}")
+    assert (outcome.value, outcome.calls) == ("Cannot convert object to primitive value", ())
+
+
+@pytest.mark.parametrize(
+    ("source", "facts"),
+    [
+        ("throw null", ("Thrown", "null", "null")),
+        ("throw undefined", ("Thrown", "undefined", "undefined")),
+        ("throw Symbol('q')", ("Thrown", "Symbol(q)", "Symbol(q)")),
+        ("throw 'str'", ("Thrown", "str", "str")),
+        ("throw { a: 1 }", ("Thrown", "[object Object]", "[object Object]")),
+        ("throw 10n", ("Thrown", "10", "10")),
+        ("throw { toString() { throw 1 } }", ("Thrown", "[value without a text form]", "[value without a text form]")),
+        ("throw Object.create(null)", ("Thrown", "[value without a text form]", "[value without a text form]")),
+        ("throw new Proxy({}, { get() { throw 1 } })", ("Thrown", "[value without a text form]", "[value without a text form]")),
+        ("throw new Proxy(new Error('x'), { get() { throw 1 } })", ("Error", "[value without a text form]", "")),
+        ("throw new Proxy(new Error('x'), { getPrototypeOf() { throw 1 } })", ("Error", "Error: x", "")),
+        ("throw Object.defineProperty(new Error('x'), 'name', { get() { throw 1 } })", ("Error", "[value without a text form]", "")),
+        ("throw Object.defineProperty(new Error('x'), 'message', { get() { throw 1 } })", ("Error", "[value without a text form]", "")),
+        ("throw Object.defineProperty(new Error('x'), 'stack', { get() { throw 1 } })", ("Error", "Error: x", "")),
+        ("throw Object.assign(new Error('x'), { name: 5, message: null, stack: {} })", ("5", "null", "")),
+        ("throw Object.assign(new Error('x'), { message: Symbol('m') })", ("Error", "Symbol(m)", "")),
+        ("class E extends Error { get name() { return 'Own' } } throw new E('x')", ("Own", "x", "")),
+        ("await Promise.reject(new TypeError('later'))", ("TypeError", "later", "")),
+        ("await Promise.any([Promise.reject(1)])", ("AggregateError", "All promises were rejected", "")),
+        ("setTimeout(() => { throw new Error('in a timer') }, 0); await sleep(1000)", ("Error", "in a timer", "")),
+    ],
+)  # fmt: skip
+def test_whatever_is_thrown_is_reported(guest, source, facts):
+    outcome = guest.run(source)
+    error = outcome.error
+    assert (outcome.status, (error.name, error.message, error.thrown)) == ("failed", facts)
+
+
+def test_m23_error_texts_are_bounded(guest):
+    outcome = guest.run("const e = new Error('m'.repeat(20e6)); e.name = 'n'.repeat(1 << 20); throw e")
+    assert (outcome.status, outcome.error.name) == ("failed", "n" * 256 + "...")
+    assert outcome.error.message == "m" * 65_536 + "..."
+    outcome = guest.run("throw 't'.repeat(20e6)")
+    assert outcome.error.thrown == outcome.error.message == "t" * 65_536 + "..."
+
+
+def test_m23_a_forged_stack_leads_nowhere(guest):
+    outcome = guest.run("const e = new Error('x'); e.stack = 'at paddock:program:9999999:9999999'; throw e")
+    assert (outcome.error.line, outcome.error.column) == (1, len(outcome.error.excerpt.split("\n")[0]) + 1)
+    outcome = guest.run("const e = new Error('x'); e.stack = 'at /etc/passwd:1:1'; throw e")
+    assert (outcome.error.line, outcome.error.excerpt) == (None, "")
+
+
+def test_m23_a_stack_shows_no_path_of_the_host(guest):
+    stack = guest.value("try { await servers.nope.call('t') } catch (e) { return e.stack }")
+    assert stack.startswith("ToolError: Unknown server: nope\n    at ")
+    frames = [line.rpartition("(")[2].rpartition(" ")[2].rstrip(")") for line in stack.split("\n")[1:]]
+    assert {frame.split(":")[0] + ":" + frame.split(":")[1] for frame in frames} <= {
+        "paddock:program",
+        "paddock:prelude",
+    }
+
+
+def test_the_console_writes_texts_as_the_seeds_do(guest):
+    outcome = guest.run("console.log({ a: 1 }, [1, 2], null, undefined, Symbol('q'), -0, 1n); console.log(); console.log('a\\nb')")
+    assert texts(outcome) == ["[object Object] 1,2  null undefined Symbol(q) 0 1".replace("  ", " "), "", "a\nb"]
+
+
+def test_the_console_counts_bytes_of_utf_8(guest):
+    assert texts(guest.run("console.log('€€'); console.log('a')", output_bytes=6)) == ["€€", "[output truncated]"]
+    assert texts(guest.run("console.log('€€'); console.log('a')", output_bytes=7)) == ["€€", "a"]
+
+
+def test_a_line_that_fits_no_message_is_cut(guest):
+    outcome = guest.run("console.log('\\0'.repeat(4e6)); return 1")
+    assert (outcome.status, outcome.value, texts(outcome)) == ("ok", 1, ["[output truncated]"])
+
+
+def test_a_failed_call_carries_its_facts(guest):
+    source = "try { await servers.odd.call('fail') } catch (e) { return [e.name, e.message, { ...e }] }"
+    assert guest.value(source) == [
+        "ToolError",
+        "odd/fail: error -32603",
+        {"server": "odd", "tool": "fail", "retryable": False},
+    ]
