@@ -1,26 +1,11 @@
 """The settings as values."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from paddock.model.base import Value
 from paddock.model.settings import AuditSettings, LimitSettings, Rule, Settings, leaves
-
-
-def fields(model: type[Value], prefix: str = "") -> Iterator[tuple[str, str | None]]:
-    for name, field in model.model_fields.items():
-        yield prefix + name, field.description
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Value):
-            yield from fields(field.annotation, f"{prefix}{name}.")
-
-
-def test_every_setting_is_described() -> None:
-    found = {name for name, text in (*fields(Settings), *fields(Rule, "policy.rule.")) if not text}
-    assert found == set()
-    assert {name for name, _ in fields(Settings)} >= set(leaves(Settings()))
 
 
 def test_the_defaults_of_the_profiles() -> None:
