@@ -135,7 +135,10 @@ def test_x16_a_promise_that_never_settles_is_reported_at_once(guest):
         "Timeout",
         "Execution timeout",
     )
-    assert outcome.error.hint == "it waits for a promise that nothing can settle: no timer and no call is pending"
+    assert (
+        outcome.error.hint
+        == "it waits for a promise that nothing can settle: no timer and no call is pending"
+    )
     assert outcome.usage.wall_ms < 1_000
 
 
@@ -187,7 +190,9 @@ def test_x22_sleep_waits(guest):
 
 
 def test_m16_sleep_is_capped(guest):
-    assert guest.value("const t=Date.now(); await sleep(60000); return Date.now()-t < 5000", sleep_ms=20) is True
+    assert (
+        guest.value("const t=Date.now(); await sleep(60000); return Date.now()-t < 5000", sleep_ms=20) is True
+    )
 
 
 def test_x23_a_timer_settles_a_promise(guest):
@@ -255,7 +260,10 @@ def test_x40_m24_console_before_an_error_survives(guest):
             "Cannot assign to read only property 'NAME' of object '[object Object]'",
         ),
         ("paddock.foo = 1", "Cannot add property foo, object is not extensible"),
-        ("mentu.workspace.path = 1", "Cannot assign to read only property 'path' of object '[object Object]'"),
+        (
+            "mentu.workspace.path = 1",
+            "Cannot assign to read only property 'path' of object '[object Object]'",
+        ),
     ],
 )
 def test_m9_the_sdk_is_frozen(guest, source, message):

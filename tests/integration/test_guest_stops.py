@@ -250,7 +250,9 @@ def test_very_many_timers(guest):
 
 
 def test_console_before_an_endless_loop_survives(guest):
-    outcome = guest.run("console.log('one'); console.log('two'.repeat(20_000)); for (;;) {}", wall_ms=LIMIT_MS)
+    outcome = guest.run(
+        "console.log('one'); console.log('two'.repeat(20_000)); for (;;) {}", wall_ms=LIMIT_MS
+    )
     assert outcome.status == "timeout"
     assert [line.text for line in outcome.console] == ["one", "two" * 20_000]
 

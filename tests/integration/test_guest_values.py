@@ -18,12 +18,29 @@ def test_lone_surrogates_survive_every_way(guest):
     ]  # fmt: skip
     assert guest.value(f"return await servers.odd.call('echo', {{ text: '{literal}!' }})") == joined + "!"
     assert guest.failure(f"throw new Error('{literal}')") == ("failed", "Error", joined)
-    assert guest.failure("await servers['\\ud800'].call('t')") == ("failed", "ToolError", "Unknown server: \ud800")
+    assert guest.failure("await servers['\\ud800'].call('t')") == (
+        "failed",
+        "ToolError",
+        "Unknown server: \ud800",
+    )
 
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, 0, -1.5, 1e300, 2**53, "", "\0\u2028\u2029\u007f\uffff", [], {}, [[[]]], {"a": [{"": None}]}],
+    [
+        None,
+        True,
+        0,
+        -1.5,
+        1e300,
+        2**53,
+        "",
+        "\0\u2028\u2029\u007f\uffff",
+        [],
+        {},
+        [[[]]],
+        {"a": [{"": None}]},
+    ],
 )
 def test_values_make_the_round_trip(guest, value):
     assert guest.value("return { v: input }", given={"x": value}) == {"v": {"x": value}}
@@ -40,11 +57,14 @@ def test_keys_that_mean_something_to_javascript(guest):
     raw = guest.value("return await servers.odd.callRaw('echo', { text: input })", given=value)
     assert raw["content"][0]["text"] == value
     assert guest.value("return { ['__proto__']: 1 }") == {"__proto__": 1}
-    assert guest.value("return await servers.odd.callRaw('echo', { text: 'x', ['__proto__']: { polluted: 1 } })") == {
-        "content": [{"type": "text", "text": "x"}]
-    }
+    assert guest.value(
+        "return await servers.odd.callRaw('echo', { text: 'x', ['__proto__']: { polluted: 1 } })"
+    ) == {"content": [{"type": "text", "text": "x"}]}
     variables = {"__proto__": "a", "constructor": "b"}
-    assert guest.value("return [paddock.vars.__proto__, paddock.vars.constructor]", variables=variables) == ["a", "b"]
+    assert guest.value("return [paddock.vars.__proto__, paddock.vars.constructor]", variables=variables) == [
+        "a",
+        "b",
+    ]
 
 
 JSON_FORMS = {
@@ -155,7 +175,7 @@ def test_a_server_has_no_text_form_and_calls_no_tool_for_one(guest, use):
         ("throw Object.create(null)", ("Thrown", "[value without a text form]", "[value without a text form]")),
         ("throw new Proxy({}, { get() { throw 1 } })", ("Thrown", "[value without a text form]", "[value without a text form]")),
         ("throw new Proxy(new Error('x'), { get() { throw 1 } })", ("Error", "[value without a text form]", "")),
-        ("throw new Proxy(new Error('x'), { getPrototypeOf() { throw 1 } })", ("Error", "Error: x", "")),
+        ("throw new Proxy(new Error('x'), { getPrototypeOf() { throw 1 } })", ("Error", "Error: x", "Error: x")),
         ("throw Object.defineProperty(new Error('x'), 'name', { get() { throw 1 } })", ("Error", "[value without a text form]", "")),
         ("throw Object.defineProperty(new Error('x'), 'message', { get() { throw 1 } })", ("Error", "[value without a text form]", "")),
         ("throw Object.defineProperty(new Error('x'), 'stack', { get() { throw 1 } })", ("Error", "Error: x", "")),
@@ -194,17 +214,26 @@ def test_m23_a_stack_shows_no_path_of_the_host(guest):
     frames = [line.rpartition("(")[2].rpartition(" ")[2].rstrip(")") for line in stack.split("\n")[1:]]
     assert {frame.split(":")[0] + ":" + frame.split(":")[1] for frame in frames} <= {
         "paddock:program",
-        "paddock:prelude",
+        "paddock:glue",
     }
 
 
 def test_the_console_writes_texts_as_the_seeds_do(guest):
-    outcome = guest.run("console.log({ a: 1 }, [1, 2], null, undefined, Symbol('q'), -0, 1n); console.log(); console.log('a\\nb')")
-    assert texts(outcome) == ["[object Object] 1,2  null undefined Symbol(q) 0 1".replace("  ", " "), "", "a\nb"]
+    outcome = guest.run(
+        "console.log({ a: 1 }, [1, 2], null, undefined, Symbol('q'), -0, 1n); console.log(); console.log('a\\nb')"
+    )
+    assert texts(outcome) == [
+        "[object Object] 1,2  null undefined Symbol(q) 0 1".replace("  ", " "),
+        "",
+        "a\nb",
+    ]
 
 
 def test_the_console_counts_bytes_of_utf_8(guest):
-    assert texts(guest.run("console.log('€€'); console.log('a')", output_bytes=6)) == ["€€", "[output truncated]"]
+    assert texts(guest.run("console.log('€€'); console.log('a')", output_bytes=6)) == [
+        "€€",
+        "[output truncated]",
+    ]
     assert texts(guest.run("console.log('€€'); console.log('a')", output_bytes=7)) == ["€€", "a"]
 
 
@@ -217,6 +246,6 @@ def test_a_failed_call_carries_its_facts(guest):
     source = "try { await servers.odd.call('fail') } catch (e) { return [e.name, e.message, { ...e }] }"
     assert guest.value(source) == [
         "ToolError",
-        "odd/fail: error -32603",
+        "error -32603",
         {"server": "odd", "tool": "fail", "retryable": False},
     ]

@@ -12,8 +12,16 @@ from typing import Any, Self, cast
 import anyio
 from mcp.client._transport import ReadStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from paddock.hub.failure import TRACE
 from paddock.hub.process import LINE_LIMIT
@@ -77,7 +85,7 @@ class PipeWriter(_Stream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
-        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        data = _written(item.message) + b"\n"
         if self._stdin.is_closing():
             raise anyio.BrokenResourceError
         if (trace := TRACE.get()) is not None:
@@ -87,6 +95,14 @@ class PipeWriter(_Stream):
             await self._stdin.drain()
         except ConnectionError:
             raise anyio.BrokenResourceError from None
+
+
+def _written(message: JSONRPCMessage) -> bytes:
+    """Return a message as JSON. A lone surrogate goes as an escape: UTF-8 has no form for it, but JSON has."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    except PydanticSerializationError:
+        return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
 
 
 def parse(line: bytes) -> SessionMessage | None:

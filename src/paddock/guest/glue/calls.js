@@ -64,7 +64,7 @@ function answer(id, ok, value) {
   header[OPEN_CALLS]--;
   if (ok) return call.resolve(value);
   const error = value.name === "ToolError" ? new ToolError(value.message) : new NativeError(value.message);
-  const site = call.site.stack;
+  const site = typeof call.site.stack === "string" ? call.site.stack : ""; // a program may switch stacks off
   const own = (v) => ({ value: v, writable: true, configurable: true });
   defineProperty(error, "stack", own(value.name + ": " + value.message + apply(slice, site, [min(site.length, firstFrame(site))])));
   const fields = keys(value);

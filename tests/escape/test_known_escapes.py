@@ -1,0 +1,287 @@
+"""The known ways out of node:vm and vm2. Each ends in an error inside the guest, or in nothing; none ends outside."""
+
+import pytest
+
+# Every object that comes from the glue, and the errors and promises it makes.
+HOST_OBJECTS = """
+servers servers.x servers.x.y servers.x.call servers.x.callRaw console console.log console.warn console.error console.info
+console.debug sleep setTimeout clearTimeout paddock paddock.vars paddock.workspace paddock.workspace.path paddock.input
+mentu mentu.vars input input.list input.list.push
+""".split()
+MADE = {
+    "a result": "await servers.odd.callRaw('echo', { text: 'x' })",
+    "the content of a result": "(await servers.odd.callRaw('echo', { text: 'x' })).content",
+    "the promise of a call": "servers.odd.call('echo', { text: 'x' })",
+    "then of the promise of a call": "servers.odd.call('echo', { text: 'x' }).then",
+    "the promise of a sleep": "sleep(0)",
+    "the id of a timer": "setTimeout(() => 0, 0)",
+    "a tool error": "await servers.nope.call('t').catch((e) => e)",
+    "the constructor of a tool error": "(await servers.nope.call('t').catch((e) => e)).constructor",
+    "a field of a tool error": "(await servers.nope.call('t').catch((e) => e)).server",
+    "an argument error of a call": "(() => { try { servers.x.call(5) } catch (e) { return e } })()",
+    "an argument error of a timer": "(() => { try { setTimeout(5) } catch (e) { return e } })()",
+    "a stack overflow inside the glue": "(() => { const f = () => { try { console.log(); f() } catch (e) { return e } }; return f() })()",
+    "the arguments of the program": "arguments",
+}
+CLIMB = """
+const seen = new Set();
+const climb = (o, depth) => {
+  if (o === null || (typeof o !== 'object' && typeof o !== 'function') || seen.has(o) || depth > 6) return;
+  seen.add(o);
+  for (const key of Reflect.ownKeys(o)) {
+    const d = Reflect.getOwnPropertyDescriptor(o, key);
+    for (const part of [d.get, d.set, d.value]) climb(part, depth + 1);
+  }
+  climb(Reflect.getPrototypeOf(o), depth + 1);
+  climb(o.constructor, depth + 1);
+};
+const root = %s;
+climb(root, 0);
+climb(root?.constructor?.constructor, 0);
+const ran = [];
+for (const o of seen) {
+  if (typeof o !== 'function') continue;
+  for (const attempt of [() => o('return 1'), () => new o('return 1'), () => o.constructor('return 1')]) {
+    try {
+      const made = attempt();
+      if (typeof made === 'function' && !seen.has(made) && /anonymous/.test(made.name)) ran.push(String(made));
+    } catch {}
+  }
+}
+const kinds = ['process', 'require', 'global', 'Buffer', 'Deno', '__paddock', 'exchange', 'post'];
+return [ran, [...seen].filter((o) => kinds.some((k) => { try { return Object.hasOwn(o, k) } catch { return false } })).length];
+"""
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("root", [*HOST_OBJECTS, *MADE.values()], ids=[*HOST_OBJECTS, *MADE.keys()])
+def test_x9_no_chain_from_a_host_object_reaches_code(guest, root, jit):
+    outcome = guest.run(CLIMB % root, given={"list": [1]}, jit=jit)
+    if outcome.error is None:
+        assert outcome.value == [[], 0]
+    else:  # what was climbed called something that a program may call, and must wait for
+        assert (outcome.status, outcome.error.name) in {("failed", "UnawaitedCall"), ("failed", "ToolError")}
+
+
+UNAWAITED = {MADE["the promise of a call"], MADE["then of the promise of a call"]}
+CODE = "Code generation from strings disallowed for this context"
+
+
+@pytest.mark.parametrize("root", [*HOST_OBJECTS, *MADE.values()], ids=[*HOST_OBJECTS, *MADE.keys()])
+def test_x9_the_constructor_of_the_constructor(guest, root):
+    source = f"const o = {root}; try {{ return o.constructor.constructor('return process')() }} catch (e) {{ return [e.name, e.message] }}"
+    outcome = guest.run(source, given={"list": [1]})
+    if outcome.error is not None:
+        assert (outcome.error.name, root in UNAWAITED) == ("UnawaitedCall", True)
+        return
+    assert outcome.value in (
+        ["EvalError", CODE],
+        # The objects without a prototype have no constructor, and below a server every name is a tool.
+        ["TypeError", "Cannot read properties of undefined (reading 'constructor')"],
+        ["TypeError", "servers.x: the arguments of constructor must be one object"],
+        ["TypeError", "servers.constructor: the arguments of constructor must be one object"],
+    )
+
+
+# What each ends in: the name of an error, or the value.
+ESCAPES = {
+    "vm: this": ("return this?.constructor.constructor('return process')()", None),
+    "vm: arguments.callee.caller": ("(function () { return arguments.callee.caller })()", "TypeError"),
+    "vm: function caller": ("function f() { return f.caller } return f()", "TypeError"),
+    "vm2: async stack overflow": (
+        "const f = async () => { try { const e = new Error(); e.name = Symbol(); e.stack } catch (e) { return typeof e.constructor.constructor('return 1') } }; return await f()",
+        None,
+    ),
+    "vm2: error of the host in a promise": (
+        "return await servers.nope.call('t').catch((e) => e.constructor.constructor('return process')())",
+        "EvalError",
+    ),
+    "vm2: Promise species": (
+        "class P extends Promise { static get [Symbol.species]() { return function (f) { f(() => 0, (e) => { throw e.constructor.constructor('return 1') }) } } }"
+        "Promise.prototype.constructor = P; const r = servers.nope.call('t').catch((e) => e.message); return await r",
+        "Unknown server: nope",
+    ),
+    "vm2: Error.prepareStackTrace": (
+        "let leaked; Error.prepareStackTrace = (e, sites) => { leaked = sites[0].getThis() }; new Error().stack; return typeof leaked",
+        "undefined",
+    ),
+    "vm2: prepareStackTrace on a subclass": (
+        "let leaked; class E extends Error {} E.prepareStackTrace = (e, s) => { leaked = s }; new E().stack;"
+        "Object.defineProperty(TypeError, 'prepareStackTrace', { value: (e, s) => { leaked = s } }); try { null.x } catch (e) { e.stack } return typeof leaked",
+        "undefined",
+    ),
+    "vm2: captureStackTrace": (
+        "const o = {}; Error.captureStackTrace(o, servers.x.call); return typeof o.stack === 'string' && !/[/]|\\.py|node/.test(o.stack) ? undefined : o.stack",
+        None,
+    ),
+    "vm2: stackTraceLimit with a getter": (
+        "let leaked; Object.defineProperty(Error, 'stackTraceLimit', { get() { leaked = 1; return 10 } });"
+        "const e = await servers.nope.call('t').catch((e) => e); e.stack; return leaked",
+        None,
+    ),
+    "vm2: no stack traces": (
+        "Error.stackTraceLimit = 0; const a = await servers.nope.call('t').catch((e) => e.stack); delete Error.stackTraceLimit;"
+        "const b = await servers.nope.call('t').catch((e) => e.stack); return a === b && a === 'ToolError: Unknown server: nope' ? undefined : [a, b]",
+        None,
+    ),
+    "vm2: getOwnPropertyDescriptor of everything": (
+        "for (const o of [servers, servers.x, console, sleep, paddock]) for (const k of Reflect.ownKeys(o)) Object.getOwnPropertyDescriptor(o, k)",
+        None,
+    ),
+    "vm2: a proxy as handler": (
+        "const seen = []; const handler = new Proxy({}, { get(t, k) { seen.push(String(k)); return undefined } });"
+        "const r = await servers.odd.callRaw('echo', { text: 'x', o: new Proxy({}, handler) });"
+        "return r.content[0].text === 'x' && seen.every((k) => /^(get|ownKeys|getOwnPropertyDescriptor|getPrototypeOf)$/.test(k)) ? undefined : seen",
+        None,
+    ),
+    "vm2: inspect and custom symbols": (
+        "const o = { [Symbol.for('nodejs.util.inspect.custom')](d, opts, inspect) { return inspect.constructor('return process')() } }; console.log(o)",
+        None,
+    ),
+    "vm2: Buffer and typed array species": (
+        "let leaked; for (const T of [Uint8Array, Uint16Array, Float64Array]) Object.defineProperty(T, Symbol.species, { value: function (b, ...r) { leaked = b; return new T(b, ...r) } });"
+        "await servers.nope.call('t').catch(() => 0); return leaked",
+        None,
+    ),
+    "the exchange buffer by a constructor of a prototype": (
+        "let leaked; const U = Uint16Array; const take = { get() { return { [Symbol.species]: function (b, o, l) { leaked = b; return new U(b, o, l) } } } };"
+        "Object.defineProperty(U.prototype, 'constructor', take); Object.defineProperty(Float64Array.prototype, 'constructor', take);"
+        "Object.defineProperty(Object.getPrototypeOf(U.prototype), 'constructor', take);"
+        "await servers.nope.call('t').catch(() => 0); console.log('x'.repeat(50_000)); return leaked",
+        None,
+    ),
+    "the exchange buffer by the getters of typed arrays": (
+        "let leaked; const P = Object.getPrototypeOf(Uint16Array.prototype);"
+        "for (const k of Reflect.ownKeys(P)) { const d = Reflect.getOwnPropertyDescriptor(P, k); if (!d.configurable) continue;"
+        " const steal = function () { leaked = this; return 1 }; Object.defineProperty(P, k, d.get ? { get: steal } : { value: steal }) }"
+        "await servers.nope.call('t').catch(() => 0); console.log('x'.repeat(50_000)); return leaked === undefined ? undefined : String(leaked.buffer)",
+        None,
+    ),
+    "array species and the queues of the glue": (
+        "const leaked = []; Array.prototype.constructor = { [Symbol.species]: function () { const p = []; leaked.push(p); return p } };"
+        "Object.defineProperty(Array, Symbol.species, { get() { return function () { const p = []; leaked.push(p); return p } } });"
+        "clearTimeout(setTimeout(() => 0, 1000)); await sleep(1); await servers.odd.call('echo', { text: 'x'.repeat(40_000) });"
+        "return leaked.length ? leaked : undefined",
+        None,
+    ),
+    "setters on indices": (
+        "let leaked; const steal = { set(v) { leaked = v }, configurable: true };"
+        "const done = [Reflect.defineProperty(Array.prototype, '0', steal), Reflect.defineProperty(Object.prototype, '0', steal)];"
+        "console.log('a', 'b'); setTimeout(() => 0, 1); await servers.nope.call('t').catch(() => 0); return leaked ?? (done.includes(true) ? done : undefined)",
+        None,
+    ),
+    "toJSON on prototypes": (
+        "let leaked; for (const P of [String, Number, Boolean, Promise, Map, Error]) P.prototype.toJSON = function () { leaked = this; return 1 };"
+        "console.log('a'); const r = await servers.odd.call('echo', { text: 'x' }); return r === 'x' && leaked === undefined ? undefined : [r, String(leaked)]",
+        None,
+    ),
+    "Symbol.toPrimitive of an argument": (
+        "let host; console.log({ [Symbol.toPrimitive](hint) { host = (function () { return this })(); return 'x' } }); return host",
+        None,
+    ),
+    "Symbol.hasInstance of Error": (
+        "let leaked; Object.defineProperty(Error, Symbol.hasInstance, { value(v) { leaked = (function () { return this })(); return true } });"
+        "setTimeout(() => { throw 5 }, 0); await sleep(100); return leaked",
+        "undefined",
+    ),
+    "Symbol.unscopables": (
+        "Object.prototype[Symbol.unscopables] = { console: true }; console.log('x')",
+        "TypeError",
+    ),
+    "a thenable that steals the resolvers": (
+        "let f; const r = await { then(resolve, reject) { f = [resolve, reject]; resolve(1) } }; return typeof f[0].constructor('return 1')",
+        "EvalError",
+    ),
+    "then of a call's promise": (
+        "const p = servers.nope.call('t'); let f; p.then(0, 0).catch(() => 0); p.then.call({}, (v) => 0, (e) => { f = e.constructor.constructor }); await sleep(20);"
+        "return f('return process')()",
+        "EvalError",
+    ),
+    "AsyncFunction": ("return await (async () => 0).constructor('return process')()", "EvalError"),
+    "GeneratorFunction": ("return [...(function* () {}).constructor('yield process')()]", "EvalError"),
+    "AsyncGeneratorFunction": ("return (async function* () {}).constructor('yield process')()", "EvalError"),
+    "bound and proxied constructors": (
+        "const F = new Proxy(Function, {}); const B = Function.bind(null, 'return process'); return Reflect.construct(F, ['return process'], B)",
+        "EvalError",
+    ),
+    "Reflect.construct with another realm's target": (
+        "class T {} return Reflect.construct(Function, ['return process'], T)",
+        "EvalError",
+    ),
+    "setTimeout with code": ("setTimeout('process.exit()', 0)", "TypeError"),
+    "indirect eval": ("return (0, eval)('this')", "EvalError"),
+    "eval of what is no text": ("return eval({ a: 1 }).process", None),
+    "import in a comment": ("return /* import('fs') */ typeof importing", "undefined"),
+    "a source address": ("//# sourceURL=/etc/passwd\n//# sourceMappingURL=file:///etc/passwd\nnull.x", "TypeError"),
+    "HTML comments": ("<!-- })(); process\n--> })(); process\nreturn typeof process", "SyntaxError"),
+}
+
+
+@pytest.mark.parametrize(("source", "end"), ESCAPES.values(), ids=ESCAPES.keys())
+def test_a_known_escape_ends_inside(guest, source, end):
+    outcome = guest.run(source, wall_ms=5_000)
+    if outcome.error is not None:
+        assert (outcome.status, outcome.error.name) == ("failed", end)
+    else:
+        assert (outcome.status, outcome.value) == ("ok", end)
+    clean = "return [String({}), [1, 2].map((x) => x * 2), typeof process]"
+    assert guest.value(clean) == ["[object Object]", [2, 4], "undefined"]
+
+
+CLOSERS = [
+    "})(); console.log('out'); (async () => {",
+    "return 1 }); console.log('out'); (async () => {",
+    "}); console.log('out'); (function () {",
+    "}\n}); console.log('out'); ({a(){",
+    "*/ }); console.log('out') /*",
+    "' }); console.log('out')",
+    "/ }); console.log('out')",
+    "/[/]/ }); console.log('out')",
+    "\\u007d); console.log('out')",
+    "--> });\n}); console.log('out')",
+    "<!-- \n}); console.log('out')",
+    "x = `${ '}' } }); console.log('out')`; }); console.log('out')",
+    "#!x\n}); console.log('out')",
+    "\u2028}); console.log('out'); (async () => {",
+    "```js\n}); console.log('out'); (async () => {\n```",
+    "class A { static { }) } }); console.log('out')",
+    "enum A { B = 1 } }); console.log('out')",
+    "const x: number = 1 }); console.log('out'); (async () => {",
+    "export }); console.log('out')",
+]
+
+
+@pytest.mark.parametrize("source", CLOSERS)
+def test_no_text_closes_the_wrapper(guest, source):
+    outcome = guest.run(source)
+    assert (outcome.status, outcome.error.name, outcome.console) == ("failed", "SyntaxError", ())
+    assert outcome.error.phase == "parse"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "return typeof __paddock",
+        "return [typeof __paddock, await 0, typeof __paddock, await sleep(1), typeof __paddock][2]",
+        "try { __paddock(async () => { console.log('again') }) } catch (e) { return e.name === 'ReferenceError' ? 'undefined' : e.name }",
+        "var __paddock; return typeof __paddock",
+        "return typeof ({ get x() { return typeof __paddock } }).x === 'string' ? typeof __paddock : 1",
+    ],
+)
+def test_the_glue_is_out_of_reach(guest, source):
+    assert guest.value(source) == "undefined"
+
+
+def test_a_source_address_moves_no_error(guest):
+    outcome = guest.run("//# sourceURL=/etc/passwd\nnull.x")
+    assert (outcome.error.line, outcome.error.excerpt) == (2, "null.x\n     ^")
+
+
+def test_frames_of_the_glue_give_nothing_away(guest):
+    source = (
+        "const stacks = []; const trap = { toString() { stacks.push(new Error('x').stack); return '' }, toJSON() { stacks.push(new Error('x').stack) } };"
+        "console.log(trap); try { servers.x.call('t', trap) } catch {} setTimeout(() => stacks.push(new Error('x').stack), 0); await sleep(5); return stacks"
+    )
+    for stack in guest.value(source):
+        for line in stack.split("\n")[1:]:
+            assert "paddock:program" in line or "paddock:glue" in line or "<anonymous>" in line

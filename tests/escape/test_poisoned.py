@@ -1,0 +1,111 @@
+"""A program that replaces what the glue uses: it may hurt itself and nobody else, and never learns the glue's secrets."""
+
+import pytest
+
+# What is poisoned, then a life as usual. The glue took everything before, so usual life goes on.
+POISON = {
+    "methods of arrays": "for (const k of ['push', 'pop', 'join', 'splice', 'slice', 'concat', 'map', 'forEach', 'indexOf']) Array.prototype[k] = evil;",
+    "the iteration of arrays": "Array.prototype[Symbol.iterator] = evil; Array.prototype.values = evil; Array.prototype.entries = evil;",
+    "the iterator of arrays": "Object.getPrototypeOf([][Symbol.iterator]()).next = evil;",
+    "the constructor of arrays": "Array.prototype.constructor = { get [Symbol.species]() { evil() } };",
+    "methods of promises": "for (const k of ['then', 'catch', 'finally']) Promise.prototype[k] = evil;",
+    "the species of promises": "Object.defineProperty(Promise, Symbol.species, { get: evil });",
+    "Promise itself": "Promise.resolve = evil; Promise.reject = evil; Promise = evil;",
+    "methods of maps": "for (const k of ['get', 'set', 'delete', 'has', 'clear']) Map.prototype[k] = evil; Map = evil;",
+    "methods of strings": "for (const k of ['charCodeAt', 'slice', 'indexOf', 'toString', 'valueOf', 'split']) String.prototype[k] = evil; String.fromCharCode = evil;",
+    "regular expressions": "RegExp.prototype.exec = evil; RegExp.prototype.test = evil; RegExp.prototype[Symbol.match] = evil;",
+    "Reflect": "for (const k of Reflect.ownKeys(Reflect)) if (typeof k === 'string') Reflect[k] = evil;",
+    "JSON": "JSON.stringify = evil; JSON.parse = evil; JSON = { parse: evil, stringify: evil };",
+    "Date": "Date.now = evil; Date = evil;",
+    "Math": "Math.min = evil; Math = undefined;",
+    "Object": "for (const k of ['freeze', 'seal', 'keys', 'create', 'defineProperty', 'getPrototypeOf']) Object[k] = evil;",
+    "methods of objects": "for (const k of ['toString', 'valueOf', 'hasOwnProperty', 'isPrototypeOf']) Object.prototype[k] = evil;",
+    "Error": "Error.captureStackTrace = evil; Error.prototype.toString = evil; Error.stackTraceLimit = evil; Error = evil; TypeError = evil;",
+    "typed arrays": "const P = Object.getPrototypeOf(Uint16Array.prototype); for (const k of ['set', 'subarray', 'fill', 'slice']) P[k] = evil; P[Symbol.iterator] = evil;",
+    "the length of typed arrays": "Object.defineProperty(Object.getPrototypeOf(Uint16Array.prototype), 'length', { get: evil });",
+    "Symbol": "Symbol.prototype.toString = evil; Symbol = evil;",
+    "Number": "Number.prototype.toString = evil; Number.prototype.valueOf = evil; Number = evil;",
+    "the globals of the glue": "console = evil; setTimeout = evil; clearTimeout = evil; sleep = evil; servers = evil;",
+    "setters for the records of the glue": "for (const k of ['id', 'due', 'callback', 'values', 'site', 'seen', 'resolve', 'reject', 'error', 'stack', 'value', 'get', 'set']) Reflect.defineProperty(Object.prototype, k, { set: evil, get: evil, configurable: true });",
+}  # fmt: skip
+USUAL = """
+const { log } = console, { odd, nope } = servers, pause = sleep, later = setTimeout, cancel = clearTimeout;
+let touched = 0;
+const evil = function () { touched++; throw new RangeError('poisoned') };
+%s
+log('before', 1);
+const echo = odd.call('echo', { text: 'x' });
+const failed = nope.call('t');
+let seen = '';
+await echo;
+try { await failed } catch (e) { seen = e.message + '/' + e.server }
+cancel(later(evil, 5));
+await pause(1);
+log('after');
+return [await echo, seen];
+"""
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
+def test_the_glue_works_in_a_poisoned_world(guest, poison, jit):
+    outcome = guest.run(USUAL % poison, jit=jit)
+    assert (outcome.status, outcome.error, outcome.value) == ("ok", None, ["x", "Unknown server: nope/nope"])
+    assert [line.text for line in outcome.console] == ["before 1", "after"]
+    assert guest.value("const out = []; for (const x of [1, 2]) out.push(x); return JSON.stringify(out)") == "[1,2]"
+
+
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
+def test_an_error_is_reported_from_a_poisoned_world(guest, poison):
+    source = f"const evil = () => {{ throw 1 }}; const own = new Error('mine'); {poison}; throw own"
+    status, _, message = guest.failure(source)
+    assert (status, message) == ("failed", "mine")
+
+
+@pytest.mark.parametrize("end", ["return 1", "await null; return 1"])
+def test_the_end_of_a_program_asks_no_promise_of_the_guest(guest, end):
+    poison = "Object.defineProperty(Promise.prototype, 'constructor', { get() { return function () {} } });"
+    assert guest.value(f"{poison} {end}") == 1
+
+
+HURT = {
+    "the prototype of a tool error": (
+        "const E = (await servers.nope.call('t').catch((e) => e)).constructor; Object.setPrototypeOf(E.prototype, null);"
+        "return await servers.nope.call('t').catch((e) => e.message)",
+        "Unknown server: nope",
+    ),
+    "the constructor above a tool error": (
+        "const E = (await servers.nope.call('t').catch((e) => e)).constructor;"
+        "try { Object.setPrototypeOf(E, function () { return {} }) } catch (e) { return e.name }",
+        "TypeError",
+    ),
+    "the promise of a call": (
+        "const p = servers.odd.call('echo', { text: 'x' }); p.then = 5; p.constructor = 6; return [p.then, await servers.odd.call('echo', { text: 'y' })]",
+        [5, "y"],
+    ),
+    "console": ("try { console.log = 1 } catch (e) { return e.name }", "TypeError"),
+    "servers": (
+        "const names = []; for (const f of [() => { servers.x = 1 }, () => { delete servers.x.call }, () => { servers.x.call = 1 }, () => Object.defineProperty(servers, 'y', { value: 1 }), () => Object.setPrototypeOf(servers, {})])"
+        " try { f(); names.push('none') } catch (e) { names.push(e.name) } return names",
+        ["TypeError"] * 5,
+    ),
+    "the functions of the world": (
+        "return [sleep, setTimeout, clearTimeout, console.log, servers.x.call].map(Object.isFrozen)",
+        [True] * 5,
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "value"), HURT.values(), ids=HURT.keys())
+def test_what_the_glue_hands_out_cannot_be_bent(guest, source, value):
+    outcome = guest.run(source)
+    if outcome.error is None:
+        assert outcome.value == value
+    else:
+        assert outcome.error.name == "UnawaitedCall"
+
+
+def test_a_poisoned_program_leaves_the_next_one_clean(guest):
+    guest.run("for (const P of [Object, Array, Function, String, Promise]) for (const k of Reflect.ownKeys(P.prototype)) try { P.prototype[k] = 1 } catch {}")
+    source = "return [`${{}}`, [3, 1].sort().join(), 'a'.repeat(2), await Promise.resolve(1), (() => 2).call()]"
+    assert guest.value(source) == ["[object Object]", "1,3", "aa", 1, 2]
