@@ -7,6 +7,7 @@ import argparse
 import sys
 import time
 from importlib import import_module
+from pathlib import Path
 
 from benchmarks import report
 from benchmarks.measure import Line, Scale
@@ -25,7 +26,7 @@ def main() -> int:
         print(f"\n{report.table(sections[-1])}", flush=True)
     lines = [line for section in sections for line in section.lines if line.target]
     print(f"\n{sum(bool(line.met) for line in lines)} of {len(lines)} targets met")
-    report.write_results(sections, facts)
+    report.write_results(arguments.results, sections, facts)
     if arguments.write_docs:
         report.write_page(sections, facts)
     return int(any(section.failure for section in sections))
@@ -39,6 +40,7 @@ def _arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="few rounds: shows that everything can be measured"
     )
     parser.add_argument("--only", action="append", choices=NAMES, help="measure this; repeat it for more")
+    parser.add_argument("--results", type=Path, default=report.RESULTS, help="JSON file to write")
     parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks.md")
     return parser.parse_args()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,16 +52,16 @@ def machine() -> dict[str, object]:
         "cores": os.cpu_count(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "node": peers.version(peers.node()),
+        "node": peers.version(peers.node()) if shutil.which("node") else "none",
         "load": [round(load, 2) for load in os.getloadavg()],
     }
 
 
-def write_results(sections: list[Section], facts: dict[str, object]) -> None:
-    """Write `results/latest.json`."""
-    RESULTS.parent.mkdir(exist_ok=True)
+def write_results(target: Path, sections: list[Section], facts: dict[str, object]) -> None:
+    """Write everything as JSON."""
+    target.parent.mkdir(exist_ok=True)
     found = {"machine": facts, "sections": [_plain(section) for section in sections]}
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
+    target.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def write_page(sections: list[Section], facts: dict[str, object]) -> None:

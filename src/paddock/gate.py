@@ -43,6 +43,8 @@ from paddock.store.audit import AuditSink, Field
 _NAME = 200
 _TOLD = 2000
 
+_sorted_json = json.JSONEncoder(sort_keys=True).encode
+
 
 class Servers(Protocol):
     """What the gate needs of the hub."""
@@ -170,7 +172,7 @@ def _identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]
             facts |= {"name": _short(work.name), "profile": work.profile, "bytes_in": len(data)}
             facts |= {"source_sha256": hashlib.sha256(data).hexdigest(), "jit": decision.grants.jit}
         case ServerCall() as work:
-            data = json.dumps(work.arguments, sort_keys=True).encode()
+            data = _sorted_json(work.arguments).encode()
             facts |= {"name": _short(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
             facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
     return facts

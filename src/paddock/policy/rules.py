@@ -19,6 +19,8 @@ JIT_REFUSED = (
 GUEST_TIER: Tier = "landlock"
 """What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
 Verdict = tuple[str, str]
 """Name of the rule that decided, and the reason for people."""
 
@@ -64,9 +66,7 @@ def audit_hash(request: ExecutionRequest, decision: Decision) -> str:
         **what,
     }
     answer = decision.model_dump(mode="json", exclude={"audit_hash"})
-    return _sha256(
-        json.dumps({"decision": answer, "request": identity}, sort_keys=True, separators=(",", ":"))
-    )
+    return _sha256(_canonical({"decision": answer, "request": identity}))
 
 
 def _limits(

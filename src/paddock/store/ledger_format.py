@@ -23,7 +23,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -40,6 +40,7 @@ LINE_BYTES = 64 * 1024
 """Longest line, its newline not counted; longer ones are never written and never held in memory."""
 
 _CHUNK = 256 * 1024
+_DAY_S = 86_400
 _LOCK_WAIT_S = 5.0
 _DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\.ndjson")
 _SEQ = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
@@ -164,7 +165,12 @@ def this_boot() -> str:
 
 def file_name(seconds: float) -> str:
     """Return the name of the file for a moment: its UTC date."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}.ndjson"
+    return _day_name(int(seconds // _DAY_S))
+
+
+@lru_cache(maxsize=8)
+def _day_name(day: int) -> str:
+    return f"{datetime.fromtimestamp(day * _DAY_S, UTC):%Y-%m-%d}.ndjson"
 
 
 def dated_files(directory: Path) -> list[str]:
