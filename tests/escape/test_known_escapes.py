@@ -3,11 +3,7 @@
 import pytest
 
 # Every object that comes from the glue, and the errors and promises it makes.
-HOST_OBJECTS = """
-servers servers.x servers.x.y servers.x.call servers.x.callRaw console console.log console.warn console.error console.info
-console.debug sleep setTimeout clearTimeout paddock paddock.vars paddock.workspace paddock.workspace.path paddock.input
-mentu mentu.vars input input.list input.list.push
-""".split()
+HOST_OBJECTS = ["servers", "servers.x", "servers.x.y", "servers.x.call", "servers.x.callRaw", "console", "console.log", "console.warn", "console.error", "console.info", "console.debug", "sleep", "setTimeout", "clearTimeout", "paddock", "paddock.vars", "paddock.workspace", "paddock.workspace.path", "paddock.input", "mentu", "mentu.vars", "input", "input.list", "input.list.push"]
 MADE = {
     "a result": "await servers.odd.callRaw('echo', { text: 'x' })",
     "the content of a result": "(await servers.odd.callRaw('echo', { text: 'x' })).content",
@@ -212,7 +208,10 @@ ESCAPES = {
     "indirect eval": ("return (0, eval)('this')", "EvalError"),
     "eval of what is no text": ("return eval({ a: 1 }).process", None),
     "import in a comment": ("return /* import('fs') */ typeof importing", "undefined"),
-    "a source address": ("//# sourceURL=/etc/passwd\n//# sourceMappingURL=file:///etc/passwd\nnull.x", "TypeError"),
+    "a source address": (
+        "//# sourceURL=/etc/passwd\n//# sourceMappingURL=file:///etc/passwd\nnull.x",
+        "TypeError",
+    ),
     "HTML comments": ("<!-- })(); process\n--> })(); process\nreturn typeof process", "SyntaxError"),
 }
 

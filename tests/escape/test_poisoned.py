@@ -52,7 +52,10 @@ def test_the_glue_works_in_a_poisoned_world(guest, poison, jit):
     outcome = guest.run(USUAL % poison, jit=jit)
     assert (outcome.status, outcome.error, outcome.value) == ("ok", None, ["x", "Unknown server: nope/nope"])
     assert [line.text for line in outcome.console] == ["before 1", "after"]
-    assert guest.value("const out = []; for (const x of [1, 2]) out.push(x); return JSON.stringify(out)") == "[1,2]"
+    assert (
+        guest.value("const out = []; for (const x of [1, 2]) out.push(x); return JSON.stringify(out)")
+        == "[1,2]"
+    )
 
 
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
@@ -106,6 +109,10 @@ def test_what_the_glue_hands_out_cannot_be_bent(guest, source, value):
 
 
 def test_a_poisoned_program_leaves_the_next_one_clean(guest):
-    guest.run("for (const P of [Object, Array, Function, String, Promise]) for (const k of Reflect.ownKeys(P.prototype)) try { P.prototype[k] = 1 } catch {}")
-    source = "return [`${{}}`, [3, 1].sort().join(), 'a'.repeat(2), await Promise.resolve(1), (() => 2).call()]"
+    guest.run(
+        "for (const P of [Object, Array, Function, String, Promise]) for (const k of Reflect.ownKeys(P.prototype)) try { P.prototype[k] = 1 } catch {}"
+    )
+    source = (
+        "return [`${{}}`, [3, 1].sort().join(), 'a'.repeat(2), await Promise.resolve(1), (() => 2).call()]"
+    )
     assert guest.value(source) == ["[object Object]", "1,3", "aa", 1, 2]
