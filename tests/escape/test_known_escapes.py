@@ -3,7 +3,32 @@
 import pytest
 
 # Every object that comes from the glue, and the errors and promises it makes.
-HOST_OBJECTS = ["servers", "servers.x", "servers.x.y", "servers.x.call", "servers.x.callRaw", "console", "console.log", "console.warn", "console.error", "console.info", "console.debug", "sleep", "setTimeout", "clearTimeout", "paddock", "paddock.vars", "paddock.workspace", "paddock.workspace.path", "paddock.input", "mentu", "mentu.vars", "input", "input.list", "input.list.push"]
+HOST_OBJECTS = [
+    "servers",
+    "servers.x",
+    "servers.x.y",
+    "servers.x.call",
+    "servers.x.callRaw",
+    "console",
+    "console.log",
+    "console.warn",
+    "console.error",
+    "console.info",
+    "console.debug",
+    "sleep",
+    "setTimeout",
+    "clearTimeout",
+    "paddock",
+    "paddock.vars",
+    "paddock.workspace",
+    "paddock.workspace.path",
+    "paddock.input",
+    "mentu",
+    "mentu.vars",
+    "input",
+    "input.list",
+    "input.list.push",
+]
 MADE = {
     "a result": "await servers.odd.callRaw('echo', { text: 'x' })",
     "the content of a result": "(await servers.odd.callRaw('echo', { text: 'x' })).content",

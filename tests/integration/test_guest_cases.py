@@ -279,7 +279,28 @@ def test_m12_null_is_a_value_and_undefined_is_none(guest, source, facts):
     assert (outcome.value, outcome.has_value) == facts
 
 
-ABSENT = ["require", "process", "Buffer", "fetch", "module", "exports", "__dirname", "__filename", "SharedArrayBuffer", "WebAssembly", "setInterval", "global", "globalThis", "fs", "Atomics", "Worker", "XMLHttpRequest", "__paddock", "FinalizationRegistry", "WeakRef"]
+ABSENT = [
+    "require",
+    "process",
+    "Buffer",
+    "fetch",
+    "module",
+    "exports",
+    "__dirname",
+    "__filename",
+    "SharedArrayBuffer",
+    "WebAssembly",
+    "setInterval",
+    "global",
+    "globalThis",
+    "fs",
+    "Atomics",
+    "Worker",
+    "XMLHttpRequest",
+    "__paddock",
+    "FinalizationRegistry",
+    "WeakRef",
+]
 
 
 def test_m21_nothing_of_the_host_is_there(guest):

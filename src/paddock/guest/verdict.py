@@ -18,7 +18,9 @@ Judgement = tuple[Status, ErrorInfo | None]
 
 _POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
 _REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
-_OUT_OF_MEMORY = re.compile(r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
+)
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _NAME_LENGTH = 256 + len("...")
 _TEXT_LENGTH = 65_536 + len("...")
