@@ -37,7 +37,7 @@ from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, Outcome, Raw
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.settings import Settings
 from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
-from paddock.policy.rules import decide
+from paddock.policy.rules import Policy
 from paddock.store.audit import AuditSink, Field
 
 _NAME = 200
@@ -60,7 +60,7 @@ class Gate:
     """Decides, records, runs and reports requests."""
 
     def __init__(self, settings: Settings, audit: AuditSink, guest: GuestEngine, servers: Servers) -> None:
-        self._settings = settings
+        self._policy = Policy(settings)
         self._audit = audit
         self._guest = guest
         self._servers = servers
@@ -71,7 +71,7 @@ class Gate:
         Cancelling the task ends the work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will.
         """
-        decision = decide(request, self._settings)
+        decision = self._policy.decide(request)
         facts = _identity(request, decision)
         if not decision.allowed:
             audit = self._audit.append(

@@ -32,6 +32,8 @@ _IDLE, _TIMER, _TAKE = -1, -2, -3
 _LONGEST_WAIT = 2.0**30
 """Milliseconds that poll(2) can wait for; a timer that is due later is looked at again then."""
 
+_PIECE = 1 << 18
+
 _LENGTH = struct.Struct("<I")
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
@@ -60,6 +62,7 @@ class Channel:
         self._connection = connection
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
+        self._pending = bytearray()
 
     def send(self, text: bytes) -> None:
         """Write one message whole; the end of the parent is the end of this process."""
@@ -70,22 +73,24 @@ class Channel:
 
     def receive(self, timeout_ms: float | None = None) -> bytes | None:
         """Return the next message, or None when `timeout_ms` milliseconds have passed without one."""
-        if timeout_ms is not None and not self._poll.poll(timeout_ms):
+        if timeout_ms is not None and not self._pending and not self._poll.poll(timeout_ms):
             return None
-        return self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size))[0])
+        self._fill(_LENGTH.size)
+        end = _LENGTH.size + _LENGTH.unpack_from(self._pending)[0]
+        self._fill(end)
+        message = bytes(self._pending[_LENGTH.size : end])
+        del self._pending[:end]
+        return message
 
-    def _exactly(self, count: int) -> bytes:
-        parts: list[bytes] = []
-        while count:
+    def _fill(self, count: int) -> None:
+        while len(self._pending) < count:
             try:
-                part = self._connection.recv(min(count, 1 << 20))
+                part = self._connection.recv(_PIECE)
             except OSError:
                 part = b""
             if not part:
                 os._exit(0)
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
+            self._pending += part
 
 
 class Guest:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import groupby
 
-from paddock.model.limits import Grants, GuestLimits
+from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.settings import TIERS, ProfileLimits, Rule, Settings, Tier
@@ -15,6 +15,9 @@ JIT_REFUSED = (
     "just-in-time compilation is not granted; run without it, or set `jit = true` under [grants] "
     "in the paddock.toml of the user or the system"
 )
+
+_NO_WISHES = LimitOverrides()
+_REMEMBERED = 4096
 
 GUEST_TIER: Tier = "landlock"
 """What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
@@ -25,12 +28,42 @@ Verdict = tuple[str, str]
 """Name of the rule that decided, and the reason for people."""
 
 
+class Policy:
+    """Decides on requests under one set of settings.
+
+    A program may call the same tool a thousand times: what was decided on a tool is remembered, for it depends on
+    nothing else of the call. Only the audit hash is made anew.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._decided: dict[tuple[str, str], Decision] = {}
+
+    def decide(self, request: ExecutionRequest) -> Decision:
+        """Return what `decide` returns."""
+        work = request.work
+        if not isinstance(work, ServerCall) or request.jit or request.limits != _NO_WISHES:
+            return decide(request, self._settings)
+        key = (work.server, work.tool)
+        decision = self._decided.get(key)
+        if decision is None:
+            decision = _judge(request, self._settings)
+            if len(self._decided) < _REMEMBERED:
+                self._decided[key] = decision
+        return _signed(request, decision)
+
+
 def decide(request: ExecutionRequest, settings: Settings) -> Decision:
     """Return whether a request may run and with which limits and grants.
 
     All objections are given as reasons, the first of them names the deciding rule. The audit hash covers the
     decision and the identity of the request, never its payload.
     """
+    return _signed(request, _judge(request, settings))
+
+
+def _judge(request: ExecutionRequest, settings: Settings) -> Decision:
+    """Return the decision; its audit hash covers only itself."""
     limits, notes, objections = _limits(request, settings)
     objections = [
         *_code_size(request, limits),
@@ -46,11 +79,12 @@ def decide(request: ExecutionRequest, settings: Settings) -> Decision:
         grants=Grants(jit=request.jit and settings.grants.jit, servers=settings.grants.servers),
         rule=(objections or notes or [("default", "")])[0][0],
     )
-    return decision.model_copy(update={"audit_hash": audit_hash(request, decision)})
+    itself = _canonical(decision.model_dump(mode="json", exclude={"audit_hash"}))
+    return decision.model_copy(update={"audit_hash": _sha256(itself)})
 
 
-def audit_hash(request: ExecutionRequest, decision: Decision) -> str:
-    """Return the SHA-256 of a decision and of who asked for what (ids and hashes) as canonical JSON."""
+def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
+    """Return the decision with an audit hash that covers who asked for what (ids and hashes) as well."""
     work = request.work
     match work:
         case GuestRun():
@@ -65,8 +99,8 @@ def audit_hash(request: ExecutionRequest, decision: Decision) -> str:
         "kind": work.kind,
         **what,
     }
-    answer = decision.model_dump(mode="json", exclude={"audit_hash"})
-    return _sha256(_canonical({"decision": answer, "request": identity}))
+    signature = _sha256(_canonical({"decision": decision.audit_hash, "request": identity}))
+    return decision.model_copy(update={"audit_hash": signature})
 
 
 def _limits(
