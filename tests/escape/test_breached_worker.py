@@ -88,7 +88,7 @@ def test_the_worker_from_outside(guest, jit):
     seen = []
 
     def look(line):
-        seen.append(facts_of(running_worker(guest)))
+        seen.append(facts_of(guest.running_worker()))
 
     request = guest.request("console.log('now'); await sleep(50)", jit=jit)
     assert guest.runner.run(guest.session.gate.execute(request, on_console=look)).ok
@@ -111,20 +111,3 @@ def test_the_worker_from_outside(guest, jit):
             },
         }
     ]
-
-
-def running_worker(guest) -> int:
-    """Return the worker that has used its data limit, for a program has started in it."""
-    workers = [worker for zygote in children(os.getpid()) for worker in children(zygote)]
-    (pid,) = [pid for pid in workers if "unlimited" not in data_limit(pid)]
-    return pid
-
-
-def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task")
-    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
-
-
-def data_limit(pid: int) -> list[str]:
-    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
-    return next(line[26:].split()[:2] for line in lines if line.startswith("Max data size"))
