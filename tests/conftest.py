@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -60,6 +61,25 @@ class Guest:
         outcome = self.run(source, **options)
         assert outcome.error is not None, outcome.value
         return outcome.status.value, outcome.error.name, outcome.error.message
+
+
+    def running_worker(self) -> int:
+        """Return the process that runs a program: alone among the workers it has a limit on its data."""
+        workers = [worker for zygote in children(os.getpid()) for worker in children(zygote)]
+        (pid,) = [pid for pid in workers if "unlimited" not in limit_of(pid, "Max data size")]
+        return pid
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started and not reaped."""
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+
+
+def limit_of(pid: int, name: str) -> list[str]:
+    """Return the soft and the hard limit of a process, as proc(5) writes them."""
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return next(line[26:].split()[:2] for line in lines if line.startswith(name))
 
 
 @pytest.fixture(scope="session")

@@ -178,9 +178,10 @@ def test_m21_the_globals_are_exactly_the_allowed_ones(guest):
 
 READ_GLOBALS = """
 import sys
+from importlib.util import find_spec
 from pathlib import Path
-from paddock.guest import glue, pool, v8, zygote
-library = v8.load(Path(pool.engine_directory()), zygote.PROFILES[sys.argv[1]])
+from paddock.guest import glue, v8, zygote
+library = v8.load(Path(find_spec("py_mini_racer").origin).parent, zygote.PROFILES[sys.argv[1]])
 isolate = v8.Isolate(library)
 isolate.evaluate(glue.source())
 print(isolate.evaluate("JSON.stringify(Reflect.ownKeys(this).map(String).sort())").decode(), flush=True)

@@ -1,0 +1,303 @@
+"""A worker that belongs to its attacker: whatever it says, the parent ends it, blames it, and holds no more than agreed."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from paddock.guest import frames
+from paddock.guest.engine import GuestEngine
+from paddock.guest.intake import Program
+from paddock.guest.job import GuestJob, HostReply
+from paddock.guest.pool import Cost, Death, Worker
+from paddock.guest.positions import Positions
+from paddock.model.limits import Grants, GuestLimits
+from paddock.model.outcome import Status
+from paddock.model.request import GuestRun
+
+FRAME_BYTES = 1 << 16
+
+
+class Puppet(Worker):
+    """The parent's side of a worker whose process is this test."""
+
+    killed = False
+
+    def kill(self) -> None:
+        self.killed = True
+        self.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
+
+
+class OneWorker:
+    """A pool that has exactly this worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+
+    def prepare(self, profile: str, count: int) -> None:
+        pass
+
+    async def take(self, profile: str) -> Worker:
+        return self.worker
+
+    def landlock_abi(self, profile: str) -> int:
+        return 7
+
+
+class NoIntake:
+    async def read(self, source: str, language: str) -> Program:
+        return Program(source=source, code=source, language="javascript", positions=Positions(prefix=0))
+
+
+class Echo:
+    """A host that answers every call, and counts them."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    async def call(self, server: str, tool: str, arguments: dict[str, object], *, raw: bool) -> HostReply:
+        self.calls.append((server, tool))
+        if tool == "hang":
+            await asyncio.Event().wait()
+        if tool == "broken":
+            raise KeyError("a fault of the host")
+        return HostReply(Status.OK, value=arguments)
+
+
+async def play(script, host=None, **limits):
+    """Return result and worker after `script`, a coroutine function of the attacker's socket."""
+    ours, theirs = socket.socketpair()
+    errors, their_errors = os.pipe()
+    os.close(their_errors)
+    ours.setblocking(False)
+    worker = Puppet(errors, FRAME_BYTES)
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(lambda: worker, sock=ours)
+    worker.ready.set_result(None)
+    work = GuestRun(source="1")
+    job = GuestJob(work, GuestLimits(**{"wall_ms": 5_000, **limits}), Grants(), Path("/"))
+    engine = GuestEngine(OneWorker(worker), NoIntake(), 1)
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    attack = asyncio.create_task(script(reader, writer))
+    try:
+        return await engine.run(job, host or Echo()), worker
+    finally:
+        attack.cancel()
+        await asyncio.gather(attack, return_exceptions=True)
+        writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+def frame(data: bytes) -> bytes:
+    return struct.pack("<I", len(data)) + data
+
+
+def message(*items: object) -> bytes:
+    return frame(json.dumps(items).encode())
+
+
+def saying(*parts: bytes, end: bool = False):
+    async def script(reader, writer):
+        for part in parts:
+            writer.write(part)
+        if end:
+            writer.close()
+
+    return script
+
+
+DONE = message("done", {"open": [], "value": 7})
+CALL = ("call", 1, "s", "t", {}, False)
+GARBAGE = {
+    "an oversized frame": (struct.pack("<I", FRAME_BYTES + 1), f"a message of {FRAME_BYTES + 1} bytes where at most {FRAME_BYTES} are allowed"),
+    "the largest length": (b"\xff\xff\xff\xff", f"a message of 4294967295 bytes where at most {FRAME_BYTES} are allowed"),
+    "an empty frame": (frame(b""), "a message that is not JSON (JSONDecodeError)"),
+    "no JSON": (frame(b"hello"), "a message that is not JSON (JSONDecodeError)"),
+    "no UTF-8": (frame(b'["console","log","\xff\xfe"]'), "a message that is not JSON (UnicodeDecodeError)"),
+    "NaN": (frame(b'["done",{"open":[],"value":NaN}]'), "a message that is not JSON (ValueError)"),
+    "Infinity": (frame(b'["done",{"open":[],"value":-Infinity}]'), "a message that is not JSON (ValueError)"),
+    "a number beyond all": (frame(b'["done",{"open":[],"value":1e999}]'), "a message that is not JSON (ValueError)"),
+    "an integer beyond all": (frame(b'["done",{"open":[],"value":' + b"9" * 5000 + b"}]"), "a message that is not JSON (ValueError)"),
+    "no list": (frame(b'{"done":1}'), "a message that is not a list"),
+    "an empty list": (frame(b"[]"), "a message that is not a list"),
+    "no name": (message(None), "a message 'None' with wrong contents"),
+    "an unknown name": (message("exec", "rm"), "a message 'exec' with wrong contents"),
+    "a name that is an object": (message({"a": 1}, 2), "a message \"{'a': 1}\" with wrong contents"),
+    "a second greeting": (message("ready"), "a second greeting"),
+    "an unknown level": (message("console", "fatal", "x"), "a message 'console' with wrong contents"),
+    "a line that is no text": (message("console", "log", 5), "a message 'console' with wrong contents"),
+    "a call without a number": (message("call", "1", "s", "t", {}, False), "a message 'call' with wrong contents"),
+    "a call with a boolean number": (message("call", True, "s", "t", {}, False), "a message 'call' with wrong contents"),
+    "a call with arguments in a list": (message("call", 1, "s", "t", [], False), "a message 'call' with wrong contents"),
+    "a call with a name too long": (message("call", 1, "s" * 257, "t", {}, False), "a message 'call' with wrong contents"),
+    "a call without raw": (message("call", 1, "s", "t", {}), "a message 'call' with wrong contents"),
+    "an end without calls": (message("done", {"value": 1}), "a message 'done' with wrong contents"),
+    "an end with strange calls": (message("done", {"open": [1]}), "a message 'done' with wrong contents"),
+    "an end with calls that are none": (message("done", {"open": 5}), "a message 'done' with wrong contents"),
+    "a failure without a stack": (message("failed", {"name": "", "message": "", "thrown": "", "error": True}), "a message 'failed' with wrong contents"),
+    "a failure with a strange name": (message("failed", {"name": 5, "message": "", "thrown": "", "stack": "", "error": True}), "a message 'failed' with wrong contents"),
+    "a break without a text": (message("broken", None), "a message 'broken' with wrong contents"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "what"), GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_ends_the_worker(data, what):
+    result, worker = asyncio.run(play(saying(message("console", "log", "kept"), data, DONE)))
+    assert (result.status, result.error.name, result.error.message, worker.killed) == (
+        "lost",
+        "WorkerLost",
+        f"the worker broke the protocol: {what}",
+        True,
+    )
+    assert [line.text for line in result.console] == ["kept"]
+
+
+def test_deep_json_is_a_program_s_own_fault():
+    result, worker = asyncio.run(play(saying(frame(b'["done",{"open":[],"value":' + b"[" * 30_000 + b"]" * 30_000 + b"}]"))))
+    assert (result.status, result.error.message, worker.killed) == (
+        "failed",
+        "The program handed over a value nested more than 200 levels deep",
+        True,
+    )
+
+
+def test_part_of_a_frame_and_then_silence():
+    result, worker = asyncio.run(play(saying(DONE[:-3]), wall_ms=100))
+    assert (result.status, result.error.message, worker.killed) == ("timeout", "Execution timeout", True)
+
+
+@pytest.mark.parametrize("data", [b"", DONE[:2], DONE[:-1]])
+def test_the_end_of_the_worker_in_the_middle(data):
+    result, _ = asyncio.run(play(saying(data, end=True)))
+    assert (result.status, result.error.message) == ("lost", "the engine crashed (signal 9)")
+
+
+def test_nothing_counts_after_the_end():
+    host = Echo()
+    after = [message("console", "log", "late"), message(*CALL), message("ready"), DONE, b"\xff" * 100]
+    result, _ = asyncio.run(play(saying(DONE + b"".join(after)), host))
+    assert (result.status, result.value, result.console, result.calls, host.calls) == ("ok", 7, (), (), [])
+
+
+def test_endless_lines():
+    async def flood(reader, writer):
+        while True:
+            writer.write(message("console", "log", "") * 1000)
+            await writer.drain()
+
+    result, worker = asyncio.run(play(flood, wall_ms=60_000))
+    assert (result.status, result.error.message, worker.killed) == (
+        "lost",
+        "the worker broke the protocol: messages beyond all bounds",
+        True,
+    )
+    assert len(result.console) <= 110_000
+
+
+@pytest.mark.parametrize("line", [message("cut"), message("console", "log", "x" * 60_000)])
+def test_endless_output(line):
+    async def flood(reader, writer):
+        while True:
+            writer.write(line)
+            await writer.drain()
+
+    result, worker = asyncio.run(play(flood, wall_ms=60_000, output_bytes=100_000))
+    assert (result.status, worker.killed) == ("lost", True)
+    assert sum(len(line.text) for line in result.console) <= 100_000 + len("[output truncated]")
+
+
+def test_endless_calls():
+    host = Echo()
+
+    async def flood(reader, writer):
+        number = 0
+        while True:
+            number += 1
+            writer.write(message("call", number, "s", "t", {}, False))
+            await writer.drain()
+
+    result, worker = asyncio.run(play(flood, host, wall_ms=60_000, host_calls=50))
+    assert (result.status, result.error.message, worker.killed) == (
+        "lost",
+        "the worker broke the protocol: calls beyond their limit",
+        True,
+    )
+    assert len(host.calls) <= 50
+
+
+def test_calls_with_the_same_number_are_each_answered():
+    async def script(reader, writer):
+        writer.write(message(*CALL) * 3)
+        answers = [await answer(reader) for _ in range(3)]
+        writer.write(message("done", {"open": [], "value": answers}))
+
+    async def answer(reader):
+        length = struct.unpack("<I", await reader.readexactly(4))[0]
+        data = await reader.readexactly(length)
+        return json.loads(data) if data[:1] == b"[" else await answer(reader)
+
+    result, _ = asyncio.run(play(script))
+    assert result.value == [["reply", 1, True, {}]] * 3
+
+
+def test_arguments_in_flight_are_bounded():
+    host = Echo()
+    big = message("call", 1, "s", "hang", {"a": "x" * 60_000}, False)
+
+    async def script(reader, writer):
+        writer.write(big * 10)
+        await reader.read(1)  # the program itself
+        seen = b""
+        while seen.count(b"LimitError") < 6:
+            seen += await reader.read(65536)
+        writer.write(DONE)
+
+    result, _ = asyncio.run(play(script, host))
+    assert (result.status, len(host.calls), result.in_flight) == ("ok", 4, 4)
+
+
+def test_a_fault_of_the_host_ends_the_program_at_once():
+    with pytest.raises(Exception, match=r"a call of the program failed inside Paddock \(KeyError\)"):
+        asyncio.run(play(saying(message("call", 1, "s", "broken", {}, False))))
+
+
+def test_texts_of_any_length_are_cut():
+    body = {"name": "n" * 5000, "message": "m" * 50_000, "thrown": "", "stack": "paddock:program:9999999:9999999", "error": True}
+    result, _ = asyncio.run(play(saying(message("failed", body))))
+    assert (result.status, len(result.error.name), len(result.error.message)) == ("failed", 259, 50_000)
+    assert (result.error.line, result.error.column) == (1, 2)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n\n", "paddock:program:0: ", "paddock:program:9999999: x: y\n\n^", "paddock:program:1:" + "\0" * 99])
+def test_a_break_with_any_text(text):
+    result, _ = asyncio.run(play(saying(message("broken", text))))
+    assert result.status == "failed"
+    assert result.error.name in {"SyntaxError", "x"}
+
+
+def test_a_worker_that_was_gone_before_it_was_asked():
+    async def scenario():
+        ours, theirs = socket.socketpair()
+        errors, their_errors = os.pipe()
+        os.close(their_errors)
+        ours.setblocking(False)
+        worker = Puppet(errors, FRAME_BYTES)
+        await asyncio.get_running_loop().create_connection(lambda: worker, sock=ours)
+        worker.ready.set_result(None)
+        theirs.close()
+        while worker.is_alive():
+            await asyncio.sleep(0)
+        job = GuestJob(GuestRun(source="1"), GuestLimits(wall_ms=60_000), Grants(), Path("/"))
+        return await GuestEngine(OneWorker(worker), NoIntake(), 1).run(job, Echo())
+
+    result = asyncio.run(scenario())
+    assert (result.status, result.error.name) == ("lost", "WorkerLost")
+
+
+def test_frames_has_a_limit_for_depth():
+    assert frames.MAX_DEPTH == 200

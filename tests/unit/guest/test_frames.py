@@ -1,0 +1,135 @@
+"""Frames are read from whoever broke the engine: they are messages, or a FrameError, and never anything else."""
+
+import json
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.guest import frames
+from paddock.model.outcome import ConsoleLine
+
+LIMIT = 4096
+NAMES = ["ready", "console", "cut", "call", "done", "failed", "stuck", "broken", "reply", "run", ""]
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from([*NAMES, "log"])
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+KEYS = st.sampled_from(["open", "value", "name", "message", "thrown", "stack", "error"])
+BODIES = st.dictionaries(KEYS, VALUES)
+MESSAGES = st.lists(VALUES | BODIES, max_size=5).flatmap(
+    lambda rest: st.sampled_from(NAMES).map(lambda name: [name, *rest])
+)
+DATA = st.binary(max_size=200) | MESSAGES.map(lambda items: json.dumps(items).encode())
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack("<I", len(data)) + data
+
+
+def read(reader: frames.FrameReader, chunks: list[bytes]) -> list[object]:
+    """Return the messages in the chunks, and the text of the error that ended them."""
+    found: list[object] = []
+    try:
+        for chunk in chunks:
+            found.extend(reader.feed(chunk))
+    except frames.FrameError as error:
+        found.append(str(error))
+    return found
+
+
+@given(DATA)
+def test_any_frame_is_a_message_or_a_frame_error(data):
+    try:
+        message = frames.decode(data)
+    except frames.FrameError as error:
+        assert str(error)
+    else:
+        assert isinstance(message, frames.Message)
+
+
+@given(st.lists(DATA, max_size=8), st.lists(st.integers(1, 50), min_size=1), st.binary(max_size=10))
+def test_how_a_stream_is_cut_makes_no_difference(data, cuts, tail):
+    stream = b"".join(framed(part) for part in data) + tail
+    chunks, rest, turn = [], stream, 0
+    while rest:
+        size = cuts[turn % len(cuts)]
+        chunks.append(rest[:size])
+        rest, turn = rest[size:], turn + 1
+    assert read(frames.FrameReader(LIMIT), chunks) == read(frames.FrameReader(LIMIT), [stream])
+
+
+@given(st.lists(st.text(alphabet=st.characters(), max_size=50), max_size=20))
+def test_good_messages_come_out_in_order(texts):
+    stream = b"".join(framed(json.dumps(["console", "log", text]).encode()) for text in texts)
+    assert list(frames.FrameReader(LIMIT).feed(stream)) == [ConsoleLine(level="log", text=text) for text in texts]
+
+
+@given(st.floats(), st.integers(-(10**5000), 10**5000))
+def test_numbers_are_finite_or_refused(real, whole):
+    if math.isfinite(real):
+        done = frames.decode(json.dumps(["done", {"open": [], "value": real}]).encode())
+        assert done == frames.Done(real, has_value=True, open_calls=())
+    else:
+        with pytest.raises(frames.FrameError, match=r"a message that is not JSON \(ValueError\)"):
+            frames.decode(json.dumps(["done", {"open": [], "value": real}]).encode())
+
+
+def test_a_frame_larger_than_the_limit_is_refused_before_it_is_kept():
+    reader = frames.FrameReader(LIMIT)
+    with pytest.raises(frames.FrameError, match="^a message of 4097 bytes where at most 4096 are allowed$"):
+        list(reader.feed(struct.pack("<I", LIMIT + 1)))
+    whole = framed(json.dumps(["console", "log", "x" * (LIMIT - 22)]).encode())
+    assert len(whole) == 4 + LIMIT
+    assert list(frames.FrameReader(LIMIT).feed(whole)) == [ConsoleLine(level="log", text="x" * (LIMIT - 22))]
+
+
+def test_what_came_before_a_bad_frame_counts():
+    stream = framed(b'["console","log","a"]') + framed(b"bad") + framed(b'["console","log","b"]')
+    assert read(frames.FrameReader(LIMIT), [stream]) == [
+        ConsoleLine(level="log", text="a"),
+        "a message that is not JSON (JSONDecodeError)",
+    ]
+
+
+@pytest.mark.parametrize("depth", [frames.MAX_DEPTH, frames.MAX_DEPTH + 1, 5_000, 100_000])
+@pytest.mark.parametrize(("left", "right"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":[0,', b"]}]")])
+def test_depth_is_bounded(depth, left, right):
+    levels = left.count(b"[") + left.count(b"{")
+    value = left * (depth // levels) + b"1" + right * (depth // levels)
+    nested = depth // levels * levels
+    data = b'["done",{"open":[],"value":' + value + b"}]"
+    if nested <= frames.MAX_DEPTH:
+        assert isinstance(frames.decode(data), frames.Done)
+    else:
+        with pytest.raises(frames.TooDeep, match="^a value nested more than 200 levels deep$"):
+            frames.decode(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'["ready"]', frames.Ready()),
+        (b'["cut"]', frames.ConsoleCut()),
+        (b'["stuck",{}]', frames.Stuck()),
+        (b'["broken","why"]', frames.Broken("why")),
+        (b'["done",{"open":[]}]', frames.Done(None, has_value=False, open_calls=())),
+        (b'["done",{"open":["a.b"],"value":null}]', frames.Done(None, has_value=True, open_calls=("a.b",))),
+        (b'["call",3,"s","t",{"a":1},true]', frames.Call(3, "s", "t", {"a": 1}, raw=True, size=31)),
+        (
+            b'["failed",{"name":"N","message":"m","thrown":"t","stack":"s","error":true}]',
+            frames.Failed("N", "m", "t", "s", is_error=True),
+        ),
+    ],
+)
+def test_each_message_is_read_as_what_it_is(data, message):
+    assert frames.decode(data) == message
+
+
+@given(VALUES, st.integers(0, 10**9), st.booleans())
+def test_a_reply_is_ascii_and_says_the_same(value, number, ok):
+    data = frames.reply(number, ok=ok, value=value)
+    assert data[4:].isascii()
+    assert struct.unpack("<I", data[:4])[0] == len(data) - 4
+    again = json.dumps(["reply", number, ok, value])
+    assert data[4:].decode() == again
