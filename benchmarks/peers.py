@@ -34,13 +34,18 @@ def node() -> str:
     return found
 
 
+def deno_release() -> str:
+    """Return the pinned release."""
+    release = re.search(r"^deno==(\S+)", PINS.read_text(), re.MULTILINE)
+    assert release is not None
+    return release[1]
+
+
 @cache
 def deno() -> str:
     """Return deno's path; installs the pinned release into the user's cache when it is not there yet."""
-    release = re.search(r"^deno==(\S+)", PINS.read_text(), re.MULTILINE)
-    assert release is not None
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = cache_home / "paddock-bench" / f"deno-{release[1]}"
+    target = cache_home / "paddock-bench" / f"deno-{deno_release()}"
     target.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
