@@ -1,6 +1,5 @@
 """The command line from a cold process, next to interpreters that do nothing."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -48,7 +47,7 @@ def measure(scale: Scale) -> list[Line]:
 
 
 def _run(command: list[str], home: Path, expected: bytes | None) -> None:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+    environment = {**peers.bare_environment(), "HOME": str(home)}
     done = subprocess.run(
         command, cwd=home, env=environment, capture_output=True, check=True, stdin=subprocess.DEVNULL
     )

@@ -21,6 +21,11 @@ running.then((value) => console.log(JSON.stringify(value)));
 _DENO = "console.log(JSON.stringify(await (async () => { 'use strict'; return 1 + 1; })()));"
 
 
+def bare_environment() -> dict[str, str]:
+    """Return what any program needs; variables such as NODE_OPTIONS or NODE_EXTRA_CA_CERTS double a start."""
+    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+
+
 @cache
 def node() -> str:
     """Return node's path. Raises FileNotFoundError."""
@@ -29,13 +34,18 @@ def node() -> str:
     return found
 
 
+def deno_release() -> str:
+    """Return the pinned release."""
+    release = re.search(r"^deno==(\S+)", PINS.read_text(), re.MULTILINE)
+    assert release is not None
+    return release[1]
+
+
 @cache
 def deno() -> str:
     """Return deno's path; installs the pinned release into the user's cache when it is not there yet."""
-    release = re.search(r"^deno==(\S+)", PINS.read_text(), re.MULTILINE)
-    assert release is not None
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = cache_home / "paddock-bench" / f"deno-{release[1]}"
+    target = cache_home / "paddock-bench" / f"deno-{deno_release()}"
     target.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -80,10 +90,15 @@ def in_node(program: str, directory: Path) -> object:
     script.write_text(
         f"(async () => {{ 'use strict';\n{program}\n}})().then((v) => console.log(JSON.stringify(v)));"
     )
-    done = subprocess.run([node(), str(script)], capture_output=True, check=True, stdin=subprocess.DEVNULL)
-    return json.loads(done.stdout)
+    return json.loads(_output([node(), str(script)]))
 
 
 def _expect_two(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL)
-    assert done.stdout == b"2\n", done
+    output = _output(command)
+    assert output == b"2\n", output
+
+
+def _output(command: list[str]) -> bytes:
+    environment = bare_environment()
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    return done.stdout

@@ -53,6 +53,7 @@ def machine() -> dict[str, object]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "node": peers.version(peers.node()) if shutil.which("node") else "none",
+        "deno": peers.deno_release(),
         "load": [round(load, 2) for load in os.getloadavg()],
     }
 
@@ -80,7 +81,8 @@ def write_page(sections: list[Section], facts: dict[str, object]) -> None:
 _HEAD = """<!-- Written by `python -m benchmarks --write-docs`. -->
 # Benchmarks
 
-Measured by `make bench` with {python} of Python and node {node}, on {cores} shared cores ({processor}), Linux {kernel}.
+Measured by `make bench` with Python {python}, Node.js {node} and Deno {deno}, on {cores} shared cores ({processor}),
+Linux {kernel}.
 Whatever is compared ran in the same rounds, in an order that rotates; a figure is the median over the rounds, a ratio
 the median of the ratios within a round. Paddock's programs are confined and recorded; node and deno are neither."""
 
