@@ -61,7 +61,11 @@ def test_native_code_in_a_locked_worker_reaches_nothing(profile):
     expected["32-bit call"] = "SIGSYS" if jit else "EPERM"
     script = Path(__file__).with_name("breached_worker.py")
     done = subprocess.run(
-        [*CONTAINED, sys.executable, str(script), profile], capture_output=True, text=True, timeout=120, check=False
+        [*CONTAINED, sys.executable, str(script), profile],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.stderr == ""
     assert json.loads(done.stdout) == {"main": expected, "v8": expected}
@@ -70,9 +74,22 @@ def test_native_code_in_a_locked_worker_reaches_nothing(profile):
 def facts_of(pid: int) -> dict[str, object]:
     process = Path(f"/proc/{pid}")
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
-    wanted = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Threads", "CapInh", "CapPrm", "CapEff", "CapAmb")
+    wanted = (
+        "Uid",
+        "Gid",
+        "Groups",
+        "NoNewPrivs",
+        "Seccomp",
+        "Threads",
+        "CapInh",
+        "CapPrm",
+        "CapEff",
+        "CapAmb",
+    )
     links = {int(link.name): os.readlink(link) for link in (process / "fd").iterdir()}
-    limits = {line[:26].strip(): line[26:].split()[:2] for line in (process / "limits").read_text().splitlines()[1:]}
+    limits = {
+        line[:26].strip(): line[26:].split()[:2] for line in (process / "limits").read_text().splitlines()[1:]
+    }
     return {
         **{name: status[name].split() for name in wanted},
         "descriptors": [links[number].split(":")[0] for number in sorted(links)],

@@ -57,7 +57,15 @@ asyncio.run(main(sys.argv[1], Path(sys.argv[2])))
 
 @pytest.mark.parametrize("rest", ["for (;;) {}", "await sleep(20_000)", "for (;;) await sleep(0)"])
 def test_kill_9_of_the_parent_leaves_no_process(tmp_path, rest):
-    command = [*CONTAINED, sys.executable, "-c", PARENT_DIES, PARENT, f"console.log('running'); {rest}", str(tmp_path)]
+    command = [
+        *CONTAINED,
+        sys.executable,
+        "-c",
+        PARENT_DIES,
+        PARENT,
+        f"console.log('running'); {rest}",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     told = json.loads(done.stdout)
@@ -120,7 +128,9 @@ def test_cancelling_kills_the_worker_at_once(guest, rest):
 
 def test_cancelling_while_all_is_starting_harms_nobody_else(tmp_path):
     async def scenario():
-        async with open_session(Settings(audit=AuditSettings(directory=tmp_path / "audit")), tmp_path) as session:
+        async with open_session(
+            Settings(audit=AuditSettings(directory=tmp_path / "audit")), tmp_path
+        ) as session:
             for steps in range(1, 30):
                 request = ExecutionRequest(workspace=tmp_path, work=GuestRun(source="1 + 1"))
                 task = asyncio.create_task(session.gate.execute(request))
@@ -183,7 +193,11 @@ def test_300_executions_with_aborts_leave_nothing_behind(guest):
         ("await new Promise(() => {{}}) // {n}", {}, lambda o, n: o.status == "timeout"),
         ("'x'.repeat(2**28).split('') // {n}", {}, lambda o, n: o.status == "memory_limit"),
         ("return await servers.odd.call('echo', {{ text: 'r{n}' }})", {}, lambda o, n: o.value == f"r{n}"),
-        ("for (;;) console.log('{n}')", {"wall_ms": 50, "output_bytes": 100}, lambda o, n: o.console_truncated),
+        (
+            "for (;;) console.log('{n}')",
+            {"wall_ms": 50, "output_bytes": 100},
+            lambda o, n: o.console_truncated,
+        ),
         ("return ({n}", {}, lambda o, n: o.error.name == "SyntaxError"),
         ("await sleep(1); return input", {"given": [1]}, lambda o, n: o.value == [1]),
     ]

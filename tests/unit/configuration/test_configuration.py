@@ -1,6 +1,6 @@
 """Reading settings: files, variables, flags, and what is said about mistakes."""
 
-# ruff: noqa: E501 - messages are compared whole
+
 
 from collections.abc import Mapping
 from pathlib import Path

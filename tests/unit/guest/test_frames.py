@@ -13,8 +13,12 @@ from paddock.model.outcome import ConsoleLine
 
 LIMIT = 4096
 NAMES = ["ready", "console", "cut", "call", "done", "failed", "stuck", "broken", "reply", "run", ""]
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from([*NAMES, "log"])
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from([*NAMES, "log"])
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+)
 KEYS = st.sampled_from(["open", "value", "name", "message", "thrown", "stack", "error"])
 BODIES = st.dictionaries(KEYS, VALUES)
 MESSAGES = st.lists(VALUES | BODIES, max_size=5).flatmap(
@@ -62,7 +66,9 @@ def test_how_a_stream_is_cut_makes_no_difference(data, cuts, tail):
 @given(st.lists(st.text(alphabet=st.characters(), max_size=50), max_size=20))
 def test_good_messages_come_out_in_order(texts):
     stream = b"".join(framed(json.dumps(["console", "log", text]).encode()) for text in texts)
-    assert list(frames.FrameReader(LIMIT).feed(stream)) == [ConsoleLine(level="log", text=text) for text in texts]
+    assert list(frames.FrameReader(LIMIT).feed(stream)) == [
+        ConsoleLine(level="log", text=text) for text in texts
+    ]
 
 
 @given(st.floats(), st.integers(-(10**5000), 10**5000))

@@ -1,5 +1,5 @@
 """Everything that intake accepts or refuses: (text, value) and (text, place and reason)."""
-# ruff: noqa: E501  (a table reads best with one case a line)
+
 
 import base64
 import json

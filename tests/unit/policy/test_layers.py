@@ -1,6 +1,6 @@
 """Precedence and narrowing of the layers of settings."""
 
-# ruff: noqa: ISC004 - messages are compared whole
+
 
 from pathlib import Path
 from typing import get_args

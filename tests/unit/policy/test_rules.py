@@ -1,6 +1,6 @@
 """Decisions: limits, grants, rules, and the hash of it all."""
 
-# ruff: noqa: ISC004 - messages are compared whole
+
 
 from pathlib import Path
 
