@@ -33,6 +33,8 @@ _LONGEST_WAIT = 2.0**30
 """Milliseconds that poll(2) can wait for; a timer that is due later is looked at again then."""
 
 _PIECE = 1 << 18
+_IDLE_MS = 5.0
+"""A worker that waits for so long is a spare one, and has time to rehearse."""
 
 _LENGTH = struct.Struct("<I")
 _RUN = struct.Struct("<cQI")
@@ -70,6 +72,10 @@ class Channel:
             self._connection.sendall(_LENGTH.pack(len(text)) + text)
         except OSError:
             os._exit(0)
+
+    def hears(self, within_ms: float) -> bool:
+        """Return whether something comes within so many milliseconds."""
+        return bool(self._poll.poll(within_ms))
 
     def receive(self, timeout_ms: float | None = None) -> bytes | None:
         """Return the next message, or None when `timeout_ms` milliseconds have passed without one."""
@@ -116,10 +122,9 @@ class Guest:
         self._started = False
         self._data_bytes = 0
 
-    def rehearse(self) -> None:
+    def _rehearse(self) -> None:
         """Go through a first run while nobody waits: it compiles what each program needs, and takes page faults."""
         self._rehearsing = True
-        self._isolate.on_post = self._posted
         self._incoming = _REHEARSAL
         self._fill()
         self._isolate.call(self._step, self._ignored)
@@ -130,8 +135,10 @@ class Guest:
         """Hand V8's thread over to the dialogue; `data_bytes` is the data segment that budgets come on top of."""
         self._data_bytes = data_bytes
         self._isolate.on_post = self._posted
-        self._isolate.on_turn = self._turned
         self._channel.send(b'["ready"]')
+        if not self._channel.hears(_IDLE_MS):
+            self._rehearse()
+        self._isolate.on_turn = self._turned
         self._await()
 
     def _posted(self) -> None:
@@ -225,7 +232,6 @@ def run(
     """
     isolate = v8.Isolate(library)
     guest = Guest(isolate, glue, Channel(connection))
-    guest.rehearse()
     lockdown.seal(rules)
     guest.start(data_segment(status))
     threading.Event().wait()

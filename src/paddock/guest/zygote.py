@@ -7,6 +7,7 @@ The control socket is SOCK_SEQPACKET, so messages keep their borders. Its end is
 the zygote kills every worker (PR_SET_PDEATHSIG). Only the standard library may be imported here.
 """
 
+import gc
 import json
 import os
 import select
@@ -101,6 +102,7 @@ class Zygote:
 def main() -> None:
     """Serve: `python -I -S -c ... CONTROL_FD PROFILE LIBRARY_DIRECTORY`."""
     control_fd, profile, library_directory = sys.argv[1:]
+    gc.disable()  # a collection in a child would touch, and so copy, every page it shares with this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     control = socket.socket(fileno=int(control_fd))
     try:
