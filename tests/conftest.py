@@ -62,7 +62,6 @@ class Guest:
         assert outcome.error is not None, outcome.value
         return outcome.status.value, outcome.error.name, outcome.error.message
 
-
     def running_worker(self) -> int:
         """Return the process that runs a program: alone among the workers it has a limit on its data."""
         workers = [worker for zygote in children(os.getpid()) for worker in children(zygote)]

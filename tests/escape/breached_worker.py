@@ -5,6 +5,7 @@ usage: breached_worker.py PROFILE, in a pid namespace of its own; prints {thread
 The worker is the real one up to the point where it would wait for its program: there, on its main thread or on V8's, a
 probe runs instead, one in each process. Its end is "ok", the name of an errno, or the signal that killed the worker.
 """
+# ruff: noqa: E501 - a table of system calls
 
 import ctypes
 import errno
@@ -63,7 +64,11 @@ def protected(protection: int, number: int = 10) -> Callable[[], int]:
 
     def probe() -> int:
         page = SYSCALL(ctypes.c_long(9), None, 4096, RW, PRIVATE_ANONYMOUS, -1, ctypes.c_long(0))
-        return page if page < 0 else SYSCALL(ctypes.c_long(number), ctypes.c_long(page), ctypes.c_long(4096), protection, -1)
+        return (
+            page
+            if page < 0
+            else SYSCALL(ctypes.c_long(number), ctypes.c_long(page), ctypes.c_long(4096), protection, -1)
+        )
 
     return probe
 
@@ -150,14 +155,14 @@ def breach(zygote_process: zygote.Zygote, probe: Callable[[], int], thread: str)
             os._exit(0)
 
         def start(guest: worker.Guest, data_bytes: int) -> None:
-            CONNECTION.append(guest._channel._connection)  # noqa: SLF001
+            CONNECTION.append(guest._channel._connection)
             if thread == "main":
                 report(guest)
-            guest._isolate.on_turn = lambda result: report(guest)  # noqa: SLF001
-            guest._isolate.queue_script(b"1")  # noqa: SLF001
+            guest._isolate.on_turn = lambda _: report(guest)
+            guest._isolate.queue_script(b"1")
 
         worker.Guest.start = start
-        zygote_process._become_worker(theirs.fileno(), their_errors)  # noqa: SLF001
+        zygote_process._become_worker(theirs.fileno(), their_errors)
         os._exit(99)  # not reached
     theirs.close()
     os.close(their_errors)
@@ -178,7 +183,9 @@ def breach(zygote_process: zygote.Zygote, probe: Callable[[], int], thread: str)
     code = os.waitstatus_to_exitcode(status)
     if words:
         return words.decode("utf-8", "replace")
-    return told.decode().strip("\0") if code == 0 else signal.Signals(-code).name if code < 0 else f"exit {code}"
+    return (
+        told.decode().strip("\0") if code == 0 else signal.Signals(-code).name if code < 0 else f"exit {code}"
+    )
 
 
 ONLY = sys.argv[2:]
@@ -191,7 +198,12 @@ def main() -> None:
         os.dup2(descriptor, number)
     _, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     made = zygote.Zygote(control, sys.argv[1], Path(find_spec("py_mini_racer").origin).parent)
-    table = {thread: {name: breach(made, probe, thread) for name, probe in PROBES.items() if not ONLY or name in ONLY} for thread in ("main", "v8")}
+    table = {
+        thread: {
+            name: breach(made, probe, thread) for name, probe in PROBES.items() if not ONLY or name in ONLY
+        }
+        for thread in ("main", "v8")
+    }
     os.write(out, json.dumps(table).encode())
 
 

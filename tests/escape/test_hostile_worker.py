@@ -1,4 +1,5 @@
 """A worker that belongs to its attacker: whatever it says, the parent ends it, blames it, and holds no more than agreed."""
+# ruff: noqa: E501, ARG002, FBT003 - tables of messages, and doubles of interfaces
 
 import asyncio
 import json
@@ -158,7 +159,9 @@ def test_garbage_ends_the_worker(data, what):
 
 
 def test_deep_json_is_a_program_s_own_fault():
-    result, worker = asyncio.run(play(saying(frame(b'["done",{"open":[],"value":' + b"[" * 30_000 + b"]" * 30_000 + b"}]"))))
+    result, worker = asyncio.run(
+        play(saying(frame(b'["done",{"open":[],"value":' + b"[" * 30_000 + b"]" * 30_000 + b"}]")))
+    )
     assert (result.status, result.error.message, worker.killed) == (
         "failed",
         "The program handed over a value nested more than 200 levels deep",
@@ -267,13 +270,28 @@ def test_a_fault_of_the_host_ends_the_program_at_once():
 
 
 def test_texts_of_any_length_are_cut():
-    body = {"name": "n" * 5000, "message": "m" * 50_000, "thrown": "", "stack": "paddock:program:9999999:9999999", "error": True}
+    body = {
+        "name": "n" * 5000,
+        "message": "m" * 50_000,
+        "thrown": "",
+        "stack": "paddock:program:9999999:9999999",
+        "error": True,
+    }
     result, _ = asyncio.run(play(saying(message("failed", body))))
     assert (result.status, len(result.error.name), len(result.error.message)) == ("failed", 259, 50_000)
     assert (result.error.line, result.error.column) == (1, 2)
 
 
-@pytest.mark.parametrize("text", ["", "\n\n\n", "paddock:program:0: ", "paddock:program:9999999: x: y\n\n^", "paddock:program:1:" + "\0" * 99])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n\n",
+        "paddock:program:0: ",
+        "paddock:program:9999999: x: y\n\n^",
+        "paddock:program:1:" + "\0" * 99,
+    ],
+)
 def test_a_break_with_any_text(text):
     result, _ = asyncio.run(play(saying(message("broken", text))))
     assert result.status == "failed"
@@ -290,7 +308,7 @@ def test_a_worker_that_was_gone_before_it_was_asked():
         await asyncio.get_running_loop().create_connection(lambda: worker, sock=ours)
         worker.ready.set_result(None)
         theirs.close()
-        while worker.is_alive():
+        while worker.is_alive():  # noqa: ASYNC110 - the loop reads the end of the stream in a step of its own
             await asyncio.sleep(0)
         job = GuestJob(GuestRun(source="1"), GuestLimits(wall_ms=60_000), Grants(), Path("/"))
         return await GuestEngine(OneWorker(worker), NoIntake(), 1).run(job, Echo())

@@ -22,7 +22,9 @@ PROFILES = ["guest", "guest-jit"]
 @pytest.mark.skipif(importlib.util.find_spec("pyseccomp") is None, reason="needs pyseccomp")
 def test_the_filters_are_those_that_the_script_makes():
     script = ROOT / "scripts" / "seccomp_filters.py"
-    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
