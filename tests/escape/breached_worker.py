@@ -157,7 +157,7 @@ def breach(zygote_process: zygote.Zygote, probe: Callable[[], int], thread: str)
             CONNECTION.append(guest._channel._connection)
             if thread == "main":
                 report(guest)
-            guest._isolate.on_turn = lambda result: report(guest)
+            guest._isolate.on_turn = lambda _: report(guest)
             guest._isolate.queue_script(b"1")
 
         worker.Guest.start = start

@@ -1,7 +1,5 @@
 """Reading settings: files, variables, flags, and what is said about mistakes."""
 
-
-
 from collections.abc import Mapping
 from pathlib import Path
 

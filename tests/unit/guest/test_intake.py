@@ -1,6 +1,5 @@
 """Everything that intake accepts or refuses: (text, value) and (text, place and reason)."""
 
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Precedence and narrowing of the layers of settings."""
 
-
-
 from pathlib import Path
 from typing import get_args
 

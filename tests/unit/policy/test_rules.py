@@ -1,7 +1,5 @@
 """Decisions: limits, grants, rules, and the hash of it all."""
 
-
-
 from pathlib import Path
 
 import pytest
