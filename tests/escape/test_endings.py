@@ -196,7 +196,7 @@ def test_300_executions_with_aborts_leave_nothing_behind(guest):
         ("return await servers.odd.call('echo', {{ text: 'r{n}' }})", {}, lambda o, n: o.value == f"r{n}"),
         (
             "for (;;) console.log('{n}')",
-            {"wall_ms": 50, "output_bytes": 100},
+            {"wall_ms": 300, "output_bytes": 100},
             lambda o, n: o.console_truncated,
         ),
         ("return ({n}", {}, lambda o, n: o.error.name == "SyntaxError"),
