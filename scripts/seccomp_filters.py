@@ -65,7 +65,8 @@ REFUSED = {  # asked for out of habit; the caller copes with a refusal
 def build(profile: str, architecture: str) -> bytes:
     """Return the BPF program of a profile for an architecture."""
     rules = seccomp.SyscallFilter(defaction=seccomp.KILL_PROCESS)
-    # Calls of another architecture and of x32 too; libseccomp would kill the thread alone, and leave a worker that hangs.
+    # Calls of another architecture and of x32: libseccomp would kill the thread alone, and leave a worker
+    # that hangs.
     rules.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
     if ARCHITECTURES[architecture] != seccomp.system_arch():
         rules.add_arch(ARCHITECTURES[architecture])

@@ -5,6 +5,7 @@ usage: breached_worker.py PROFILE, in a pid namespace of its own; prints {thread
 The worker is the real one up to the point where it would wait for its program: there, on its main thread or on V8's, a
 probe runs instead, one in each process. Its end is "ok", the name of an errno, or the signal that killed the worker.
 """
+# ruff: noqa: E501 - a table of system calls
 
 import ctypes
 import errno
@@ -157,7 +158,7 @@ def breach(zygote_process: zygote.Zygote, probe: Callable[[], int], thread: str)
             CONNECTION.append(guest._channel._connection)
             if thread == "main":
                 report(guest)
-            guest._isolate.on_turn = lambda result: report(guest)
+            guest._isolate.on_turn = lambda _: report(guest)
             guest._isolate.queue_script(b"1")
 
         worker.Guest.start = start

@@ -36,8 +36,8 @@ ENDS = {
         "utimensat", "chdir", "getdents64", "name_to_handle_at", "open_by_handle_at", "inotify_init1", "fanotify_init",
         "memfd_create", "memfd_secret", "socket AF_UNIX", "socket AF_INET", "socket AF_INET6", "socket AF_NETLINK",
         "socket AF_VSOCK", "socket AF_PACKET", "socket AF_ALG", "socketpair", "connect", "bind", "listen", "accept",
-        "getsockopt", "setsockopt", "fork", "vfork", "clone", "clone a thread", "clone3", "execve", "execveat", "ptrace",
-        "ptrace traceme", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp", "kill itself",
+        "getsockopt", "setsockopt", "fork", "vfork", "clone", "clone a thread", "clone3", "execve", "execveat",
+        "ptrace", "ptrace traceme", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp", "kill itself",
         "kill another", "kill all", "tkill", "tgkill", "rt_sigqueueinfo", "pidfd_open", "pidfd_getfd",
         "pidfd_send_signal", "io_uring_setup", "userfaultfd", "bpf", "perf_event_open", "keyctl", "add_key",
         "request_key", "setuid", "setgid", "setresuid", "setgroups", "capset", "unshare a user namespace", "setns",
@@ -86,15 +86,15 @@ def facts_of(pid: int) -> dict[str, object]:
         "CapEff",
         "CapAmb",
     )
-    links = {int(link.name): os.readlink(link) for link in (process / "fd").iterdir()}
+    links = {int(link.name): str(link.readlink()) for link in (process / "fd").iterdir()}
     limits = {
         line[:26].strip(): line[26:].split()[:2] for line in (process / "limits").read_text().splitlines()[1:]
     }
     return {
-        **{name: status[name].split() for name in wanted},
+        **{name: tuple(status[name].split()) for name in wanted},
         "descriptors": [links[number].split(":")[0] for number in sorted(links)],
         "environment": (process / "environ").read_bytes(),
-        "directory": os.readlink(process / "cwd"),
+        "directory": str((process / "cwd").readlink()),
         "limits": {name: limits[name] for name in ("Max core file size", "Max file size", "Max processes")},
     }
 
@@ -111,13 +111,13 @@ def test_the_worker_from_outside(guest, jit):
     assert guest.runner.run(guest.session.gate.execute(request, on_console=look)).ok
     assert seen == [
         {
-            "Uid": ["65534"] * 4,
-            "Gid": ["65534"] * 4,
-            "Groups": [],
-            "NoNewPrivs": ["1"],
-            "Seccomp": ["2"],
-            "Threads": ["2"],
-            **dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapAmb"), ["0000000000000000"]),
+            "Uid": ("65534",) * 4,
+            "Gid": ("65534",) * 4,
+            "Groups": (),
+            "NoNewPrivs": ("1",),
+            "Seccomp": ("2",),
+            "Threads": ("2",),
+            **dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapAmb"), ("0000000000000000",)),
             "descriptors": ["/dev/null", "/dev/null", "pipe", "socket"],
             "environment": b"",
             "directory": "/",

@@ -1,4 +1,5 @@
 """The known ways out of node:vm and vm2. Each ends in an error inside the guest, or in nothing; none ends outside."""
+# ruff: noqa: E501, ISC004 - tables of programs
 
 import pytest
 

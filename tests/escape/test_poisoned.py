@@ -1,4 +1,5 @@
 """A program that replaces what the glue uses: it may hurt itself and nobody else, and never learns the glue's secrets."""
+# ruff: noqa: E501, ISC004 - tables of programs
 
 import pytest
 

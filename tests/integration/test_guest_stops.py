@@ -1,4 +1,5 @@
 """Every way to make a program never end, or to ask for too much: its own status, in time, and the host unharmed."""
+# ruff: noqa: E501 - tables of programs
 
 import time
 

@@ -1,4 +1,5 @@
 """What goes into a program and comes out of it: values, texts and errors, strange and hostile ones too."""
+# ruff: noqa: E501 - tables of programs
 
 import pytest
 

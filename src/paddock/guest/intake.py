@@ -175,10 +175,14 @@ class Intake:
         self._process, connection = self._launcher.reader()
         connection.setblocking(False)  # noqa: FBT003
         reader, writer = await asyncio.open_connection(sock=connection)
-        greeting: dict[str, Json] = json.loads(await _receive(reader))
-        if "failed" in greeting:
+        try:
+            greeting: dict[str, Json] = json.loads(await _receive(reader))
+            if "failed" in greeting:
+                why = greeting["failed"]
+                raise EngineError(f"the reader of programs cannot be confined here: {why}")  # noqa: TRY301 - closes too
+        except BaseException:  # also when the task was cancelled: nobody else knows this connection
             writer.close()
-            raise EngineError(f"the reader of programs cannot be confined here: {greeting['failed']}")
+            raise
         return reader, writer
 
 

@@ -1,5 +1,6 @@
 """Frames are read from whoever broke the engine: they are messages, or a FrameError, and never anything else."""
 
+import contextlib
 import json
 import math
 import struct
@@ -44,12 +45,8 @@ def read(reader: frames.FrameReader, chunks: list[bytes]) -> list[object]:
 
 @given(DATA)
 def test_any_frame_is_a_message_or_a_frame_error(data):
-    try:
-        message = frames.decode(data)
-    except frames.FrameError as error:
-        assert str(error)
-    else:
-        assert isinstance(message, frames.Message)
+    with contextlib.suppress(frames.FrameError):
+        assert isinstance(frames.decode(data), frames.Message)
 
 
 @given(st.lists(DATA, max_size=8), st.lists(st.integers(1, 50), min_size=1), st.binary(max_size=10))
@@ -83,7 +80,7 @@ def test_numbers_are_finite_or_refused(real, whole):
 
 def test_a_frame_larger_than_the_limit_is_refused_before_it_is_kept():
     reader = frames.FrameReader(LIMIT)
-    with pytest.raises(frames.FrameError, match="^a message of 4097 bytes where at most 4096 are allowed$"):
+    with pytest.raises(frames.FrameError, match=r"^a message of 4097 bytes where at most 4096 are allowed$"):
         list(reader.feed(struct.pack("<I", LIMIT + 1)))
     whole = framed(json.dumps(["console", "log", "x" * (LIMIT - 22)]).encode())
     assert len(whole) == 4 + LIMIT
@@ -108,7 +105,7 @@ def test_depth_is_bounded(depth, left, right):
     if nested <= frames.MAX_DEPTH:
         assert isinstance(frames.decode(data), frames.Done)
     else:
-        with pytest.raises(frames.TooDeep, match="^a value nested more than 200 levels deep$"):
+        with pytest.raises(frames.TooDeep, match=r"^a value nested more than 200 levels deep$"):
             frames.decode(data)
 
 
