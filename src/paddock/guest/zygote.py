@@ -63,7 +63,10 @@ class Zygote:
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
-        socket.send_fds(self._control, [json.dumps({"born": pid}).encode()], [pidfd])
+        try:
+            socket.send_fds(self._control, [json.dumps({"born": pid}).encode()], [pidfd])
+        except OSError:  # the parent has died; with this process the worker does
+            return False
         return True
 
     def _become_worker(self, connection: int, errors: int) -> None:
