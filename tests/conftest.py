@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -63,22 +64,39 @@ class Guest:
         return outcome.status.value, outcome.error.name, outcome.error.message
 
     def running_worker(self) -> int:
-        """Return the process that runs a program: alone among the workers it has a limit on its data."""
-        workers = [worker for zygote in children(os.getpid()) for worker in children(zygote)]
-        (pid,) = [pid for pid in workers if "unlimited" not in limit_of(pid, "Max data size")]
-        return pid
+        """Return the process that runs a program: alone among the workers it has a limit on its data.
+
+        Call it while one runs. A worker before it may still be dying, for the kernel takes its time.
+        """
+        deadline = time.monotonic() + 5
+        while True:
+            found = [
+                worker
+                for zygote in children(os.getpid())
+                for worker in children(zygote)
+                if is_limited(worker)
+            ]
+            if len(found) == 1:
+                return found[0]
+            assert time.monotonic() < deadline, found
 
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and not reaped."""
-    tasks = Path(f"/proc/{pid}/task")
-    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:  # it has gone
+        return []
 
 
-def limit_of(pid: int, name: str) -> list[str]:
-    """Return the soft and the hard limit of a process, as proc(5) writes them."""
-    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
-    return next(line[26:].split()[:2] for line in lines if line.startswith(name))
+def is_limited(pid: int) -> bool:
+    """Return whether a process has a limit on its data; one that is gone has none."""
+    try:
+        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith("Max data size") and "unlimited" not in line for line in lines)
 
 
 @pytest.fixture(scope="session")
