@@ -233,6 +233,18 @@ def test_endless_calls():
     assert len(host.calls) <= 50
 
 
+def test_a_worker_that_reads_no_answer_gets_no_further_ones():
+    class Generous(Echo):
+        async def call(self, server: str, tool: str, arguments: dict[str, object], *, raw: bool) -> HostReply:
+            await super().call(server, tool, arguments, raw=raw)
+            return HostReply(Status.OK, value="x" * 1_000_000)
+
+    host = Generous()
+    calls = b"".join(message("call", number, "s", "t", {}, False) for number in range(1, 101))
+    result, _ = asyncio.run(play(saying(calls), host, wall_ms=500, parallel_calls=4))
+    assert (result.status, len(host.calls)) == ("timeout", 4)
+
+
 def test_calls_with_the_same_number_are_each_answered():
     async def script(reader, writer):
         writer.write(message(*CALL) * 3)

@@ -164,11 +164,13 @@ class Dialogue(Listener):
             started = time.perf_counter()
             reply = await self._host.call(call.server, call.tool, call.arguments, raw=call.raw)
             ms = (time.perf_counter() - started) * 1000
-        self._calls.append(
-            CallRecord(server=call.server, tool=call.tool, status=reply.status, ms=round(ms, 3))
-        )
-        good = reply.status is Status.OK
-        self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
+            self._calls.append(
+                CallRecord(server=call.server, tool=call.tool, status=reply.status, ms=round(ms, 3))
+            )
+            good = reply.status is Status.OK
+            self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
+            # A worker that does not read gets no further answers: they would pile up here.
+            await self._worker.drained()
 
     async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""

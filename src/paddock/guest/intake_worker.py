@@ -72,6 +72,7 @@ class Reader:
 def main() -> None:
     """Serve: `python -I -S -c ... SOCKET_FD LIBRARY_DIRECTORY`."""
     connection, library_directory = sys.argv[1:]
+    lockdown.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     channel = Channel(socket.socket(fileno=int(connection)))
     try:

@@ -61,6 +61,8 @@ class Worker(asyncio.Protocol):
         self._errors = errors
         self._clocks: list[int] = []
         self._status = -1
+        self._writable = asyncio.Event()
+        self._writable.set()
         self.frame_bytes = frame_bytes
         self._reader = frames.FrameReader(frame_bytes)
 
@@ -101,6 +103,18 @@ class Worker(asyncio.Protocol):
             process = Path(f"/proc/{self.pid}")
             self._clocks = [_open(task / "schedstat") for task in (process / "task").iterdir()]
             self._status = _open(process / "status")
+
+    def pause_writing(self) -> None:
+        """Learn that the worker does not read what it is sent."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Learn that it reads again."""
+        self._writable.set()
+
+    async def drained(self) -> None:
+        """Wait until the worker has read most of what it was sent, or is gone."""
+        await self._writable.wait()
 
     def send(self, frame: bytes) -> None:
         """Queue a frame for the worker; a worker that is gone loses it."""
@@ -152,6 +166,7 @@ class Worker(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Learn that the worker has closed its end, which only its death does."""
+        self._writable.set()
         if not self.ready.done():
             self.ready.set_exception(EngineError("a guest worker died while it started"))
             self.ready.exception()  # retrieved: nobody may be waiting any more
