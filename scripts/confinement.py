@@ -1,4 +1,4 @@
-"""Write docs/confinement.md, the table of attacks and tiers, from the attacks of tests/escape.
+"""Write docs/confinement.md, the table of attacks and tiers, from tests/escape/processes.
 
 `python scripts/confinement.py` writes it; with `--check` it compares instead, and exits with 1 on a difference.
 """
@@ -14,15 +14,15 @@ TIERS = ("namespaces", "landlock")
 HEAD = """\
 # What confinement stops
 
-<!-- Written by scripts/confinement.py from tests/escape/processes/attacks; `make check` compares. Change the attacks. -->
+<!-- Written by scripts/confinement.py from tests/escape/processes; `make check` compares. Change the attacks. -->
 
 Every program that Paddock starts runs in one of three tiers. `namespaces` is bubblewrap with Landlock and a system call
 filter inside, `landlock` is Landlock and the filter without namespaces, `unconfined` is neither and only where the
 configuration says so. `paddock doctor` proves which of them this machine gives.
 
-Each line is a program below `tests/escape/processes/attacks` that the tests run with a writable workspace: as root, as an
-unprivileged user, in a user namespace that allows no other, and under the denials of Docker's default profile. They
-also run unconfined, where those that an ordinary user could carry out must succeed.
+Each line is a program below `tests/escape/processes/attacks` that the tests run with a writable workspace: as root,
+as an unprivileged user, in a user namespace that allows no other, and under the denials of Docker's default profile.
+They also run unconfined, where those that an ordinary user could carry out must succeed.
 
 | attack | namespaces | landlock |
 |---|---|---|

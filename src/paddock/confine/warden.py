@@ -34,7 +34,7 @@ _FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.002, 1.5, 0.02
 _FAST_GROWTH = 8
 """So many more processes at one look than ever before, and the next look comes soon."""
 _REPORT_WITHIN_S = 0.18
-"""Processes that the kernel does not let die in this time are reported as survivors, and killed on."""
+"""Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
 _PATIENCE_S = 30.0
 _SCRATCH_EVERY_S = 0.1
 _JAIL_START_S = 10.0
@@ -63,6 +63,7 @@ class Warden:
         self._before: protected.Record | None = None
         self._scratch_walk = scratch.usage(order.scratch)
         self._scratch_due = 0.0
+        self._deadline = 0.0
         self._look = _FIRST_LOOK_S
 
     def prepare(self) -> None:
@@ -136,7 +137,7 @@ class Warden:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.register(self._server, select.POLLIN)
-        deadline = started + self._order.ceilings.wall_ms / 1000
+        self._deadline = deadline = started + self._order.ceilings.wall_ms / 1000
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -201,7 +202,9 @@ class Warden:
                 os.killpg(self._pid, signal.SIGKILL)
         if self._jail is not None:
             self._jail.kill()
-        report.killed, report.survivors = tree.sweep(seconds=_REPORT_WITHIN_S, reaped=self._reaped)
+        report.killed, report.survivors = tree.sweep(
+            seconds=max(0.0, self._deadline - time.monotonic()) + _REPORT_WITHIN_S, reaped=self._reaped
+        )
         status = self._statuses.get(self._pid)
         if report.ended_by != "start" and status is not None:
             code = os.waitstatus_to_exitcode(status)
