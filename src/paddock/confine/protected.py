@@ -80,10 +80,12 @@ def restore(workspace: str, before: Record) -> list[str]:
         wanted = {path: node for path, node in before.items() if path == top or path.startswith(f"{top}/")}
         if not changed and _same(workspace, top, wanted):
             continue
+        violations.append(top)
+        if not _in_real_directory(workspace, top):
+            continue  # behind a link of the user's own, or nowhere: there is nothing of this workspace
         _remove(f"{workspace}/{top}")
         for path, node in wanted.items():
             _make(f"{workspace}/{path}", node)
-        violations.append(top)
     return violations
 
 
@@ -110,8 +112,13 @@ def _restore_parent(workspace: str, parent: str, before: Record) -> bool:
 
 
 def _reachable(workspace: str, path: str) -> bool:
+    return _in_real_directory(workspace, path) and os.path.lexists(f"{workspace}/{path}")
+
+
+def _in_real_directory(workspace: str, path: str) -> bool:
+    """Tell whether the parent of a protected path is a directory and no link: nothing is touched through links."""
     parent = os.path.dirname(f"{workspace}/{path}")  # noqa: PTH120
-    return stat.S_ISDIR(os.lstat(parent).st_mode) if os.path.lexists(f"{workspace}/{path}") else False
+    return os.path.lexists(parent) and stat.S_ISDIR(os.lstat(parent).st_mode)
 
 
 def _same(workspace: str, top: str, wanted: Record) -> bool:

@@ -6,7 +6,6 @@ permissions. So measuring goes in small steps, and removing never descends: it m
 Only the standard library may be imported here: the module runs in wardens.
 """
 
-import contextlib
 import errno
 import os
 import stat
@@ -27,24 +26,21 @@ def usage(directory: str) -> Iterator[int | None]:
     total, seen, pending = 0, 0, [directory]
     while pending:
         try:
-            entries = os.scandir(pending.pop())
-        except OSError as error:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen % _STEP == 0:
+                        yield None
+                    facts = entry.stat(follow_symlinks=False)
+                    total += max(_ENTRY_BYTES, facts.st_blocks * _BLOCK)
+                    if stat.S_ISDIR(facts.st_mode):
+                        pending.append(entry.path)
+        except OSError as error:  # most likely gone meanwhile
             if (
                 error.errno == errno.ENAMETOOLONG
             ):  # deeper than can be looked at, so nobody knows how much is there
                 yield sys.maxsize
                 return
-            continue
-        with entries:
-            for entry in entries:
-                seen += 1
-                if seen % _STEP == 0:
-                    yield None
-                with contextlib.suppress(OSError):
-                    facts = entry.stat(follow_symlinks=False)
-                    total += max(_ENTRY_BYTES, facts.st_blocks * _BLOCK)
-                    if stat.S_ISDIR(facts.st_mode):
-                        pending.append(entry.path)
     yield total
 
 

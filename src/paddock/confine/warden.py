@@ -230,15 +230,15 @@ class Jail:
         theirs_in, self._wake = os.pipe2(os.O_CLOEXEC)
         self._ready, theirs_out = os.pipe2(os.O_CLOEXEC)
         self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
+        self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
         self._inside = 0
         os.write(self._wake, b"\n")
         command = [part.replace("{info}", str(theirs_info)) for part in order.jail]
         if os.fork() == 0:
             try:
-                null = os.open("/dev/null", os.O_WRONLY)
                 os.dup2(theirs_in, 0)
                 os.dup2(theirs_out, 1)
-                os.dup2(null, 2)
+                os.dup2(theirs_errors, 2)
                 lockdown.close_all_but(theirs_info)
                 os.set_inheritable(theirs_info, True)  # noqa: FBT003
                 lockdown.die_with_parent()
@@ -248,7 +248,7 @@ class Jail:
                 os.execve(command[0], command, {})  # noqa: S606 - no shell is the point
             finally:
                 os._exit(127)
-        for file in (theirs_in, theirs_out, theirs_info):
+        for file in (theirs_in, theirs_out, theirs_info, theirs_errors):
             os.close(file)
 
     def wait(self) -> None:
@@ -256,7 +256,12 @@ class Jail:
         if self._inside:
             return
         if not select.select([self._ready], [], [], _JAIL_START_S)[0] or not os.read(self._ready, 1):
-            raise StartError("namespaces: bubblewrap could not build the jail")
+            os.set_blocking(self._errors, False)
+            with contextlib.suppress(BlockingIOError):
+                raise StartError(
+                    f"namespaces: {os.read(self._errors, 4096).decode(errors='replace').strip()}"
+                )
+            raise StartError("namespaces: bubblewrap did not finish the jail")
         text = os.read(self._info, 4096)
         self._inside = int(json.loads(text)["child-pid"])
 
