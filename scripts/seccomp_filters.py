@@ -6,6 +6,11 @@ libseccomp is needed where Paddock runs. `--check` compares instead of writing a
 `guest` is an allow-list: V8 without compilers needs little more than memory, time and its one socket, and a worker that
 asks for anything else is broken or breached, so it dies. Calls that the C library or V8 make out of habit, and can do
 without, get an errno instead. `guest-jit` differs in one point: memory may be made executable.
+
+`job` is a deny-list, for any program in any language may run behind it, and an allow-list kills honest programs as C
+libraries move on. It takes away what reaches other processes, the kernel's rarely used halves, namespaces, and every
+socket but a pair. `job-network` allows sockets of the internet families. Call numbers of another architecture, x32
+included, kill.
 """
 
 import errno
@@ -61,16 +66,83 @@ REFUSED = {  # asked for out of habit; the caller copes with a refusal
     ],
 }
 
+DENIED = {
+    errno.EPERM: """
+ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd
+perf_event_open bpf userfaultfd keyctl add_key request_key
+setns unshare mount umount umount2 pivot_root chroot move_mount open_tree open_tree_attr fsopen fsconfig fsmount
+fspick mount_setattr name_to_handle_at open_by_handle_at fanotify_init
+kexec_load kexec_file_load init_module finit_module delete_module create_module query_module
+swapon swapoff reboot acct quotactl quotactl_fd settimeofday clock_settime stime adjtimex clock_adjtime
+sethostname setdomainname syslog vhangup ioperm iopl nfsservctl lookup_dcookie uselib _sysctl sysfs
+shmget shmat shmctl msgget msgctl msgsnd msgrcv semget semop semctl semtimedop mq_open mq_unlink
+""".split(),  # noqa: SIM905 - grouped by what they reach
+    errno.ENOSYS: ["clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"],
+}
+"""With ENOSYS the C library falls back to `clone`, whose flags a filter can see, and programs to plain I/O."""
+
+CLONE_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
+FILE_TYPE, DEVICES = 0o170000, (0o020000, 0o060000)
+TERMINAL_INJECTION = (0x5412, 0x541C)
+"""ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
+INTERNET = (2, 10)
+"""AF_INET and AF_INET6."""
+
 
 def build(profile: str, architecture: str) -> bytes:
     """Return the BPF program of a profile for an architecture."""
+    rules = job(profile, architecture) if profile.startswith("job") else guest(profile, architecture)
+    with tempfile.TemporaryFile() as file:
+        rules.export_bpf(file)
+        file.seek(0)
+        return file.read()
+
+
+def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
+    """Return the deny-list for programs."""
+    rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+    rules.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
+    for_architecture(rules, architecture)
+
+    def deny(number: int, name: str, *arguments: object) -> None:
+        if seccomp.resolve_syscall(ARCHITECTURES[architecture], name) >= 0:
+            rules.add_rule_exactly(seccomp.ERRNO(number), name, *arguments)
+
+    for number, names in DENIED.items():
+        for name in names:
+            deny(number, name)
+    for flag in CLONE_NAMESPACES:
+        deny(errno.EPERM, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
+    for kind in DEVICES:
+        deny(errno.EPERM, "mknod", seccomp.Arg(1, seccomp.MASKED_EQ, FILE_TYPE, kind))
+        deny(errno.EPERM, "mknodat", seccomp.Arg(2, seccomp.MASKED_EQ, FILE_TYPE, kind))
+    for request in TERMINAL_INJECTION:
+        deny(errno.EPERM, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
+    if profile == "job":
+        deny(errno.EPERM, "socket")
+    else:
+        low, high = INTERNET
+        deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.LT, low))
+        for family in range(low + 1, high):
+            deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.EQ, family))
+        deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.GT, high))
+    return rules
+
+
+def for_architecture(rules: seccomp.SyscallFilter, architecture: str) -> None:
+    """Have the rules speak of this architecture alone."""
+    if ARCHITECTURES[architecture] != seccomp.system_arch():
+        rules.add_arch(ARCHITECTURES[architecture])
+        rules.remove_arch(seccomp.system_arch())
+
+
+def guest(profile: str, architecture: str) -> seccomp.SyscallFilter:
+    """Return the allow-list for V8."""
     rules = seccomp.SyscallFilter(defaction=seccomp.KILL_PROCESS)
     # Calls of another architecture and of x32: libseccomp would kill the thread alone, and leave a worker
     # that hangs.
     rules.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
-    if ARCHITECTURES[architecture] != seccomp.system_arch():
-        rules.add_arch(ARCHITECTURES[architecture])
-        rules.remove_arch(seccomp.system_arch())
+    for_architecture(rules, architecture)
 
     def add(action: object, name: str, *arguments: object) -> None:
         if seccomp.resolve_syscall(ARCHITECTURES[architecture], name) >= 0:
@@ -90,16 +162,13 @@ def build(profile: str, architecture: str) -> bytes:
     # A worker lowers its own data limit when it learns its budget; process 0 is itself.
     add(seccomp.ALLOW, "prlimit64", seccomp.Arg(0, seccomp.EQ, 0))
     add(seccomp.ERRNO(errno.EPERM), "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
-    with tempfile.TemporaryFile() as file:
-        rules.export_bpf(file)
-        file.seek(0)
-        return file.read()
+    return rules
 
 
 def main() -> int:
     """Write or check every filter."""
     stale = io.StringIO()
-    for profile in ("guest", "guest-jit"):
+    for profile in ("guest", "guest-jit", "job", "job-network"):
         for architecture in ARCHITECTURES:
             path = TARGET / f"{profile}.{architecture}.bpf"
             program = build(profile, architecture)

@@ -5,6 +5,8 @@ Only the standard library may be imported here: the module runs in zygotes and w
 
 import ctypes
 import os
+import stat
+from collections.abc import Iterable
 
 _CREATE_RULESET = 444
 _ADD_RULE = 445
@@ -16,9 +18,22 @@ _RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 _NETWORK_ABI, _SCOPE_ABI = 4, 6
 _ALL_TCP = 0b11
 _ALL_SCOPES = 0b11
-_READ_FILE = 1 << 2
 _RULE_PATH_BENEATH = 1
 
+READ_FILE = 1 << 2
+READ = 1 << 0 | READ_FILE | 1 << 3
+"""Execute, read files, list directories."""
+DEVICE = 1 << 1 | READ_FILE | 1 << 14
+"""Read, write and truncate one existing file."""
+_MAKE_DEVICES_AND_SOCKETS = 1 << 6 | 1 << 9 | 1 << 11
+_DEVICE_IOCTL = 1 << 15
+WRITE = (1 << 15) - 1 & ~_MAKE_DEVICES_AND_SOCKETS
+"""Everything but device nodes, sockets and ioctls on devices."""
+_OF_FILES = 1 << 0 | 1 << 1 | READ_FILE | 1 << 14 | _DEVICE_IOCTL
+"""The rights that a rule over a file, rather than a directory, may name."""
+
+SCOPE_ABI = _SCOPE_ABI
+"""The first ABI that keeps signals and abstract unix sockets within the domain."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -37,30 +52,55 @@ def abi() -> int:
     return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
-def deny_everything(version: int, *, readable: tuple[str, ...] = ()) -> None:
-    """Deny this thread every file, TCP port and scope that ABI `version` can name, for ever, but reading `readable`.
+def build(version: int, rules: Iterable[tuple[str, int]], *, network: bool = False) -> int:
+    """Return a ruleset descriptor that denies all that ABI `version` can name, but `rules` (path, rights).
+
+    Paths are opened now, with the rights of now: call it before a change of user. `network` leaves TCP alone.
+    Raises OSError, with the path, when one is not there.
+    """
+    handled = _Ruleset(
+        files=(1 << _RIGHTS_BY_ABI.get(version, 16)) - 1,
+        network=_ALL_TCP if version >= _NETWORK_ABI and not network else 0,
+        scopes=_ALL_SCOPES if version >= _SCOPE_ABI else 0,
+    )
+    size = 24 if version >= _SCOPE_ABI else 16 if version >= _NETWORK_ABI else 8
+    ruleset = int(_LIBC.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0))
+    if ruleset < 0:
+        raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
+    try:
+        for path, rights in rules:
+            _allow(ruleset, path, rights & handled.files)
+    except OSError:
+        os.close(ruleset)
+        raise
+    return ruleset
+
+
+def enforce(ruleset: int) -> None:
+    """Put this thread and its heirs under a ruleset for ever, and close its descriptor.
 
     `no_new_privs` must be set. Call it while the process has one thread, or in the thread that matters.
     Raises OSError when the kernel refuses.
     """
-    handled = _Ruleset(
-        files=(1 << _RIGHTS_BY_ABI.get(version, 16)) - 1,
-        network=_ALL_TCP if version >= _NETWORK_ABI else 0,
-        scopes=_ALL_SCOPES if version >= _SCOPE_ABI else 0,
-    )
-    size = 24 if version >= _SCOPE_ABI else 16 if version >= _NETWORK_ABI else 8
-    ruleset = _LIBC.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0)
-    if ruleset < 0:
-        raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
     try:
-        for path in readable:
-            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            rule = _PathRule(_READ_FILE, descriptor)
-            failed = _LIBC.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
-            os.close(descriptor)
-            if failed:
-                raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
         if _LIBC.syscall(_RESTRICT_SELF, ruleset, 0):
             raise OSError(ctypes.get_errno(), "landlock_restrict_self")
     finally:
         os.close(ruleset)
+
+
+def deny_everything(version: int, *, readable: tuple[str, ...] = ()) -> None:
+    """Deny this thread every file, TCP port and scope that ABI `version` can name, but reading `readable`."""
+    enforce(build(version, [(path, READ_FILE) for path in readable]))
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            rights &= _OF_FILES
+        rule = _PathRule(rights, descriptor)
+        if _LIBC.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0):
+            raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
+    finally:
+        os.close(descriptor)

@@ -3,6 +3,7 @@
     shed   leave root, no_new_privs, Landlock                     before the first thread: these are per thread
     seal   core dumps off, files and processes to zero, seccomp   after the last thing that needs a system call
 
+A job (`paddock.confine.shim`) goes the same way with other rules, built from the parts below.
 Only the standard library may be imported here: the module runs in zygotes.
 """
 
@@ -13,7 +14,10 @@ from typing import NamedTuple
 
 from paddock.confine import landlock, seccomp
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
+_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
+_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION_3 = 0x20080522
 _SIGKILL = 9
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LOWEST_PRIVATE_DESCRIPTOR = 3
@@ -42,6 +46,45 @@ def die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def hide() -> None:
+    """Close this process's memory and /proc entry to others of the same user; an exec ends it (PR_SET_DUMPABLE)."""
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def become(user: int) -> None:
+    """Turn from root into `user` and the group of the same number, with no other groups."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def forbid_capabilities() -> None:
+    """Empty the bounding and ambient sets, so that no exec can give capabilities; needs CAP_SETPCAP to do all."""
+    _LIBC.prctl(_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    capability = 0
+    while _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        capability += 1
+
+
+def drop_capabilities() -> None:
+    """Give up every capability this process has. Raises OSError when the kernel refuses."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    if _LIBC.capset(header, (ctypes.c_uint32 * 6)()):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def refuse_new_privileges() -> None:
+    """Have no exec give privileges any more (prctl(2), PR_SET_NO_NEW_PRIVS)."""
+    if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
+
+
 def close_all_but(*kept: int) -> None:
     """Close every descriptor above standard error that is not in `kept`."""
     last = _LOWEST_PRIVATE_DESCRIPTOR - 1
@@ -57,13 +100,10 @@ def shed(rules: Rules) -> None:
     `/dev/urandom` stays readable, so that V8 can seed its generator while it starts; `seal` ends that too.
     """
     if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
-        os.setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
+        become(UNPRIVILEGED)
         die_with_parent()  # a change of user clears it
-    if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
-    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    refuse_new_privileges()
+    hide()
     landlock.deny_everything(rules.landlock_abi, readable=("/dev/urandom",))
 
 

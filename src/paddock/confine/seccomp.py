@@ -4,6 +4,7 @@ Only the standard library may be imported here: the module runs in zygotes and w
 """
 
 import ctypes
+import functools
 import os
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
+@functools.cache
 def read_filter(profile: str) -> bytes:
     """Return the BPF program of `profile` for this machine. Raises FileNotFoundError where none is shipped."""
     return (FILTERS / f"{profile}.{os.uname().machine}.bpf").read_bytes()

@@ -6,16 +6,14 @@ line starts one of each before it imports anything else (`Launcher.begin`).
 
 import socket
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from paddock.confine import interpreter
 from paddock.model.errors import EngineError
 
 EngineProfile = Literal["guest", "guest-jit"]
-
-_CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from paddock.guest.{module} import main; main()"
 
 
 class Child(NamedTuple):
@@ -60,12 +58,10 @@ class Launcher:
 def _launch(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
     """Start a process without site-packages and environment, that has one socket and knows the engine's directory."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
-    package, number = str(Path(__file__).parents[2]), theirs.fileno()
-    child = _CHILD.format(module=module)
-    command = [sys.executable, "-I", "-S", "-c", child, package, str(number), *arguments, _engine_directory()]
+    number = theirs.fileno()
     with theirs:
-        process = subprocess.Popen(  # noqa: S603  (our own program)
-            command, env={}, pass_fds=[number], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/"
+        process = interpreter.start(
+            f"paddock.guest.{module}", str(number), *arguments, _engine_directory(), keep=number
         )
     return Child(process, ours)
 

@@ -18,6 +18,7 @@ class Status(StrEnum):
     TIMEOUT = "timeout"
     MEMORY_LIMIT = "memory_limit"
     OUTPUT_LIMIT = "output_limit"
+    PROCESS_LIMIT = "process_limit"
     CANCELLED = "cancelled"
     DENIED = "denied"
     """Policy refused; nothing ran."""

@@ -12,7 +12,14 @@ from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, S
 _PREFIXES = {"log": "", "warn": "[warn] ", "error": "[error] ", "info": "[info] ", "debug": "[debug] "}
 
 _BLAMES_THE_PROGRAM = frozenset(
-    {Status.FAILED, Status.TIMEOUT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT, Status.CANCELLED}
+    {
+        Status.FAILED,
+        Status.TIMEOUT,
+        Status.MEMORY_LIMIT,
+        Status.OUTPUT_LIMIT,
+        Status.PROCESS_LIMIT,
+        Status.CANCELLED,
+    }
 )
 
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")

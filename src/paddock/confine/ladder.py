@@ -1,0 +1,201 @@
+"""Which tier holds on this machine: try each from the strongest, believe only what a canary could not do.
+
+A tier is proved in the running process, by a child that goes the way of every job and then attacks it. Nothing is
+concluded from versions. A tier that is not proved is not used, and the next one only when the minimum allows it.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from paddock.confine import landlock, namespaces
+from paddock.confine.process import Sandbox
+from paddock.model.errors import EngineError
+from paddock.model.outcome import SandboxFacts, Status
+from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.sandbox import Examination, Layer, TierReport
+from paddock.model.settings import TIERS, Tier
+
+_ALWAYS = (
+    "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late",
+    "protected paths that do not exist before a run are put back after it, not prevented",
+)
+_RESIDUAL: dict[Tier, tuple[str, ...]] = {
+    "namespaces": _ALWAYS,
+    "landlock": (
+        "names, sizes and owners of files outside can be seen (stat)",
+        "mode and times of files outside can be changed where the job's user owns them (chmod, utime)",
+        "protected paths of a writable workspace are put back after the run, not prevented",
+        *_ALWAYS,
+    ),
+    "unconfined": ("everything: the program has all powers of its user", *_ALWAYS),
+}
+_LAYERS: dict[Tier, tuple[str, ...]] = {
+    "namespaces": ("pid, mount, network, ipc, uts, user and cgroup namespaces (bubblewrap)", "built root"),
+    "landlock": (),
+    "unconfined": (),
+}
+
+
+class _CanaryError(Exception):
+    """The canary, or a program after it, could not run."""
+
+
+async def examine(minimum: Tier) -> Examination:
+    """Try every tier on this machine and return what was found. Takes about 0.2 s."""
+    layers = (_landlock(), _bubblewrap(), _user_namespaces(), _cgroup())
+    tiers = (await prove("namespaces"), await prove("landlock"), _unconfined())
+    allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
+    effective = allowed[0] if allowed else None
+    return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective)
+
+
+async def choose(minimum: Tier) -> Sandbox:
+    """Return a sandbox of the strongest proved tier. Raises EngineError, with the fix, when that is below `minimum`."""
+    reports: list[TierReport] = []
+    for tier in reversed(TIERS[TIERS.index(minimum) :]):
+        report = _unconfined() if tier == "unconfined" else await prove(tier)
+        if report.proved or tier == "unconfined":
+            return Sandbox(report.facts, tier)
+        reports.append(report)
+    told = "; ".join(f"{report.tier}: {report.why} (fix: {report.fix})" for report in reports)
+    raise EngineError(f"programs need at least the tier {minimum}, which this machine does not give: {told}")
+
+
+async def prove(tier: Tier) -> TierReport:
+    """Run the canary in a tier, as every user that jobs run as, and a program; return what happened."""
+    facts = _facts(tier)
+    for layer in (_landlock(), _bubblewrap()) if tier == "namespaces" else (_landlock(),):
+        if not layer.available:
+            return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
+    try:
+        with tempfile.TemporaryDirectory(prefix="paddock-canary-") as folder:
+            attempts = await _attack(Path(folder), Sandbox(facts, tier))
+    except (EngineError, _CanaryError) as error:
+        return _failed(tier, facts, str(error))
+    worked = [name for name, refused in attempts.items() if not refused]
+    if worked:
+        why = f"the canary could {', '.join(worked)}"
+        return TierReport(
+            tier=tier, proved=False, attempts=attempts, why=why, fix=_fix_of(worked), facts=facts
+        )
+    return TierReport(tier=tier, proved=True, attempts=attempts, facts=facts)
+
+
+async def _attack(folder: Path, sandbox: Sandbox) -> dict[str, bool]:
+    """Return what the canary tried, and whether it was refused each time. Raises _CanaryError when it cannot run."""
+    secret, workspace, made = _bait(folder)
+    limits = ProcessLimits(wall_ms=10_000)
+    target = json.dumps({"server": os.getpid(), "secret": str(secret)})
+    attempts: dict[str, bool] = {}
+    async with sandbox:
+        for grants in (ProcessGrants(), ProcessGrants(workspace=workspace, access="read-only")):
+            result = await sandbox.run(["canary"], grants, limits, canary=target)
+            if result.status is not Status.OK:
+                raise _CanaryError(result.reason or result.stderr.head or "the canary could not run")
+            for name, refused in json.loads(result.stdout.head).items():
+                attempts[name] = refused and attempts.get(name, True)
+        ran = await sandbox.run(["/bin/true"], limits=limits)
+    if ran.status is not Status.OK:
+        raise _CanaryError(f"/bin/true: {ran.reason or ran.status}")
+    # A jail has directories of that name of its own; what counts is what can be seen from outside.
+    attempts["make a file outside"] = not os.path.lexists(made)  # noqa: ASYNC240 - a look at /tmp
+    return attempts
+
+
+def _bait(folder: Path) -> tuple[Path, Path, Path]:
+    """Make a file that only confinement protects, and a workspace; return both, and what must not appear."""
+    folder.chmod(0o755)
+    secret, workspace = folder / "secret", folder / "workspace"
+    secret.write_text("canary")
+    secret.chmod(0o666)
+    workspace.mkdir()
+    return secret, workspace, folder / "secret.made"
+
+
+def _failed(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
+    fix = _user_namespaces().fix if tier == "namespaces" else ""
+    return TierReport(tier=tier, proved=False, why=why, fix=fix, facts=facts)
+
+
+def _fix_of(worked: list[str]) -> str:
+    if worked == ["signal the server"]:
+        return "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap"
+    return ""
+
+
+def _unconfined() -> TierReport:
+    fix = 'opt in with minimum_tier = "unconfined" below [sandbox] in paddock.toml'
+    return TierReport(
+        tier="unconfined", proved=False, why="nothing is confined", fix=fix, facts=_facts("unconfined")
+    )
+
+
+def _facts(tier: Tier) -> SandboxFacts:
+    layers = list(_LAYERS[tier])
+    if tier != "unconfined":
+        layers += [f"Landlock ABI {landlock.abi()}", "system call filter"]
+    layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
+    return SandboxFacts(tier=tier, layers=tuple(layers), residual=_RESIDUAL[tier])
+
+
+def _landlock() -> Layer:
+    version = landlock.abi()
+    if version:
+        return Layer(name="landlock", available=True, detail=f"ABI {version}")
+    return Layer(
+        name="landlock",
+        available=False,
+        detail="this kernel offers no Landlock",
+        fix="run Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK=y, and add `landlock` to the lsm= boot parameter",
+    )
+
+
+def _bubblewrap() -> Layer:
+    found = shutil.which(namespaces.BUBBLEWRAP)
+    if found:
+        return Layer(name="bubblewrap", available=True, detail=found)
+    detail = f"{namespaces.BUBBLEWRAP} is not there"
+    return Layer(name="bubblewrap", available=False, detail=detail, fix="apt install bubblewrap")
+
+
+def _user_namespaces() -> Layer:
+    for name, off, value in (
+        ("user.max_user_namespaces", "0", "15000"),
+        ("kernel.unprivileged_userns_clone", "0", "1"),
+        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ):
+        path = Path("/proc/sys", *name.split("."))
+        try:
+            is_off = path.read_text().strip() == off
+        except OSError:
+            continue
+        if is_off:
+            fix = f"sysctl -w {name}={value}"
+            return Layer(name="user namespaces", available=False, detail=f"{name} is {off}", fix=fix)
+    return Layer(
+        name="user namespaces",
+        available=True,
+        detail="not switched off",
+        fix="in a container, allow unshare, setns and mount in the seccomp profile: "
+        "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined",
+    )
+
+
+def _cgroup() -> Layer:
+    """Say whether cgroup v2 could limit memory; this version samples resident memory instead either way."""
+    try:
+        own = next(
+            line[3:].strip()
+            for line in Path("/proc/self/cgroup").read_text().splitlines()
+            if line[:3] == "0::"
+        )
+        folder = Path("/sys/fs/cgroup", own.lstrip("/"))
+        controllers = (folder / "cgroup.controllers").read_text().split()
+    except (OSError, StopIteration):
+        return Layer(name="cgroup v2", available=False, detail="not mounted; memory is limited by sampling")
+    delegated = "memory" in controllers and os.access(folder / "cgroup.subtree_control", os.W_OK)
+    detail = "delegated, not used yet" if delegated else "memory is not delegated; it is limited by sampling"
+    return Layer(name="cgroup v2", available=delegated, detail=detail)

@@ -1,0 +1,109 @@
+"""What the server asks of a warden, and what it hears back: the wire between `process` and `warden`.
+
+    server -> warden   an order: JSON in a memory file, for it may hold a large environment; then "stop:<reason>"
+    warden -> server   a report: JSON in one message
+
+Only the standard library may be imported here: the module runs in wardens.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """The limits that the warden and the kernel keep; output is the server's."""
+
+    wall_ms: int
+    cpu_ms: int
+    memory_bytes: int
+    processes: int
+    open_files: int
+    file_bytes: int
+    scratch_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One job, ready to be started: every decision is taken."""
+
+    argv: list[str]
+    environment: dict[str, str]
+    cwd: str
+    ceilings: Ceilings
+    scratch: str
+    """Directory that the job may fill; the warden removes it when the job has ended."""
+    user: int | None = None
+    """User to become before the program starts; None keeps the warden's."""
+    landlock_abi: int = 0
+    """0 leaves Landlock out, in the tier `unconfined` alone."""
+    filter: str = ""
+    """Name of the system call filter; empty in the tier `unconfined` alone."""
+    network: bool = False
+    readable: list[str] = field(default_factory=list)
+    writable: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    own_process: bool = False
+    """Whether the program's own /proc entry must be granted one by one, because others stand beside it."""
+    workspace: str = ""
+    """Writable workspace whose protected paths are watched; empty when there is none."""
+    jail: list[str] = field(default_factory=list)
+    """Command that builds the namespaces and then runs `cat`; empty in the other tiers."""
+    canary: str = ""
+    """Target of the canary (`paddock.confine.canary`), which then runs in the place of `argv`."""
+
+    def to_file(self) -> int:
+        """Return a descriptor of a memory file with this order, ready to be read."""
+        file = os.memfd_create("order", os.MFD_CLOEXEC)
+        with open(file, "wb", closefd=False) as stream:
+            stream.write(json.dumps({**_fields(self), "ceilings": _fields(self.ceilings)}).encode())
+            stream.flush()
+        os.lseek(file, 0, os.SEEK_SET)
+        return file
+
+    @classmethod
+    def from_file(cls, file: int) -> Self:
+        """Read an order and close its descriptor."""
+        with open(file, "rb") as stream:
+            fields: dict[str, Any] = json.loads(stream.read())
+        ceilings = Ceilings(**fields.pop("ceilings"))
+        return cls(ceilings=ceilings, **fields)
+
+
+@dataclass(slots=True)
+class Report:
+    """How a job ended."""
+
+    ended_by: str = "exit"
+    """`exit`, `start` (the program never ran), the ceiling that was hit, or the reason of the server's stop."""
+    code: int | None = None
+    signal: int | None = None
+    why: str = ""
+    """What failed before the program could start."""
+    missing: bool = False
+    """Whether the program itself is not there or not executable, rather than a step of the confinement."""
+    wall_ms: float = 0.0
+    cpu_user_ms: float = 0.0
+    cpu_system_ms: float = 0.0
+    peak_bytes: int = 0
+    processes_peak: int = 0
+    killed: int = 0
+    """Processes that had to be killed after the end."""
+    survivors: int = 0
+    violations: list[str] = field(default_factory=list)
+
+    def to_bytes(self) -> bytes:
+        """Return the message that carries this report."""
+        return json.dumps(_fields(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, message: bytes) -> Self:
+        """Read a report."""
+        return cls(**json.loads(message))
+
+
+def _fields(value: Ceilings | Order | Report) -> dict[str, Any]:
+    """Return the fields of a flat value; `dataclasses.asdict` copies each of them and takes ten times as long."""
+    return {name: getattr(value, name) for name in value.__slots__}

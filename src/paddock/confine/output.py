@@ -1,0 +1,166 @@
+"""The server's ends of a process's three pipes. Nothing here waits for the process, and nothing makes it wait.
+
+Output is read as soon as it comes, to the end of the process, whatever its size: the start and the end stay in memory,
+everything goes to a sink. A process that floods, never ends a line, closes its streams or leaves them to others is
+treated like any other.
+"""
+
+import asyncio
+import codecs
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable
+
+from paddock.model.process import Captured
+
+Sink = Callable[[bytes], None]
+"""Takes every byte of a stream, in order, in pieces. Must not block and must not raise."""
+
+_CHUNK = 256 * 1024
+_CHUNKS_PER_TURN = 4
+"""After so many reads the event loop gets its turn, however much more there is."""
+_CHUNKS_AFTER_END = 64
+"""Reads after the process is gone: more than any pipe holds, so that nobody who got hold of one keeps us here."""
+
+
+class Reader:
+    """One output stream, read until its end or until `finish`."""
+
+    def __init__(
+        self, file: int, *, kept: int, ceiling: int, exceeded: Callable[[], None], sink: Sink | None
+    ) -> None:
+        self._file = file
+        self._head_room = kept - kept // 2
+        self._tail_room = kept // 2
+        self._head: list[bytes] = []
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._total = 0
+        self._ceiling = ceiling
+        self._exceeded = exceeded
+        self._sink = sink
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(file, False)
+        self._loop.add_reader(file, self._readable)
+
+    def finish(self) -> Captured:
+        """Take what is in the pipe, close it, and return what was kept. Only after the process has ended."""
+        for _ in range(_CHUNKS_AFTER_END):
+            if self._file < 0 or not self._read():
+                break
+        self.close()
+        head, tail = (
+            b"".join(self._head),
+            b"".join(self._tail)[-self._tail_room :] if self._tail_room else b"",
+        )
+        omitted = self._total - len(head) - len(tail)
+        if omitted == 0:
+            return Captured(head=(head + tail).decode("utf-8", "replace"), total_bytes=self._total)
+        return Captured(
+            head=head[: _whole_characters(head)].decode("utf-8", "replace"),
+            tail=tail[_first_character(tail) :].decode("utf-8", "replace"),
+            total_bytes=self._total,
+            omitted_bytes=omitted + len(head) - _whole_characters(head) + _first_character(tail),
+        )
+
+    def close(self) -> None:
+        """Stop reading; harmless when it has stopped."""
+        if self._file >= 0:
+            self._loop.remove_reader(self._file)
+            os.close(self._file)
+            self._file = -1
+
+    def _readable(self) -> None:
+        for _ in range(_CHUNKS_PER_TURN):
+            if not self._read():
+                return
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._file, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return False
+        self._take(data)
+        return True
+
+    def _take(self, data: bytes) -> None:
+        before = self._total
+        self._total += len(data)
+        if before <= self._ceiling < self._total:
+            self._exceeded()
+        if self._sink is not None:
+            self._sink(data)
+        if self._head_room:
+            part, data = data[: self._head_room], data[self._head_room :]
+            self._head_room -= len(part)
+            self._head.append(part)
+        if data and self._tail_room:
+            data = data[-self._tail_room :]
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            while self._tail_bytes - len(self._tail[0]) >= self._tail_room:
+                self._tail_bytes -= len(self._tail.popleft())
+
+
+class Writer:
+    """Standard input, written as fast as the process takes it; one that never reads is nobody's fault."""
+
+    def __init__(self, file: int, data: bytes) -> None:
+        self._file = file
+        self._data = memoryview(data)
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(file, False)
+        self._loop.add_writer(file, self._writable)
+
+    def close(self) -> None:
+        """Stop writing; harmless when all is written."""
+        if self._file >= 0:
+            self._loop.remove_writer(self._file)
+            os.close(self._file)
+            self._file = -1
+
+    def _writable(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                self._data = self._data[os.write(self._file, self._data) :] if self._data else self._data
+            except BrokenPipeError:
+                self._data = self._data[:0]
+            if not self._data:
+                self.close()
+
+
+def decoded(sink: Callable[[str], None]) -> Sink:
+    """Return a sink of bytes that hands `sink` text, however the pieces cut its characters (UTF-8, RFC 3629)."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(data: bytes) -> None:
+        if text := decoder.decode(data):
+            sink(text)
+
+    return take
+
+
+def _whole_characters(data: bytes) -> int:
+    """Return the length of `data` without a character that is cut off at its end."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte < 0x80:  # noqa: PLR2004 - ASCII
+            return len(data)
+        if byte >= 0xC0:  # noqa: PLR2004 - the first byte of a longer character
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4  # noqa: PLR2004
+            return len(data) if back >= length else len(data) - back
+    return len(data)
+
+
+def _first_character(data: bytes) -> int:
+    """Return where the first whole character of `data` starts."""
+    for index in range(min(3, len(data))):
+        if data[index] & 0xC0 != 0x80:  # noqa: PLR2004 - not a continuation
+            return index
+    return 0

@@ -1,0 +1,174 @@
+"""From grants and limits to an order: which paths, which user, which environment. Pure but for looking at paths."""
+
+import functools
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from paddock.confine import lockdown, namespaces, protected
+from paddock.confine.order import Ceilings, Order
+from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.settings import Tier
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = (
+    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "pki", "ca-certificates", "crypto-policies",
+    "passwd", "group", "nsswitch.conf", "localtime", "timezone", "mime.types", "os-release", "debian_version",
+    "locale.alias", "inputrc", "terminfo", "magic", "java", "perl", "python3", "R", "php", "ghc",
+)  # fmt: skip
+_ETC_NETWORK = ("resolv.conf", "hosts", "host.conf", "gai.conf", "protocols", "services")
+_MACHINE = ("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage")
+_READABLE_DEVICES = ("/dev/random", "/dev/urandom")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
+_SCRATCH_VARIABLES = {
+    "HOME": "home",
+    "TMPDIR": "tmp",
+    "TMP": "tmp",
+    "TEMP": "tmp",
+    "XDG_CACHE_HOME": "home/.cache",
+    "XDG_CONFIG_HOME": "home/.config",
+    "XDG_DATA_HOME": "home/.local/share",
+    "GOCACHE": "home/.cache/go-build",
+}
+_DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+class GrantError(ValueError):
+    """A grant that makes no sense or that nobody may get; nothing was started."""
+
+
+def check(argv: Sequence[str], grants: ProcessGrants) -> None:
+    """Raise GrantError unless there is a program and every path is absolute, is there and fits its grant."""
+    if not argv or not argv[0]:
+        raise GrantError("there is no program to run")
+    if any("\0" in argument for argument in argv):
+        raise GrantError("an argument contains a NUL character")
+    _check_paths(grants)
+    for name, value in grants.environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise GrantError(f"{name!r} is not the name of an environment variable with a value")
+
+
+def _check_paths(grants: ProcessGrants) -> None:
+    if grants.access != "none" and grants.workspace is None:
+        raise GrantError(f"access {grants.access} needs a workspace")
+    folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
+    for path in (*folders, *grants.writable, *([grants.cwd] if grants.cwd else [])):
+        if not path.is_absolute() or not path.is_dir():
+            raise GrantError(f"{path} is not an absolute path of a directory")
+    for path in grants.readable:
+        if not path.is_absolute() or not path.exists():
+            raise GrantError(f"{path} is not an absolute path of a file or directory that exists")
+    for path in (*folders, *grants.writable, *grants.readable):
+        if path.resolve() == Path("/") or path.resolve().is_relative_to("/proc"):
+            raise GrantError(f"{path} is no path to be granted")
+
+
+def user(grants: ProcessGrants, job_user: int | None) -> int | None:
+    """Return the user a job becomes: only root can turn into another, and a workspace belongs to who asked.
+
+    In a user namespace there may be no other user to become; then the job keeps the number and no capability.
+    """
+    if os.geteuid() != 0 or not _mapped(lockdown.UNPRIVILEGED if job_user is None else job_user):
+        return None
+    if job_user is not None:
+        return job_user
+    return lockdown.UNPRIVILEGED if grants.access == "none" and not grants.writable else None
+
+
+def make_scratch(root: Path, owner: int | None) -> Path:
+    """Return a new scratch directory below `root`, with the directories that variables point to."""
+    path = Path(tempfile.mkdtemp(prefix="paddock-", dir=root)).resolve()
+    for name in ("", "tmp", "home", "home/.cache", "home/.config"):
+        folder = path / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if owner is not None:
+            os.chown(folder, owner, owner)
+    return path
+
+
+def order(
+    argv: list[str],
+    grants: ProcessGrants,
+    limits: ProcessLimits,
+    *,
+    tier: Tier,
+    abi: int,
+    scratch: Path,
+    job_user: int | None,
+    canary: str = "",
+) -> Order:
+    """Return the order of a job whose grants have been checked."""
+    workspace = str(grants.workspace.resolve()) if grants.workspace else ""
+    writes_workspace = grants.access == "workspace-write"
+    network = grants.network == "full"
+    readable = [path for path in _system(network=network) if os.path.exists(path)]  # noqa: PTH110
+    readable += [str(path.resolve()) for path in grants.readable]
+    readable += [workspace] if grants.access == "read-only" else []
+    writable = [str(path.resolve()) for path in grants.writable] + ([workspace] if writes_workspace else [])
+    jailed = tier == "namespaces"
+    jail = namespaces.command(
+        readable=readable,
+        writable=writable,
+        covered=_covered(workspace) if writes_workspace else (),
+        scratch=str(scratch),
+        scratch_bytes=limits.scratch_bytes,
+        network=network,
+    )
+    return Order(
+        argv=argv,
+        environment=_environment(grants, scratch),
+        cwd=str(grants.cwd or (workspace if grants.access != "none" else scratch)),
+        ceilings=Ceilings(
+            wall_ms=limits.wall_ms,
+            cpu_ms=limits.cpu_ms,
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            open_files=limits.open_files,
+            file_bytes=limits.file_bytes,
+            scratch_bytes=limits.scratch_bytes,
+        ),
+        scratch=str(scratch),
+        user=user(grants, job_user),
+        landlock_abi=0 if tier == "unconfined" else abi,
+        filter="" if tier == "unconfined" else "job-network" if network else "job",
+        network=network,
+        readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
+        writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108
+        devices=_existing(_DEVICES),
+        own_process=not jailed,
+        workspace=workspace if writes_workspace else "",
+        jail=jail if jailed else [],
+        canary=canary,
+    )
+
+
+@functools.cache
+def _mapped(number: int) -> bool:
+    """Tell whether this user namespace knows a user and a group of that number (user_namespaces(7))."""
+    for kind in ("uid", "gid"):
+        ranges = [map(int, line.split()) for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
+        if not any(first <= number < first + count for first, _, count in ranges):
+            return False
+    return True
+
+
+def _system(*, network: bool) -> list[str]:
+    names = _ETC + (_ETC_NETWORK if network else ())
+    return [*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE]
+
+
+def _existing(paths: tuple[str, ...]) -> list[str]:
+    return [path for path in paths if os.path.exists(path)]  # noqa: PTH110
+
+
+def _covered(workspace: str) -> list[str]:
+    """Return the protected paths that a mount can cover: those that are there, and no links."""
+    paths = (f"{workspace}/{name}" for name in protected.PROTECTED)
+    return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]  # noqa: PTH110
+
+
+def _environment(grants: ProcessGrants, scratch: Path) -> dict[str, str]:
+    own = {name: f"{scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
+    return {**_DEFAULTS, **grants.environment, **own}

@@ -1,0 +1,212 @@
+"""The processes below a warden: find them, measure them, end them to the last one.
+
+A warden adopts orphans, so whatever its job does (setsid, double fork), every process of the job stays a descendant.
+Killing is a loop until `wait` says that there is no child left: a process that forked between look and kill
+is seen in the next round, and one whose parent was killed becomes a direct child.
+
+Only the standard library may be imported here: the module runs in wardens.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _RESIDENT = 1, 2, 11, 14, 21
+"""Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, rss (proc(5))."""
+_PAUSE_S = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a tree uses at one moment."""
+
+    processes: tuple[int, ...]
+    resident_bytes: int
+    """Pages that processes share count for each of them; see `proportional_bytes`."""
+    cpu_ms: float
+    """CPU time of the living and of the children that they have waited for."""
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process, of all its threads; none when it is gone."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - called in a tight loop
+    except OSError:
+        return found
+    for thread in threads:
+        with contextlib.suppress(OSError):
+            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """Return every process below `root`, parents first, zombies included."""
+    found = children(root)
+    for pid in found:  # grows as it goes
+        found += children(pid)
+    return found
+
+
+def measure(root: int) -> Sample:
+    """Sample the processes below `root`."""
+    processes: list[int] = []
+    pages, ticks = 0, 0
+    for pid in descendants(root):
+        fields = _stat(pid)
+        if fields is None or fields[0] == b"Z":
+            continue
+        processes.append(pid)
+        pages += int(fields[_RESIDENT])
+        ticks += sum(map(int, fields[_USER_TIME : _SYSTEM_TIME + 1]))
+    return Sample(tuple(processes), pages * _PAGE, ticks * 1000 / _TICKS)
+
+
+def proportional_bytes(pids: Iterable[int]) -> int:
+    """Return the memory of processes with shared pages counted once, as far as the kernel tells (smaps_rollup)."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            text = _read(f"/proc/{pid}/smaps_rollup")
+            total += int(text[text.index(b"\nPss:") + 5 :].split(None, 1)[0]) * 1024
+    return total
+
+
+def sweep(
+    *, seconds: float, reaped: Callable[[int, int], None], spare: frozenset[int] = frozenset()
+) -> tuple[int, int]:
+    """Kill and reap every descendant of this process; return how many were killed and how many are left.
+
+    Process groups go first, for the kernel kills one as a whole; then all others are stopped before any is killed,
+    so that nobody forks into the place of the dead. Some are left only when the kernel does not let them die
+    within `seconds`. `reaped` gets pid and wait status. Children in `spare`, and all below them, are left alone.
+    """
+    own = os.getpid()
+    killed: set[int] = set()
+    deadline = time.monotonic() + seconds
+    while not reap(reaped):
+        if _kill_groups(_below(own, spare), killed):
+            continue
+        known = {own}
+        while fresh := [pid for pid in _below(own, spare) if pid not in known]:
+            for pid in fresh:
+                _send(pid, signal.SIGSTOP, known)
+            if time.monotonic() > deadline:
+                break
+        known.discard(own)
+        if spare and not known:
+            break
+        killed |= {pid for pid in known if _alive(pid)}
+        everyone = {own, *known}
+        for pid in known:
+            _send(pid, signal.SIGKILL, everyone)
+        if time.monotonic() > deadline:
+            reap(reaped)
+            return len(killed), len(_below(own, spare))
+        time.sleep(_PAUSE_S)
+    return len(killed), 0
+
+
+def _kill_groups(pids: list[int], killed: set[int]) -> bool:
+    """Kill the process groups of `pids` but our own; return whether there was one with several living members.
+
+    A group never spans sessions, and a job has sessions of its own, so nobody else is in its groups.
+    """
+    groups: dict[int, list[int]] = {}
+    for pid in pids:
+        fields = _stat(pid)
+        if fields is not None and fields[0] not in {b"Z", b"X"}:
+            groups.setdefault(int(fields[_GROUP]), []).append(pid)
+    groups.pop(os.getpgrp(), None)
+    many = {
+        group: members
+        for group, members in groups.items()
+        if len(members) > 1 and not killed.issuperset(members)
+    }
+    for group, members in many.items():
+        killed.update(members)
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+    return bool(many)
+
+
+def threads_by_user() -> dict[int, int]:
+    """Return how many threads each user has, of those that /proc shows: what RLIMIT_NPROC counts."""
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                owner = os.stat(f"/proc/{name}").st_uid  # noqa: PTH116
+                found[owner] = found.get(owner, 0) + len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208
+    return found
+
+
+def _below(own: int, spare: frozenset[int]) -> list[int]:
+    found = [pid for pid in children(own) if pid not in spare]
+    for pid in found:  # grows as it goes
+        found += children(pid)
+    return found
+
+
+def reap_orphans(main: int, reaped: Callable[[int, int], None]) -> None:
+    """Collect every child that has ended, but `main`, whose number must stay its own until the end."""
+    for child in children(os.getpid()):
+        if child != main:
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(child, os.WNOHANG)
+                if pid:
+                    reaped(pid, status)
+
+
+def reap(reaped: Callable[[int, int], None]) -> bool:
+    """Collect every child that has ended; return whether there is no child left at all."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if pid == 0:
+            return False
+        reaped(pid, status)
+
+
+def _send(pid: int, number: signal.Signals, known: set[int]) -> None:
+    """Signal a process whose parent is in `known`, and add it; a number that has passed to somebody else is let be."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    fields = _stat(pid)
+    if fields is not None and int(fields[_PPID]) in known:
+        known.add(pid)
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(handle, number)
+    os.close(handle)
+
+
+def _alive(pid: int) -> bool:
+    fields = _stat(pid)
+    return fields is not None and fields[0] != b"Z"
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    try:
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return None
+
+
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while part := os.read(file, 65536):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)

@@ -1,0 +1,10 @@
+"""Change the mode of a file outside that the job's user owns.
+
+landlock: open
+namespaces: closed
+unconfined: open
+"""
+
+import os
+
+os.chmod(FACTS["outside"] + "/mode", 0o777)

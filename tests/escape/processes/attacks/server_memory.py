@@ -1,0 +1,8 @@
+"""Open the server's memory.
+
+landlock: closed
+namespaces: closed
+unconfined: open
+"""
+
+open(f"/proc/{FACTS['server']}/mem", "rb").close()

@@ -1,0 +1,10 @@
+"""Walk through the server's root directory.
+
+landlock: closed
+namespaces: closed
+unconfined: open
+"""
+
+import os
+
+print(os.listdir(f"/proc/{FACTS['server']}/root/"))

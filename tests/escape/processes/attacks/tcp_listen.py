@@ -1,0 +1,10 @@
+"""Listen on a TCP port.
+
+landlock: closed
+namespaces: closed
+unconfined: open
+"""
+
+import socket
+
+socket.create_server(("127.0.0.1", 0))

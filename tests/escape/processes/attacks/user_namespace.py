@@ -1,0 +1,19 @@
+"""Make a user namespace.
+
+landlock: closed
+namespaces: closed
+unconfined: open
+"""
+
+import ctypes
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+    return result
+
+
+check(libc.unshare(0x10000000))

@@ -1,0 +1,10 @@
+"""Change the times of a file outside.
+
+landlock: open
+namespaces: closed
+unconfined: open
+"""
+
+import os
+
+os.utime(FACTS["outside"] + "/mode", (1, 1))

@@ -1,0 +1,46 @@
+"""Drivers of the sandbox in a pid namespace of their own, in places emulated as places.py describes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import paddock
+
+HERE = Path(__file__).parent
+UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--ipc")
+
+
+@pytest.fixture(scope="session")
+def drive():
+    """Run a script of this folder as `drive(script, *arguments)`; return the JSON that it prints.
+
+    The package is copied to where every user can read it, for the tests may stand in a private home.
+    """
+    if os.geteuid() != 0:
+        pytest.fail("these tests turn into other users and make pid namespaces: run them as root")
+    if shutil.which("bwrap") is None:
+        pytest.fail("the tier `namespaces` is tested too, and bubblewrap is missing: apt install bubblewrap")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        shutil.copytree(
+            Path(paddock.__file__).parent, Path(folder, "paddock"), ignore=shutil.ignore_patterns("vendor")
+        )
+
+        def run(script: str, *arguments: str) -> dict:
+            done = subprocess.run(
+                [*UNSHARE, sys.executable, HERE / script, *arguments],
+                env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{folder}:{HERE}"},
+                capture_output=True,
+                timeout=600,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr.decode()[-3000:]
+            return json.loads(done.stdout)
+
+        yield run

@@ -1,0 +1,78 @@
+"""Programs that do not want to end, and what must become of each. They run as `python3 -I -S -c SOURCE`."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Program:
+    source: str
+    ends: tuple[tuple[str, str | None], ...]
+    """Status and ceiling that are right."""
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+WALL = (("timeout", "wall"),)
+OK = (("ok", None),)
+FORK = "import os, signal, sys, time\n"
+TERM_PROOF = "for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(n, signal.SIG_IGN)\n"
+
+PROGRAMS = {
+    "child": Program(FORK + "os.fork()\ntime.sleep(60)", WALL),
+    "session": Program(FORK + "if os.fork() == 0: os.setsid()\ntime.sleep(60)", WALL),
+    "daemon_left_behind": Program(
+        FORK + "if os.fork() == 0:\n os.setsid()\n if os.fork(): os._exit(0)\n time.sleep(60)\nos.wait()", OK
+    ),
+    "term_proof": Program(FORK + TERM_PROOF + "os.fork()\nwhile True: time.sleep(60)", WALL),
+    "stops_itself": Program(FORK + "os.fork()\nos.kill(os.getpid(), signal.SIGSTOP)", WALL),
+    "respawner": Program(
+        FORK + "while True:\n if os.fork(): os._exit(0)\n os.setsid()",
+        OK,
+    ),
+    "respawner_with_a_parent": Program(
+        FORK + "if os.fork() == 0:\n while True:\n  if os.fork(): os._exit(0)\n  os.setsid()\ntime.sleep(60)",
+        WALL,
+    ),
+    "fork_bomb": Program(
+        FORK + "while True:\n try: os.fork()\n except OSError: pass",
+        (("process_limit", "processes"), ("timeout", "wall"), ("memory_limit", "memory")),
+    ),
+    "output_flood": Program(
+        "import os\nwhile True: os.write(1, b'x' * 65536 + b'\\n')",
+        (("output_limit", "stdout"), ("timeout", "wall")),
+        {"stdout_bytes": 64 * 1024 * 1024},
+    ),
+    "never_a_newline": Program(
+        "import os\nwhile True: os.write(1, b'x' * 4096)", (*WALL, ("output_limit", "stdout"))
+    ),
+    "closes_its_output": Program(FORK + "os.close(1)\nos.close(2)\ntime.sleep(60)", WALL),
+    "never_reads": Program(FORK + "time.sleep(60)", WALL),
+    "grandchild_holds_the_pipe": Program(
+        FORK + "if os.fork() == 0:\n if os.fork(): os._exit(0)\n os.setsid()\n time.sleep(60)\nprint('done')",
+        OK,
+    ),
+    "busy": Program(
+        FORK + "os.fork()\nwhile True: pass", (("timeout", "cpu"),), {"cpu_ms": 150, "wall_ms": 2000}
+    ),
+    "memory": Program(
+        "keep = []\nwhile True: keep.append(bytearray(1 << 20))",
+        (("memory_limit", "memory"),),
+        {"memory_bytes": 96 << 20, "wall_ms": 3000},
+    ),
+    "memory_of_many": Program(
+        FORK + "os.fork()\nos.fork()\nkeep = bytearray(40 << 20)\ntime.sleep(60)",
+        (("memory_limit", "memory"),),
+        {"memory_bytes": 96 << 20, "wall_ms": 3000},
+    ),
+    "scratch": Program(
+        "import os\nn = 0\nwhile True:\n n += 1\n with open(f'{os.environ[\"TMPDIR\"]}/{n}', 'wb') as f:"
+        " f.write(b'x' * (1 << 20))",
+        (("output_limit", "scratch"),),
+        {"scratch_bytes": 20 << 20, "wall_ms": 3000},
+    ),
+    "large_file": Program(
+        "import os, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+        "with open(f'{os.environ[\"TMPDIR\"]}/f', 'wb') as f:\n while True: f.write(b'x' * (1 << 20))",
+        (("output_limit", "file_size"),),
+        {"file_bytes": 5 << 20, "wall_ms": 3000},
+    ),
+}

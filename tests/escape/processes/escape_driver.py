@@ -1,0 +1,100 @@
+"""Lets every file of attacks/ attack a real server from inside the sandbox, and prints what succeeded as JSON.
+
+    unshare ... python escape_driver.py PLACE TIER [ATTACK...]
+
+An attack is `open` when its program ends with 0 and, where the damage would be outside, the damage is there.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import places
+
+from paddock.confine.process import Sandbox
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants, ProcessLimits
+
+ATTACKS = Path(__file__).parent / "attacks"
+HOOK = ".git/hooks/pre-commit"
+
+
+def make_world(folder: Path) -> dict:
+    """Make what there is to attack, owned by the user of this process; return where it is."""
+    outside, workspace = folder / "outside", folder / "workspace"
+    (workspace / ".git" / "hooks").mkdir(parents=True)
+    (workspace / ".git" / "config").write_text("[core]\n")
+    outside.mkdir()
+    for name in ("secret", "mode", "movable"):
+        (outside / name).write_text(name)
+    return {"server": os.getpid(), "outside": str(outside), "workspace": str(workspace)}
+
+
+def damage(facts: dict) -> dict:
+    """Return, for the attacks whose success shows outside, whether it does."""
+    workspace, outside = Path(facts["workspace"]), Path(facts["outside"])
+    return {
+        "git_hook": (workspace / HOOK).exists(),
+        "git_folder_swapped": (workspace / HOOK).exists(),
+        "git_config": (workspace / ".git/config").read_text() != "[core]\n",
+        "mcp_json": os.path.lexists(workspace / ".mcp.json"),
+        "mcp_json_as_fifo": os.path.lexists(workspace / ".mcp.json"),
+        "vscode_folder": (workspace / ".vscode").exists(),
+        "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "utime_outside": (outside / "mode").stat().st_mtime == 1,
+        "rename_outside": not (outside / "movable").exists(),
+        "shared_memory_files": Path("/dev/shm", Path(facts["workspace"]).parent.name).exists(),
+    }
+
+
+async def main(tier: str, names: list[str]) -> None:
+    report = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch).chmod(0o755)  # noqa: ASYNC240
+        await attack_all(Sandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch)), names, report)
+    print(json.dumps(report))  # noqa: T201
+
+
+async def attack_all(sandbox: Sandbox, names: list[str], report: dict) -> None:
+    async with sandbox:
+        other = asyncio.create_task(sandbox.run(["/bin/sleep", "60"]))
+        for name in names:
+            source = (ATTACKS / f"{name}.py").read_text()
+            with (
+                tempfile.TemporaryDirectory(prefix="world-") as folder,
+                socket.socket(socket.AF_UNIX) as by_path,
+            ):
+                facts = make_world(Path(folder))
+                facts |= {"unix": f"{facts['outside']}/socket", "abstract": Path(folder).name}
+                by_path.bind(facts["unix"])
+                by_path.listen()
+                with socket.socket(socket.AF_UNIX) as abstract, socket.create_server(("127.0.0.1", 0)) as tcp:
+                    abstract.bind("\0" + facts["abstract"])
+                    abstract.listen()
+                    facts["tcp"] = tcp.getsockname()[1]
+                    grants = ProcessGrants(workspace=Path(facts["workspace"]), access="workspace-write")
+                    program = f"FACTS = {facts!r}\n{source.replace('from __future__', '#')}"
+                    limits = ProcessLimits(wall_ms=5000)
+                    result = await sandbox.run(
+                        ["/usr/bin/python3", "-I", "-S", "-c", program], grants, limits
+                    )
+                done = result.exit_code == 0 and damage(facts).get(name, True)
+                Path("/dev/shm", Path(facts["workspace"]).parent.name).unlink(missing_ok=True)  # noqa: ASYNC240
+                report[name] = {
+                    "seen": "open" if done else "closed",
+                    "started": result.status not in {"unavailable", "lost", "invalid"},
+                    "why": result.reason or result.stderr.head[-200:],
+                    "violations": result.violations,
+                    "signal": result.signal,
+                }
+        other.cancel()
+        await asyncio.wait([other])
+
+
+if __name__ == "__main__":
+    places.enter(sys.argv[1])
+    asyncio.run(main(sys.argv[2], sys.argv[3:] or sorted(path.stem for path in ATTACKS.glob("*.py"))))

@@ -1,0 +1,92 @@
+"""Runs hostile programs in the sandbox, in a pid namespace of its own, and prints what it saw as JSON.
+
+unshare --pid --fork --mount-proc --kill-child python kill_driver.py PLACE TIER RUNS [PROGRAM...]
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import endless
+import places
+
+from paddock.confine.output import Sink
+from paddock.confine.process import Sandbox, Streams
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+
+
+def strangers(allowed: set[int]) -> list[str]:
+    """Return what lives in this pid namespace and is not ours."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        if int(folder.name) in allowed:
+            continue
+        try:
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            if state != "Z":
+                found.append((folder / "cmdline").read_text().replace("\0", " ") or folder.name)
+        except OSError:
+            continue
+    return found
+
+
+async def settled(allowed: set[int]) -> list[str]:
+    """Return what lives on although wardens have had two seconds to clean up."""
+    end = time.monotonic() + 2
+    while found := strangers(allowed):
+        if time.monotonic() > end:
+            break
+        await asyncio.sleep(0.002)
+    return found
+
+
+async def attempt(sandbox: Sandbox, name: str, sink: Sink) -> tuple[ProcessResult, float]:
+    """Run one program and return its result and the time that the result took, in milliseconds."""
+    program = endless.PROGRAMS[name]
+    limits = ProcessLimits(**{"wall_ms": 250, "processes": 200, **program.limits})
+    started = time.monotonic()
+    result = await sandbox.run(
+        ["/usr/bin/python3", "-I", "-S", "-c", program.source],
+        ProcessGrants(),
+        limits,
+        Streams(stdin=b"x" * 1_000_000, stdout=sink),
+    )
+    return result, (time.monotonic() - started) * 1000
+
+
+async def main(tier: str, runs: int, names: list[str]) -> None:
+    """Run every program `runs` times; one JSON object goes to standard output."""
+    report = {}
+    async with Sandbox(SandboxFacts(tier=tier), tier=tier) as sandbox:
+        await sandbox.run(["/bin/true"])
+        ours = {1, os.getpid(), sandbox._zygote._process.pid}
+        for name in names:
+            seen = []
+            for _ in range(runs):
+                result, ms = await attempt(sandbox, name, lambda _: None)
+                alive = await settled(ours)
+                seen.append(
+                    {
+                        "as_expected": (result.status, result.limit) in endless.PROGRAMS[name].ends,
+                        "status": result.status,
+                        "limit": result.limit,
+                        "ms": ms,
+                        "late_ms": ms - endless.PROGRAMS[name].limits.get("wall_ms", 250),
+                        "survivors": result.survivors,
+                        "alive": alive,
+                        "reason": result.reason,
+                        "stderr": result.stderr.head[-300:],
+                        "stdout": result.stdout.head[:100],
+                    }
+                )
+            report[name] = seen
+    print(json.dumps(report))  # noqa: T201
+
+
+if __name__ == "__main__":
+    places.enter(sys.argv[1])
+    asyncio.run(main(sys.argv[2], int(sys.argv[3]), sys.argv[4:] or list(endless.PROGRAMS)))

@@ -1,0 +1,33 @@
+"""Nothing of a job outlives it, and its result is there within the limit and 250 ms.
+
+`PADDOCK_KILL_RUNS=200` runs every program so often; places and programs are described in kill_driver.py and endless.py.
+"""
+
+import os
+
+import pytest
+
+RUNS = os.environ.get("PADDOCK_KILL_RUNS", "2")
+PLACES = [
+    ("root", "landlock"),
+    ("user", "landlock"),
+    ("no-userns", "landlock"),
+    ("docker", "landlock"),
+    ("root", "namespaces"),
+    ("user", "namespaces"),
+]
+LATE_MS = 250
+PROGRAMS = 18
+
+
+@pytest.mark.parametrize(("place", "tier"), PLACES)
+def test_p26_s21_s22_p28_nothing_survives_and_results_are_in_time(drive, place, tier):
+    report = drive("kill_driver.py", place, tier, RUNS)
+    assert len(report) == PROGRAMS
+    for name, runs in report.items():
+        assert len(runs) == int(RUNS)
+        for run in runs:
+            assert run["as_expected"], (name, run)
+            assert run["alive"] == [], (name, run)
+            assert run["survivors"] == 0, (name, run)
+            assert run["late_ms"] < LATE_MS, (name, run)

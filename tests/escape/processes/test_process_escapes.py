@@ -1,0 +1,34 @@
+"""Every attack of attacks/ ends as its file says, in every place and tier; docs/confinement.md is made from them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ATTACKS = sorted((Path(__file__).parent / "attacks").glob("*.py"))
+PLACES = [
+    ("root", "landlock"),
+    ("user", "landlock"),
+    ("no-userns", "landlock"),
+    ("docker", "landlock"),
+    ("root", "namespaces"),
+    ("user", "namespaces"),
+    ("user", "unconfined"),
+]
+
+
+def expected(path, tier):
+    return re.search(rf"^{tier}: (.+)$", path.read_text(), re.MULTILINE)[1]
+
+
+@pytest.mark.parametrize(("place", "tier"), PLACES)
+def test_attacks_end_as_their_files_say(drive, place, tier):
+    """The tier `unconfined` is the control: there an attack that can succeed does, so none is refused by mistake."""
+    wanted = {path.stem: expected(path, tier) for path in ATTACKS}
+    tried = {name: result for name, result in wanted.items() if result != "not tried"}
+    report = drive("escape_driver.py", place, tier, *tried)
+    assert all(seen["started"] for seen in report.values()), report
+    differing = {
+        name: (seen, tried[name]) for name, seen in report.items() if tried[name] not in {seen["seen"], "any"}
+    }
+    assert differing == {}
