@@ -8,6 +8,7 @@ Only the standard library may be imported here: the module runs in zygotes.
 """
 
 import ctypes
+import functools
 import os
 import resource
 from typing import NamedTuple
@@ -94,14 +95,34 @@ def close_all_but(*kept: int) -> None:
     os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
 
 
+def is_mapped(number: int) -> bool:
+    """Tell whether this user namespace knows a user and a group of that number (user_namespaces(7))."""
+    for kind in ("uid", "gid"):
+        with open(f"/proc/self/{kind}_map") as file:  # noqa: PTH123 - pathlib costs a zygote's child a millisecond
+            ranges = [[int(word) for word in line.split()] for line in file]
+        if not any(first <= number < first + count for first, _, count in ranges):
+            return False
+    return True
+
+
+@functools.cache
+def has_own_user() -> bool:
+    """Tell whether what this process starts gets a user of its own: only root can give one that exists."""
+    return os.geteuid() == 0 and is_mapped(UNPRIVILEGED)
+
+
 def shed(rules: Rules) -> None:
     """Leave root, refuse new privileges, and deny all files, sockets and scopes to this thread and its heirs.
 
+    Root of a user namespace with no other user stays what it is, without a capability.
     `/dev/urandom` stays readable, so that V8 can seed its generator while it starts; `seal` ends that too.
     """
-    if os.geteuid() == 0:
+    if has_own_user():
         become(UNPRIVILEGED)
         die_with_parent()  # a change of user clears it
+    elif os.geteuid() == 0:
+        forbid_capabilities()
+        drop_capabilities()
     refuse_new_privileges()
     hide()
     landlock.deny_everything(rules.landlock_abi, readable=("/dev/urandom",))

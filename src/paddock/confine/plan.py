@@ -70,7 +70,7 @@ def user(grants: ProcessGrants, job_user: int | None) -> int | None:
 
     In a user namespace there may be no other user to become; then the job keeps the number and no capability.
     """
-    if os.geteuid() != 0 or not _mapped(lockdown.UNPRIVILEGED if job_user is None else job_user):
+    if os.geteuid() != 0 or not lockdown.is_mapped(lockdown.UNPRIVILEGED if job_user is None else job_user):
         return None
     if job_user is not None:
         return job_user
@@ -145,15 +145,6 @@ def order(
 
 
 @functools.cache
-def _mapped(number: int) -> bool:
-    """Tell whether this user namespace knows a user and a group of that number (user_namespaces(7))."""
-    for kind in ("uid", "gid"):
-        ranges = [map(int, line.split()) for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
-        if not any(first <= number < first + count for first, _, count in ranges):
-            return False
-    return True
-
-
 def _system(*, network: bool) -> list[str]:
     names = _ETC + (_ETC_NETWORK if network else ())
     return [*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE]

@@ -7,10 +7,10 @@ the worker is killed, and what it had said up to then is kept.
 """
 
 import asyncio
-import os
 import time
 from typing import TYPE_CHECKING
 
+from paddock.confine import lockdown
 from paddock.guest.dialogue import Dialogue
 from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
@@ -82,7 +82,7 @@ async def _run(dialogue: Dialogue, worker: Worker, job: GuestJob, facts: Sandbox
 
 def _facts(grants: Grants, landlock_abi: int) -> SandboxFacts:
     """Return what confines a worker; each of these has succeeded, or the worker would not have said ready."""
-    own_user = os.geteuid() == 0  # only root can give its workers a user of their own
+    own_user = lockdown.has_own_user()
     layers = ["process", "no_new_privs", f"landlock-{landlock_abi}", "seccomp"]
     layers += ["uid"] if own_user else []
     layers += [] if grants.jit else ["jitless"]
