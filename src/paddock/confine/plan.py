@@ -1,6 +1,5 @@
 """From grants and limits to an order: which paths, which user, which environment. Pure but for looking at paths."""
 
-import functools
 import os
 import tempfile
 from collections.abc import Sequence
@@ -144,7 +143,6 @@ def order(
     )
 
 
-@functools.cache
 def _system(*, network: bool) -> list[str]:
     names = _ETC + (_ETC_NETWORK if network else ())
     return [*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE]

@@ -197,14 +197,16 @@ class Warden:
     def _end(self) -> None:
         """Kill and reap all, then account for all."""
         report = self._report
-        if self._pid and self._pid not in self._statuses:  # its number is its own, so its group is too
+        alive = bool(self._pid) and self._pid not in self._statuses
+        if alive:  # its number is its own, so its group is too
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
         if self._jail is not None:
             self._jail.kill()
-        report.killed, report.survivors = tree.sweep(
+        killed, report.survivors = tree.sweep(
             seconds=max(0.0, self._deadline - time.monotonic()) + _REPORT_WITHIN_S, reaped=self._reaped
         )
+        report.killed = killed or int(alive)  # the sweep may find nothing left of what the group kill hit
         status = self._statuses.get(self._pid)
         if report.ended_by != "start" and status is not None:
             code = os.waitstatus_to_exitcode(status)
