@@ -206,7 +206,8 @@ class Warden:
         killed, report.survivors = tree.sweep(
             seconds=max(0.0, self._deadline - time.monotonic()) + _REPORT_WITHIN_S, reaped=self._reaped
         )
-        report.killed = killed or int(alive)  # the sweep may find nothing left of what the group kill hit
+        # The sweep may find nothing left of what the group kill hit; who ended by himself was not killed.
+        report.killed = killed or int(alive and report.ended_by != "exit")
         status = self._statuses.get(self._pid)
         if report.ended_by != "start" and status is not None:
             code = os.waitstatus_to_exitcode(status)
