@@ -16,6 +16,7 @@ import socket
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from paddock.guest import frames
 from paddock.guest.launch import Child, EngineProfile, Launcher
@@ -178,20 +179,20 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
-class Listener:
-    """Who hears what a worker says. Subclasses must not raise."""
+class Listener(Protocol):
+    """Who hears what a worker says. None of these may raise."""
 
     def heard(self, message: frames.Message) -> None:
         """Take one message."""
-        raise NotImplementedError
+        ...
 
     def broken(self, error: frames.FrameError) -> None:
         """Learn that the worker broke the protocol and was killed."""
-        raise NotImplementedError
+        ...
 
     def gone(self) -> None:
         """Learn that nothing more will come."""
-        raise NotImplementedError
+        ...
 
 
 class Zygote:
