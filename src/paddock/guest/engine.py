@@ -15,7 +15,7 @@ from paddock.guest.dialogue import Dialogue
 from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
 from paddock.guest.pool import Pool, Worker
-from paddock.model.errors import EngineError
+from paddock.model.errors import PaddockError
 from paddock.model.limits import Grants
 from paddock.model.outcome import RawResult, SandboxFacts, Status
 
@@ -37,7 +37,7 @@ class GuestEngine:
     async def run(self, job: GuestJob, host: Host, on_console: OnConsole | None = None) -> RawResult:
         """Return what became of the program. Cancelling the task kills the worker first.
 
-        Raises EngineError when Paddock's own machinery failed before the program started.
+        Raises EngineError when Paddock's own machinery failed before the program started, PaddockError after.
         """
         profile: EngineProfile = "guest-jit" if job.grants.jit else "guest"
         self._pool.prepare(profile, 1)  # starts beside the reading of the program
@@ -76,7 +76,8 @@ async def _run(dialogue: Dialogue, worker: Worker, job: GuestJob, facts: Sandbox
             async with asyncio.timeout(_BURY_SECONDS):
                 await worker.death
         except TimeoutError as error:
-            raise EngineError(f"guest worker {worker.pid} did not end after SIGKILL") from error
+            # No EngineError, which says that nothing ran and that it is safe to try again.
+            raise PaddockError(f"guest worker {worker.pid} did not end after SIGKILL") from error
     return dialogue.result(cost, wall_ms, facts)
 
 

@@ -221,11 +221,12 @@ class Zygote:
         try:
             try:
                 await asyncio.shield(self.ready)  # others wait for it too
+                socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
+                # Only now: a request that was not taken must not stand in line for somebody else's birth.
                 self.forks += 1
                 self._waiting.append(worker)
-                socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
             except OSError as error:
-                raise EngineError(f"the guest zygote is gone ({error.strerror})") from error
+                raise EngineError(f"the guest zygote takes no requests ({error.strerror})") from error
             finally:
                 theirs.close()
                 os.close(their_errors)

@@ -21,8 +21,8 @@ function finish(value) {
   for (let i = 0; i < unseen.length; i++) {
     if (!unseen[i].seen) return settle("failed", describe(unseen[i].error));
   }
-  const loose = '{"open":' + stringify(open) + ',"value":';
-  if (text === undefined) return settle("done", '{"open":' + stringify(open) + "}");
+  const head = '{"open":' + stringify(open);
+  if (text === undefined) return settle("done", head + "}");
   let room = settings.result;
   if (text.length > room || !fits(text)) {
     const whole = typeof value === "string" ? value : text;
@@ -31,7 +31,7 @@ function finish(value) {
       room >>>= 1;
     } while (room > 0 && !fits(text));
   }
-  settle("done", loose + text + "}");
+  settle("done", head + ',"value":' + text + "}");
 }
 const fail = (thrown) => settle("failed", describe(thrown));
 
