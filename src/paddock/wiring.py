@@ -89,19 +89,13 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    settings: Settings,
-    workspace: Path,
-    *,
-    actor: str = "local",
-    surface: str = "library",
-    launcher: Launcher | None = None,
+    settings: Settings, workspace: Path, *, launcher: Launcher | None = None
 ) -> AsyncGenerator[Session]:
     """Open a session; leaving it ends every process it started and makes the record durable.
 
     `launcher` may have begun processes that the session will need; the caller closes it.
     Raises LedgerError when the ledger cannot be opened: without a record nothing runs.
     """
-    del actor, surface  # requests carry them
     with Ledger(settings.audit.directory, sync=settings.audit.sync) as ledger:
         launcher = launcher or Launcher()
         frame_bytes = settings.limits.execute.frame_bytes

@@ -28,7 +28,7 @@ def session(settings: Settings, workspace: Path) -> "AbstractAsyncContextManager
     )
     guest = settings.guest.model_copy(update={"spare_workers": 0})  # one request: nobody would use a spare
     settings = settings.model_copy(update={"guest": guest})
-    return opener(settings, workspace, actor=actor(), surface="cli")
+    return opener(settings, workspace)
 
 
 def actor() -> str:
