@@ -1,5 +1,6 @@
 """Where adapters meet: makes a session out of settings. The only room that knows every part."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -14,11 +15,12 @@ from paddock.guest.launch import Launcher
 from paddock.guest.pool import Pool
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
-from paddock.model.settings import Settings
+from paddock.model.settings import SandboxSettings, Settings
 from paddock.policy.environment import child_environment
 from paddock.store.ledger import Ledger
 
 if TYPE_CHECKING:
+    from paddock.confine.process import Sandbox
     from paddock.hub.config import ServersConfig
     from paddock.hub.pool import Hub, ServerStatus
 
@@ -74,12 +76,47 @@ class Servers:
         return self._hub
 
 
+class Processes:
+    """The process sandbox of a session: its tier is chosen and proved at the first use, which takes 0.2 s."""
+
+    def __init__(self, settings: SandboxSettings) -> None:
+        self._settings = settings
+        self._sandbox: Sandbox | None = None
+        self._choosing = asyncio.Lock()
+
+    async def sandbox(self) -> "Sandbox":
+        """Return the one sandbox of the session.
+
+        Raises EngineError, with the fix, when this machine gives less than the minimum, and ConfigurationError when
+        the configured user is not there. The next call tries again.
+        """
+        from paddock.confine import ladder, plan  # noqa: PLC0415 - only processes pay for it
+
+        async with self._choosing:
+            if self._sandbox is None:
+                self._sandbox = await ladder.choose(
+                    self._settings.minimum_tier,
+                    job_user=plan.configured_user(self._settings.job_user),
+                    spares=self._settings.spares,
+                    protected_paths=self._settings.protected_paths,
+                )
+        return self._sandbox
+
+    async def close(self) -> None:
+        """End every process that was started."""
+        async with self._choosing:
+            if self._sandbox is not None:
+                await self._sandbox.close()
+                self._sandbox = None
+
+
 class Session:
     """One gate with everything behind it, for one workspace."""
 
-    def __init__(self, gate: Gate, hub: Servers) -> None:
+    def __init__(self, gate: Gate, hub: Servers, processes: Processes) -> None:
         self.gate = gate
         self.hub = hub
+        self.processes = processes
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -102,10 +139,12 @@ async def open_session(
         pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
         intake = Intake(launcher)
         servers = Servers(settings, workspace)
+        processes = Processes(settings.sandbox)
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
-            yield Session(Gate(settings, ledger, guest, servers), servers)
+            yield Session(Gate(settings, ledger, guest, servers), servers, processes)
         finally:
+            await processes.close()
             await servers.close()
             await pool.close()
             await intake.close()

@@ -16,7 +16,7 @@ from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Examination, Layer, TierReport
-from paddock.model.settings import TIERS, Tier
+from paddock.model.settings import TIERS, Protection, Tier
 
 _ALWAYS = (
     "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late",
@@ -43,28 +43,30 @@ class _CanaryError(Exception):
     """The canary, or a program after it, could not run."""
 
 
-async def examine(minimum: Tier) -> Examination:
+async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
     """Try every tier on this machine and return what was found. Takes about 0.2 s."""
     layers = (_landlock(), _bubblewrap(), _user_namespaces(), _cgroup())
-    tiers = (await prove("namespaces"), await prove("landlock"), _unconfined())
+    tiers = (await prove("namespaces", job_user), await prove("landlock", job_user), _unconfined())
     allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
     effective = allowed[0] if allowed else None
     return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective)
 
 
-async def choose(minimum: Tier) -> Sandbox:
+async def choose(
+    minimum: Tier, *, job_user: int | None = None, spares: int = 0, protected_paths: Protection = "restore"
+) -> Sandbox:
     """Return a sandbox of the strongest proved tier. Raises EngineError, with the fix, when that is below `minimum`."""
     reports: list[TierReport] = []
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
-        report = _unconfined() if tier == "unconfined" else await prove(tier)
+        report = _unconfined() if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
-            return Sandbox(report.facts, tier)
+            return Sandbox(report.facts, tier, job_user, protected_paths, spares=spares)
         reports.append(report)
     told = "; ".join(f"{report.tier}: {report.why} (fix: {report.fix})" for report in reports)
     raise EngineError(f"programs need at least the tier {minimum}, which this machine does not give: {told}")
 
 
-async def prove(tier: Tier) -> TierReport:
+async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
     """Run the canary in a tier, as every user that jobs run as, and a program; return what happened."""
     facts = _facts(tier)
     for layer in (_landlock(), _bubblewrap()) if tier == "namespaces" else (_landlock(),):
@@ -72,7 +74,7 @@ async def prove(tier: Tier) -> TierReport:
             return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
     try:
         with tempfile.TemporaryDirectory(prefix="paddock-canary-") as folder:
-            attempts = await _attack(Path(folder), Sandbox(facts, tier))
+            attempts = await _attack(Path(folder), Sandbox(facts, tier, job_user))
     except (EngineError, _CanaryError) as error:
         return _failed(tier, facts, str(error))
     worked = [name for name, refused in attempts.items() if not refused]

@@ -1,12 +1,14 @@
 """From grants and limits to an order: which paths, which user, which environment. Pure but for looking at paths."""
 
 import os
+import pwd
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from paddock.confine import lockdown, namespaces, protected
 from paddock.confine.order import Ceilings, Order
+from paddock.model.errors import ConfigurationError
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.settings import Tier
 
@@ -62,6 +64,23 @@ def _check_paths(grants: ProcessGrants) -> None:
     for path in (*folders, *grants.writable, *grants.readable):
         if path.resolve() == Path("/") or path.resolve().is_relative_to("/proc"):
             raise GrantError(f"{path} is no path to be granted")
+
+
+def configured_user(name: str) -> int | None:
+    """Return the number of the setting `sandbox.job_user`, None for an empty one. Raises ConfigurationError."""
+    if not name:
+        return None
+    try:
+        number = int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise ConfigurationError(
+            f"sandbox.job_user: there is no user {name} on this machine; name another, or make it: useradd -r {name}"
+        ) from None
+    if number == 0:
+        raise ConfigurationError(
+            f"sandbox.job_user: {name} is root, which no program may become; name another"
+        )
+    return number
 
 
 def user(grants: ProcessGrants, job_user: int | None) -> int | None:
@@ -156,6 +175,26 @@ def _covered(workspace: str) -> list[str]:
     """Return the protected paths that a mount can cover: those that are there, and no links."""
     paths = (f"{workspace}/{name}" for name in protected.PROTECTED)
     return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]  # noqa: PTH110
+
+
+def check_protection(grants: ProcessGrants, tier: Tier) -> None:
+    """Raise GrantError when the tier cannot keep the protected paths that are there from being changed."""
+    if grants.access != "workspace-write" or grants.workspace is None:
+        return
+    refused = "sandbox.protected_paths is refuse, and"
+    if tier != "namespaces":
+        raise GrantError(
+            f"{refused} the tier {tier} can only put protected paths of a writable workspace back after the run; "
+            "make the tier namespaces available (paddock doctor says how), or grant the workspace read-only"
+        )
+    workspace = str(grants.workspace.resolve())
+    covered = _covered(workspace)
+    for name in protected.PROTECTED:
+        if os.path.lexists(f"{workspace}/{name}") and f"{workspace}/{name}" not in covered:
+            raise GrantError(
+                f"{refused} {name} of the workspace is a link or behind one, which no mount can keep from being "
+                "changed; replace the link by what it points to, or grant the workspace read-only"
+            )
 
 
 def _environment(grants: ProcessGrants, scratch: Path) -> dict[str, str]:

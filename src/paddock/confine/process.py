@@ -25,7 +25,7 @@ from paddock.confine.output import Reader, Sink, Writer
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
-from paddock.model.settings import Tier
+from paddock.model.settings import Protection, Tier
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
@@ -71,11 +71,13 @@ class Sandbox:
     """Runs processes in one tier. Use it as an asynchronous context manager, or `close` it.
 
     `job_user` is the user that jobs become when Paddock runs as root; without it `paddock.confine.plan` decides.
+    With `protected_paths` "refuse", a job that could change one does not start (`paddock.confine.protected`).
     """
 
     facts: SandboxFacts
     tier: Tier = "landlock"
     job_user: int | None = None
+    protected_paths: Protection = "restore"
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     spares: int = 0
     """Wardens (with their jails) that wait for the next program of the same grants."""
@@ -135,6 +137,13 @@ class Sandbox:
             plan.check(argv, grants)
         except plan.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
+        if self.protected_paths == "refuse":
+            try:
+                plan.check_protection(grants, self.tier)
+            except plan.GrantError as error:
+                return ProcessResult(
+                    status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
+                )
         place = await self._place(grants, limits)
         order = plan.order(
             list(argv),

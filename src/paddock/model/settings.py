@@ -76,11 +76,24 @@ class GrantSettings(Grants):
     """Upstream servers that programs may call: names, or `*` for every configured one."""
 
 
+Protection = Literal["restore", "refuse"]
+"""What becomes of protected paths of a writable workspace where mounts cannot keep them from being changed."""
+
+
 class SandboxSettings(Value):
-    """`[sandbox]`: what confinement is the least."""
+    """`[sandbox]`: how programs are confined, and what confinement is the least."""
 
     minimum_tier: Tier = "landlock"
     """Weakest confinement that a program may run under; without it the program does not start."""
+    job_user: str = ""
+    """User, by name or number, that processes become when Paddock runs as root. When empty they become `nobody`, and
+    those that get a workspace stay root without any capability."""
+    spares: Count = 0
+    """Confined places kept ready for the next process of the same grants; each is a process or two that waits."""
+    protected_paths: Protection = "restore"
+    """Where mounts cannot keep `.git/hooks`, `.mcp.json` and the like in a writable workspace from being changed (in
+    the tier `landlock`, and where they are links): put them back after the run and report it (`restore`), or do not
+    run (`refuse`). Those that do not exist yet are put back in every tier."""
 
 
 class AuditSettings(Value):
@@ -156,7 +169,7 @@ class Settings(Value):
     grants: GrantSettings = GrantSettings()
     """The most that any request may be granted."""
     sandbox: SandboxSettings = SandboxSettings()
-    """The least confinement."""
+    """Confinement."""
     audit: AuditSettings = Field(default_factory=AuditSettings)
     """The ledger."""
     servers: ServerSettings = ServerSettings()

@@ -22,8 +22,8 @@ LayerName = Literal["system", "user", "workspace", "environment", "flags"]
 
 ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
 RULES = "policy.rule"
-OWNERS_ONLY = frozenset({"audit.directory", "servers.config"})
-"""Keys that a workspace may not set at all: they name files outside of it."""
+OWNERS_ONLY = frozenset({"audit.directory", "servers.config", "sandbox.job_user"})
+"""Keys that a workspace may not set at all: they name files and users of the machine."""
 
 BUILT_IN = "built in"
 
@@ -150,6 +150,8 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "grants.jit": _only_off,
     "grants.servers": _subset,
     "sandbox.minimum_tier": _stricter("unconfined", "landlock", "namespaces"),
+    "sandbox.job_user": _same,
+    "sandbox.protected_paths": _stricter("restore", "refuse"),
     "audit.directory": _same,
     "audit.sync": _stricter("batch", "always"),
     "servers.config": _anything,

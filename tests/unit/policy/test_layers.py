@@ -16,6 +16,8 @@ DEFAULTS = leaves(Settings())
 CHOICES = {
     "limits.timeout_policy": ["clamp", "deny"],
     "sandbox.minimum_tier": ["unconfined", "landlock", "namespaces"],
+    "sandbox.job_user": ["", "nobody"],
+    "sandbox.protected_paths": ["restore", "refuse"],
     "audit.sync": ["batch", "always"],
     "audit.directory": [Path("/a"), Path("/b")],
     "servers.config": [Path("/a.json"), Path("/b.json")],

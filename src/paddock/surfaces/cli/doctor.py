@@ -23,8 +23,10 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     Exits with 1 when it is less than the setting sandbox.minimum_tier asks for, so that nothing would run.
     """
     from paddock.confine.ladder import examine  # noqa: PLC0415 - the help page needs no sandbox
+    from paddock.confine.plan import configured_user  # noqa: PLC0415
 
-    found = asyncio.run(examine(load(workspace, flags=flags).settings.sandbox.minimum_tier))
+    settings = load(workspace, flags=flags).settings.sandbox
+    found = asyncio.run(examine(settings.minimum_tier, configured_user(settings.job_user)))
     if as_json:
         print_json({**found.model_dump(mode="json"), "sufficient": found.sufficient})
     else:

@@ -1,0 +1,103 @@
+"""What `[sandbox]` says reaches the sandbox of a session, which is there at the first use and not before."""
+
+import asyncio
+import os
+import pwd
+
+import pytest
+
+from paddock.confine import plan
+from paddock.confine.process import Sandbox
+from paddock.model.errors import ConfigurationError, EngineError
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants
+from paddock.model.settings import SandboxSettings
+from paddock.wiring import Processes
+
+
+def run(sandbox, grants, argv=("true",)):
+    async def go():
+        async with sandbox:
+            return await sandbox.run(argv, grants)
+
+    return asyncio.run(go())
+
+
+def refusing(tier):
+    return Sandbox(SandboxFacts(tier=tier), tier, protected_paths="refuse")
+
+
+def test_refuse_runs_nothing_with_a_writable_workspace_where_no_mounts_protect_it(tmp_path):
+    result = run(refusing("landlock"), ProcessGrants(workspace=tmp_path, access="workspace-write"))
+    assert (result.status, result.limit) == ("denied", "protected")
+    assert result.reason == (
+        "sandbox.protected_paths is refuse, and the tier landlock can only put protected paths of a writable "
+        "workspace back after the run; make the tier namespaces available (paddock doctor says how), or grant the "
+        "workspace read-only"
+    )
+    reading = run(refusing("landlock"), ProcessGrants(workspace=tmp_path, access="read-only"))
+    assert reading.status == "ok"
+
+
+def test_refuse_runs_where_mounts_protect_what_is_there_and_not_where_it_is_a_link(tmp_path):
+    (tmp_path / ".vscode").mkdir()
+    grants = ProcessGrants(workspace=tmp_path, access="workspace-write")
+    assert run(refusing("namespaces"), grants).status == "ok"
+    (tmp_path / ".idea").symlink_to(".vscode")
+    result = run(refusing("namespaces"), grants)
+    assert (result.status, result.limit) == ("denied", "protected")
+    assert result.reason == (
+        "sandbox.protected_paths is refuse, and .idea of the workspace is a link or behind one, which no mount can "
+        "keep from being changed; replace the link by what it points to, or grant the workspace read-only"
+    )
+
+
+def test_a_job_user_is_a_name_or_a_number():
+    assert plan.configured_user("") is None
+    assert plan.configured_user("4711") == 4711
+    assert plan.configured_user("nobody") == pwd.getpwnam("nobody").pw_uid
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "no-such-user",
+            "there is no user no-such-user on this machine; name another, or make it: useradd -r no-such-user",
+        ),
+        ("root", "root is root, which no program may become; name another"),
+        ("0", "0 is root, which no program may become; name another"),
+    ],
+)
+def test_a_job_user_that_cannot_be_is_refused(name, reason):
+    with pytest.raises(ConfigurationError) as caught:
+        plan.configured_user(name)
+    assert str(caught.value) == f"sandbox.job_user: {reason}"
+
+
+def test_a_session_proves_one_sandbox_at_its_first_use():
+    settings = SandboxSettings(
+        minimum_tier="namespaces", job_user="54321", spares=1, protected_paths="refuse"
+    )
+
+    async def go():
+        processes = Processes(settings)
+        first, second = await asyncio.gather(processes.sandbox(), processes.sandbox())
+        assert first is second
+        result = await first.run(["id", "-u"])
+        await processes.close()
+        return first, result
+
+    sandbox, result = asyncio.run(go())
+    assert (sandbox.tier, sandbox.job_user, sandbox.spares) == ("namespaces", 54321, 1)
+    assert sandbox.protected_paths == "refuse"
+    assert result.stdout.head == ("54321\n" if os.geteuid() == 0 else f"{os.geteuid()}\n")
+    assert result.sandbox == sandbox.facts
+
+
+def test_a_session_without_processes_chooses_no_tier(monkeypatch):
+    monkeypatch.setattr("paddock.confine.landlock.abi", lambda: 0)
+    processes = Processes(SandboxSettings(minimum_tier="landlock"))
+    asyncio.run(processes.close())
+    with pytest.raises(EngineError, match="this kernel offers no Landlock"):
+        asyncio.run(processes.sandbox())
