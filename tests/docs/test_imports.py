@@ -22,7 +22,7 @@ CONFINED = [
     "paddock.guest.intake_worker",
     "paddock.confine.lockdown",
 ]
-IMPORT_NAMES = {"mini-racer": "py_mini_racer", "python-ulid": "ulid"}
+IMPORT_NAMES = {"jsonschema-rs": "jsonschema_rs", "mini-racer": "py_mini_racer", "python-ulid": "ulid"}
 """Import names of distributions that are called otherwise."""
 
 

@@ -1,0 +1,144 @@
+"""JSON Schemas that say what is wrong with a value in words that help to put it right.
+
+Schemas of strangers are welcome: nothing is fetched that a schema refers to, patterns take bounded time, and what is
+told about a value is short.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from paddock.model.base import Json
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+_TOLD = 5
+_SHOWN = 60
+_LONGEST = 300
+
+_TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "a text",
+}
+
+
+class Schema:
+    """A JSON Schema (draft 2020-12 unless it names another)."""
+
+    def __init__(self, document: Mapping[str, Json]) -> None:
+        """Compile a schema. Raises ValueError for one that is none, or that refers to something outside of it."""
+        from jsonschema_rs import validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
+
+        self.document = document
+        try:
+            self._validator = validator_for(dict(document), retriever=_refuse)
+        except ValueError as problem:
+            first = str(problem).partition("\n")[0]
+            raise ValueError(f"this is no JSON Schema: {_cut(first, _LONGEST)}") from None
+
+    def problems(self, value: Json) -> tuple[str, ...]:
+        """Return what is wrong with a value, at most five sentences; none when nothing is.
+
+        Each names the path, what is expected, and the nearest known name where one was misspelled.
+        """
+        found: list[str] = []
+        for error in self._validator.iter_errors(value):
+            found += self._told(error)
+            if len(found) >= _TOLD:
+                break
+        return tuple(found[:_TOLD])
+
+    def _told(self, error: "ValidationError") -> Iterator[str]:
+        path = _path(error.instance_path)
+        facts = error.kind.as_dict()
+        match error.kind.name:
+            case "required":
+                name = facts["property"]
+                yield f"`{_joined(path, name)}` is missing{self._description(error, name)}"
+            case "additionalProperties" | "unevaluatedProperties":
+                known = self._known(error)
+                for name in facts["unexpected"][:_TOLD]:
+                    yield f"`{_cut(_joined(path, name))}` is unknown{_nearest(name, known)}"
+            case "type":
+                expected = " or ".join(_TYPES.get(name, name) for name in _listed(facts["types"]))
+                yield f"{_subject(path)} must be {expected}, not {_shown(error.instance)}"
+            case "enum":
+                options = [json.dumps(option) for option in facts["options"]]
+                near = get_close_matches(json.dumps(error.instance), options, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                yield f"{_subject(path)} must be one of {_cut(', '.join(options))}, not {_shown(error.instance)}{hint}"
+            case _:
+                yield f"{_subject(path)}: {_cut(error.message, _LONGEST)}"
+
+    def _known(self, error: "ValidationError") -> list[str]:
+        """Return the names that the object at fault may have."""
+        parent = self._at(error.schema_path[:-1])
+        return list(parent.get("properties", {}))
+
+    def _description(self, error: "ValidationError", name: str) -> str:
+        """Return what the schema says about a missing property, in front of which stands a colon."""
+        member = self._at(error.schema_path[:-1]).get("properties", {}).get(name)
+        text = member.get("description") if isinstance(member, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return f": {_cut(text, _LONGEST)}" if isinstance(text, str) else ""
+
+    def _at(self, path: list[str | int]) -> dict[str, Any]:
+        """Return the object at a path of the schema; an empty one where a reference leads elsewhere."""
+        node: Any = self.document
+        for step in path:
+            try:
+                node = node[step]
+            except (KeyError, IndexError, TypeError):
+                return {}
+        return node if isinstance(node, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _refuse(uri: str) -> NoReturn:
+    raise ValueError(f"a schema may not refer to {_cut(uri)}")
+
+
+def _path(steps: list[str | int]) -> str:
+    path = ""
+    for step in steps:
+        path = f"{path}[{step}]" if isinstance(step, int) else _joined(path, step)
+    return _cut(path)
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _subject(path: str) -> str:
+    return f"`{path}`" if path else "the value"
+
+
+def _listed(types: str | list[str]) -> list[str]:
+    return [types] if isinstance(types, str) else types
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    if nearest := get_close_matches(name, known, n=1):
+        return f"; did you mean `{nearest[0]}`?"
+    return f"; known: {_cut(', '.join(known), _LONGEST)}" if known else ""
+
+
+def _shown(value: Json) -> str:
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str():
+            return f"the text {json.dumps(_cut(value))}"
+        case _:
+            return json.dumps(value)
+
+
+def _cut(text: str, longest: int = _SHOWN) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."

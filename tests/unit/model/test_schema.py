@@ -1,0 +1,101 @@
+"""What is told about values that break a JSON Schema."""
+
+import socket
+import threading
+
+import pytest
+
+from paddock.model.schema import Schema
+
+TOOL = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": "The program."},
+            "mode": {"enum": ["run", "read_only"]},
+            "limits": {
+                "type": "object",
+                "properties": {"wall_ms": {"type": "integer", "minimum": 1}},
+                "additionalProperties": False,
+            },
+            "names": {"type": "array", "items": {"type": ["string", "null"]}},
+        },
+        "required": ["code"],
+        "additionalProperties": False,
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "problems"),
+    [
+        ({"code": "1"}, ()),
+        ({}, ("`code` is missing: The program.",)),
+        ({"code": 1}, ("`code` must be a text, not 1",)),
+        ([], ("the value must be an object, not a list",)),
+        ({"code": "", "mod": "run"}, ("`mod` is unknown; did you mean `mode`?",)),
+        ({"code": "", "x": 1}, ("`x` is unknown; known: code, mode, limits, names",)),
+        (
+            {"code": "", "mode": "read-only"},
+            (
+                '`mode` must be one of "run", "read_only", not the text "read-only"; did you mean "read_only"?',
+            ),
+        ),
+        (
+            {"code": "", "limits": {"wall_ms": "5"}},
+            ('`limits.wall_ms` must be a whole number, not the text "5"',),
+        ),
+        ({"code": "", "limits": {"wall": 5}}, ("`limits.wall` is unknown; did you mean `wall_ms`?",)),
+        (
+            {"code": "", "limits": {"wall_ms": 0}},
+            ("`limits.wall_ms`: 0 is less than the minimum of 1",),
+        ),
+        ({"code": "", "names": ["a", {}]}, ("`names[1]` must be null or a text, not an object",)),
+    ],
+)
+def test_problems_are_told_with_path_expectation_and_nearest_name(value: object, problems: tuple[str, ...]):
+    assert TOOL.problems(value) == problems
+
+
+def test_what_is_told_is_short():
+    problems = TOOL.problems({"code": ["x"] * 10_000, **{"n" * 500 + str(n): 1 for n in range(50)}})
+    assert len(problems) == 5
+    assert max(map(len, problems)) < 400
+
+
+def test_no_schema():
+    with pytest.raises(ValueError, match=r'^this is no JSON Schema: "strin" is not valid under any'):
+        Schema({"type": "strin"})
+
+
+def test_a_reference_to_elsewhere_fetches_nothing():
+    asked: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def listen() -> None:
+            connection, _ = listener.accept()
+            asked.append(connection.recv(100))
+            connection.close()
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        address = listener.getsockname()
+        url = f"http://{address[0]}:{address[1]}/schema.json"
+        with pytest.raises(ValueError, match=r"^this is no JSON Schema: .*may not refer to http"):
+            Schema({"$ref": url})
+        with socket.create_connection(address) as mine:
+            mine.sendall(b"nobody else came")
+        thread.join()
+    assert asked == [b"nobody else came"]
+
+
+def test_a_reference_inside_is_followed():
+    schema = Schema(
+        {"$defs": {"n": {"type": "number"}}, "type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}}
+    )
+    assert schema.problems({"a": "x"}) == ('`a` must be a number, not the text "x"',)
+
+
+def test_a_pattern_that_backtracks_ends():
+    schema = Schema({"type": "string", "pattern": "^(a+)+$"})
+    assert len(schema.problems("a" * 40 + "b")) == 1
