@@ -1,7 +1,7 @@
 """JSON Schemas that say what is wrong with a value in words that help to put it right.
 
-Schemas of strangers are welcome: nothing is fetched that a schema refers to, patterns take bounded time, and what is
-told about a value is short.
+Schemas of strangers are welcome: nothing is fetched that a schema refers to, patterns take linear time, what looks too
+often at one value is refused (`paddock.model.schema_cost`), and what is told about a value is short.
 """
 
 import json
@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from paddock.model.base import Json
+from paddock.model.schema_cost import cost
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 _TOLD = 5
 _SHOWN = 60
 _LONGEST = 300
+
+_PATTERN_BYTES = 64 * 1024
+"""Size of one compiled pattern, which is what matching a character may cost at worst."""
+_MOST_WORK = 2_000_000
+"""Looks of a schema at all parts of a value: a tenth of a second."""
+_MOST_MATCHED = 1024 * 1024
+"""Characters of a value whose schema has patterns."""
+_MOST_TOLD = 2_000
+"""Looks whose errors are all collected, which costs a thousand times as much as to learn that there are some."""
+_FEW_LOOKS, _MOST_TOLD_OF_FEW = 16, 25_000
+"""A large value of an ordinary schema: it is the value that costs time, not the schema."""
 
 _TYPES = {
     "array": "a list",
@@ -29,16 +41,22 @@ _TYPES = {
 }
 
 
+class CostlyValueError(ValueError):
+    """A value that its schema would take too long to check, or to say what is wrong with."""
+
+
 class Schema:
     """A JSON Schema (draft 2020-12 unless it names another)."""
 
     def __init__(self, document: Mapping[str, Json]) -> None:
         """Compile a schema. Raises ValueError for one that is none, or that refers to something outside of it."""
-        from jsonschema_rs import validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
+        from jsonschema_rs import RegexOptions, validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
 
         self.document = document
+        patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES)
         try:
-            self._validator = validator_for(dict(document), retriever=_refuse)
+            self._validator = validator_for(dict(document), retriever=_refuse, pattern_options=patterns)
+            self._cost = cost(document)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
             raise ValueError(f"this is no JSON Schema: {_cut(first, _LONGEST)}") from None
@@ -49,11 +67,35 @@ class Schema:
         Each names the path, what is expected, and the nearest known name where one was misspelled.
         """
         found: list[str] = []
-        for error in self._validator.iter_errors(value):
-            found += self._told(error)
-            if len(found) >= _TOLD:
-                break
+        try:
+            for error in self.errors(value):
+                found += self._told(error)
+                if len(found) >= _TOLD:
+                    break
+        except CostlyValueError as problem:
+            return (str(problem),)
         return tuple(found[:_TOLD])
+
+    def errors(self, value: Json) -> "Iterator[ValidationError]":
+        """Yield the errors of a value. Raises CostlyValueError where checking or telling would take too long."""
+        work = self._work(value)
+        if self._validator.is_valid(value):
+            return
+        if work > (_MOST_TOLD_OF_FEW if self._cost.looks <= _FEW_LOOKS else _MOST_TOLD):
+            raise CostlyValueError("the value does not match its schema, and is too large to tell where")
+        yield from self._validator.iter_errors(value)
+
+    def _work(self, value: Json) -> int:
+        """Return the looks that a value costs at most."""
+        parts, depth, characters = _measured(value)
+        if self._cost.depth is not None and depth >= self._cost.depth:
+            raise CostlyValueError(
+                f"the value is nested {depth} deep, and its schema costs too much for that"
+            )
+        work = parts * self._cost.looks
+        if work > _MOST_WORK or (self._cost.patterns and characters * self._cost.looks > _MOST_MATCHED):
+            raise CostlyValueError("the value is too large for its schema")
+        return work
 
     def _told(self, error: "ValidationError") -> Iterator[str]:
         path = _path(error.instance_path)
@@ -97,6 +139,26 @@ class Schema:
             except (KeyError, IndexError, TypeError):
                 return {}
         return node if isinstance(node, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _measured(value: Json) -> tuple[int, int, int]:
+    """Return the number of parts of a JSON value, its depth (0 for a scalar), and the characters of its texts."""
+    parts, depth, characters, level = 0, -1, 0, [value]
+    while level:
+        parts, depth, below = parts + len(level), depth + 1, list[Json]()
+        for each in level:
+            match each:
+                case str():
+                    characters += len(each)
+                case list() | tuple():
+                    below += each
+                case dict():
+                    characters += sum(map(len, each))  # pyright: ignore[reportUnknownArgumentType]
+                    below += each.values()
+                case _:
+                    pass
+        level = below
+    return parts, max(depth, 0), characters
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -1,0 +1,141 @@
+"""Hostile schemas cost next to nothing: they are refused before anything is checked with them, or checked in bounds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.model.schema import CostlyValueError, Schema
+from paddock.model.schema_cost import Cost, CostlySchemaError, cost
+
+
+def doubling(levels: int, keyword: str = "anyOf") -> dict[str, object]:
+    """Return a schema of few bytes that looks 2 ** levels times at a value."""
+    twice = {
+        f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n - 1}"}, {"$ref": f"#/$defs/d{n - 1}"}]}
+        for n in range(1, levels)
+    }
+    return {"$defs": {"d0": {"type": "string"}, **twice}, "$ref": f"#/$defs/d{levels - 1}"}
+
+
+def nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_a_schema_that_doubles_its_looks_is_refused(keyword: str):
+    with pytest.raises(CostlySchemaError, match=r"^it looks more than 1000 times at one value$"):
+        cost(doubling(30, keyword))
+    with pytest.raises(ValueError, match=r"^this is no JSON Schema: it looks more than 1000 times"):
+        Schema(doubling(30, keyword))
+    assert cost(doubling(5, keyword)) == Cost(looks=62, depth=None, patterns=False)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"$ref": "#"}, "it refers to itself without end"),
+        ({"allOf": [{"$ref": "#"}]}, "it refers to itself without end"),
+        ({"$dynamicAnchor": "x", "not": {"$dynamicRef": "#x"}}, "it refers to itself without end"),
+        (
+            {"$ref": "http://127.0.0.1/x"},
+            "the reference 'http://127.0.0.1/x' leads out of it; nothing is fetched",
+        ),
+        ({"properties": {f"p{n}": {} for n in range(3000)}}, "it has more than 3000 parts"),
+        (
+            {
+                "$defs": {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(80)} | {"d80": {}},
+                "$ref": "#/$defs/d0",
+            },
+            "it follows more than 64 references for one value",
+        ),
+    ],
+)
+def test_schemas_without_end_are_refused(schema: dict[str, object], why: str):
+    with pytest.raises(CostlySchemaError) as refused:
+        cost(schema)
+    assert str(refused.value) == why
+
+
+def test_recursion_costs_nothing_when_every_member_is_looked_at_once():
+    tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
+    assert cost(tree) == Cost(looks=2, depth=None, patterns=False)
+    assert cost({"items": {"$ref": "#"}}) == Cost(looks=2, depth=None, patterns=False)
+
+
+def test_recursion_that_doubles_bounds_the_depth_of_values():
+    twice = {
+        "anyOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}, "title": "x"}]
+    }
+    assert cost(twice) == Cost(looks=512, depth=8, patterns=False)
+    assert Schema(twice).problems(nested(7)) == ()
+    why = "the value is nested 8 deep, and its schema costs too much for that"
+    assert Schema(twice).problems(nested(8)) == (why,)
+
+
+def test_the_metaschema_and_resources_inside_are_known():
+    assert cost({"$ref": "https://json-schema.org/draft/2020-12/schema"}).looks == 1
+    inner = {"$id": "https://example.org/a", "$defs": {"b": {"$id": "b", "$anchor": "c"}}}
+    assert cost({**inner, "properties": {"x": {"$ref": "b"}, "y": {"$ref": "b#c"}}}).looks == 2
+    assert cost({"$defs": {"a/b~%": {}}, "items": {"$ref": "#/$defs/a~1b~0%25"}}).looks == 2
+
+
+def test_many_choices_count():
+    assert cost({"enum": list(range(6400))}).looks == 101
+    with pytest.raises(CostlySchemaError):
+        cost({"enum": list(range(64_000))})
+
+
+def test_large_values_are_checked_but_not_explained():
+    schema = Schema({"type": "array", "items": {"type": "integer"}})
+    assert schema.problems([1] * 100_000) == ()
+    assert schema.problems([*[1] * 100_000, "x"]) == (
+        "the value does not match its schema, and is too large to tell where",
+    )
+    with pytest.raises(CostlyValueError, match=r"^the value is too large for its schema$"):
+        list(schema.errors([1] * 2_500_000))
+
+
+def test_patterns_meet_texts_of_bounded_size():
+    schema = Schema({"type": "string", "pattern": "^a*$"})
+    assert schema.problems("a" * 1_000_000) == ()
+    assert schema.problems("a" * 1_100_000) == ("the value is too large for its schema",)
+
+
+@pytest.mark.parametrize("pattern", ["((a{1,100}){1,100}){1,100}", "(?=a)b", r"(a)\1"])
+def test_patterns_that_cannot_be_matched_in_linear_time_are_refused(pattern: str):
+    with pytest.raises(ValueError, match=r'^this is no JSON Schema: .* is not a "regex"$'):
+        Schema({"pattern": pattern})
+
+
+KEYWORDS = ["allOf", "anyOf", "oneOf", "not", "if", "items", "properties", "additionalProperties", "contains"]
+REFERENCES = st.sampled_from(["#", "#/$defs/a", "#/$defs/b", "#/nowhere"])
+
+
+def _grown(schemas: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    lists = st.dictionaries(
+        st.sampled_from(KEYWORDS[:3]), st.lists(schemas, min_size=1, max_size=3), max_size=2
+    )
+    single = st.dictionaries(st.sampled_from(KEYWORDS[3:]), schemas, max_size=2)
+    maps = st.fixed_dictionaries({"properties": st.dictionaries(st.sampled_from("xy"), schemas, max_size=2)})
+    return st.one_of(lists, single, maps)
+
+
+LEAVES = st.one_of(st.just({"type": "string"}), st.builds(lambda to: {"$ref": to}, REFERENCES), st.booleans())
+SCHEMAS = st.recursive(LEAVES, _grown, max_leaves=12)
+VALUES = st.recursive(
+    st.one_of(st.integers(), st.text(max_size=3)),
+    lambda values: st.one_of(st.lists(values, max_size=3), st.dictionaries(st.sampled_from("xy"), values)),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS, SCHEMAS, SCHEMAS, VALUES)
+def test_whatever_the_schema_says_the_answer_comes(root: object, a: object, b: object, value: object):
+    try:
+        schema = Schema({"$defs": {"a": a, "b": b}, "allOf": [root]})
+    except ValueError:
+        return
+    assert len(schema.problems(value)) <= 5
