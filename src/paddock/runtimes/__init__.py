@@ -1,0 +1,1 @@
+"""Programs in other languages: recipes of their toolchains, and what is made of them."""

@@ -1,0 +1,154 @@
+"""What Paddock knows about a language: one entry of `recipes.toml`, checked when it is read.
+
+A recipe has *ways*: an executable on PATH and the command lines that go with it, the best first. Words of a way may
+name places in braces; `paddock.runtimes.toolchain` and `paddock.runtimes.steps` say which there are.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from paddock.model.base import Value
+
+PLACE = re.compile(r"\{([a-z_.]+)\}")
+"""How a word names a place."""
+
+OF_JOBS = frozenset({"source", "output", "scratch", "heap_mib", "main"})
+"""Places that only the job has: its source file, what compiling makes, scratch, MiB for a heap, the entry point."""
+OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm"})
+"""Places of every toolchain; its tools and the files that it requires come to them."""
+
+
+def _pattern(text: str) -> str:
+    if re.compile(text).groups < 1:
+        raise ValueError("the pattern of a version needs a group")
+    return text
+
+
+Words = tuple[str, ...]
+Names = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9+.-]*$")], ...], Field(min_length=1)
+]
+Extension = Annotated[str, Field(pattern=r"^\.[A-Za-z]+$")]
+
+
+class Version(Value):
+    """How a toolchain tells its version."""
+
+    argv: Annotated[Words, Field(min_length=1)]
+    pattern: Annotated[str, AfterValidator(_pattern)]
+    """Regular expression whose first group that matched is the version."""
+    stream: Literal["stdout", "stderr"] = "stdout"
+
+
+class Shim(Value):
+    """How to ask a version manager's stand-in (pyenv, rustup, nodenv...) for the program behind it."""
+
+    argv: Annotated[Words, Field(min_length=1)]
+    path: str = "{printed}"
+    """The program, where `{printed}` is what the command printed."""
+
+
+class Way(Value):
+    """One way to run a language: an executable and what goes with it."""
+
+    executables: Names
+    """Names to look for on PATH, in this order."""
+    tools: Mapping[str, Names] = Field(default_factory=dict)
+    """Other programs it needs: a place's name, and the names to look for on PATH."""
+    requires: Mapping[str, str] = Field(default_factory=dict)
+    """Files it needs: a place's name, and a glob of which the newest match counts."""
+    prefixes: Words = ()
+    """What a job must read, as globs; what every job can read need not be named."""
+    environment: Mapping[str, str] = Field(default_factory=dict)
+    compile: Words = ()
+    """Makes `{output}`, a file or a directory, from `{source}`; empty when nothing is compiled."""
+    run: Annotated[Words, Field(min_length=1)]
+    """Runs the program; the caller's arguments follow."""
+    arguments: Words = ()
+    """Runs the toolchain with the caller's arguments alone; empty where a program is needed."""
+    version: Version
+    shim: Shim | None = None
+    note: str = ""
+    """What this way cannot do, for who chooses."""
+
+
+class Install(Value):
+    """Package names by package manager."""
+
+    apt: Words = ()
+    npm: Words = ()
+    pypi: Words = ()
+    brew: Words = ()
+    note: str = ""
+    """Where to get it when no package manager here has it."""
+
+
+class Recipe(Value):
+    """One language. Adding one is an entry of `recipes.toml`."""
+
+    name: str = Field(pattern=r"^[a-z]+$")
+    title: str = Field(min_length=1)
+    extensions: Annotated[tuple[Extension, ...], Field(min_length=1)]
+    """The first is that of the file a program is written to (S28)."""
+    compatible: Names
+    """Executables that a request may name, without case (S3, S8)."""
+    style: Literal["plain", "java", "kotlin", "php"] = "plain"
+    """What is done to a program before it is run: `paddock.runtimes.steps`."""
+    files: Mapping[str, str] = Field(default_factory=dict)
+    """Further files that stand beside the program's."""
+    hello: str = Field(min_length=1)
+    """A program that prints GREETING."""
+    install: Install
+    ways: Annotated[tuple[Way, ...], Field(alias="way", min_length=1)]
+
+    @property
+    def compiles(self) -> bool:
+        """Whether its best way compiles."""
+        return bool(self.ways[0].compile)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Every executable that is looked for, the best first."""
+        return tuple(name for way in self.ways for name in way.executables)
+
+    @model_validator(mode="after")
+    def _names_places_that_exist(self) -> Self:
+        for way in self.ways:
+            own = OF_TOOLCHAINS | _of_way(way)
+            for words, places in (
+                ((*way.compile, *way.run, *way.arguments, *way.environment.values()), own | OF_JOBS),
+                ((*way.prefixes, *way.requires.values(), *way.version.argv), own),
+            ):
+                unknown = {name for word in words for name in PLACE.findall(word)} - places
+                if unknown:
+                    raise ValueError(f"{way.executables[0]}: no place is called {', '.join(sorted(unknown))}")
+            if bool(way.compile) != any("{output}" in word for word in way.run):
+                raise ValueError(f"{way.executables[0]}: what is compiled must be run, and nothing else")
+        return self
+
+
+def _of_way(way: Way) -> frozenset[str]:
+    names = [*way.requires]
+    for tool in way.tools:
+        names += [tool, *(f"{tool}.{part}" for part in ("bin", "prefix", "home"))]
+    return frozenset(names)
+
+
+GREETING = "hello from paddock"
+"""What every hello program prints."""
+
+
+@cache
+def recipes() -> Mapping[str, Recipe]:
+    """Return every recipe by name, in the order of the data. Raises ValidationError when the data is wrong."""
+    text = (files("paddock.runtimes") / "recipes.toml").read_text(encoding="utf-8")
+    entries = tomllib.loads(text)
+    found = {name: Recipe.model_validate({"name": name, **entry}) for name, entry in entries.items()}
+    return MappingProxyType(found)

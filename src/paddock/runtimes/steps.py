@@ -1,0 +1,114 @@
+"""From a program or arguments to the one or two commands that run it.
+
+    code mode   the program is written to a file; compiled, where the recipe says so; run with the arguments
+    args mode   the toolchain itself, with the arguments
+
+Commands name places of the job in braces; `Step.command` puts them in, and never into what the caller gave.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddock.model.limits import MIB
+from paddock.runtimes.recipe import PLACE
+from paddock.runtimes.toolchain import Toolchain, filled
+
+_HEAP_SHARE = 3, 4
+"""Part of a job's memory that goes to a heap: stacks, code and the runtime itself need the rest."""
+_LEAST_HEAP_MIB = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where a job's things are, inside the sandbox."""
+
+    source: Path
+    """The program's file."""
+    output: Path
+    """File or directory that compiling makes; it is not there before."""
+    scratch: Path
+    """Directory that the job may write to."""
+    memory_bytes: int
+
+    def places(self) -> dict[str, str]:
+        """Return what the words of a step mean for this job."""
+        share, of = _HEAP_SHARE
+        heap = max(_LEAST_HEAP_MIB, self.memory_bytes * share // of // MIB)
+        return {
+            "source": str(self.source),
+            "output": str(self.output),
+            "scratch": str(self.scratch),
+            "heap_mib": str(heap),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command."""
+
+    words: tuple[str, ...]
+    """The recipe's part, with places in braces."""
+    variables: Mapping[str, str]
+    known: Mapping[str, str]
+    """Places that are the same for every job."""
+    arguments: tuple[str, ...] = ()
+    """The caller's part, which follows as it is."""
+
+    def command(self, job: Job) -> list[str]:
+        """Return the argument vector for a job."""
+        places = {**self.known, **job.places()}
+        return [*(filled(word, places) for word in self.words), *self.arguments]
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """Return the variables for a job."""
+        places = {**self.known, **job.places()}
+        return {name: filled(value, places) for name, value in self.variables.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the engine does: write the files, compile, run."""
+
+    run: Step
+    file_name: str = ""
+    """Name of the program's file; empty in args mode."""
+    source: str = ""
+    """What stands in it: the program, with what its language wants around it on the same lines."""
+    compile: Step | None = None
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further files beside it."""
+
+
+class NoProgramError(ValueError):
+    """The runtime has no args mode: it needs a program (S53)."""
+
+
+def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = ()) -> Steps:
+    """Return the steps of a program (`code`), or of the toolchain with arguments alone when `code` is None.
+
+    Raises NoProgramError when the recipe runs programs only.
+    """
+    recipe, way = toolchain.recipe, toolchain.way
+    if code is None:
+        if not way.arguments:
+            raise NoProgramError(
+                f"{recipe.title} needs the code parameter: it has no mode with arguments alone"
+            )
+        return Steps(run=_step(toolchain, way.arguments, {}, arguments))
+    name, source, places = f"code{recipe.extensions[0]}", code, dict[str, str]()
+    return Steps(
+        file_name=name,
+        source=source,
+        files=recipe.files,
+        compile=_step(toolchain, way.compile, places) if way.compile else None,
+        run=_step(toolchain, way.run, places, arguments),
+    )
+
+
+def _step(
+    toolchain: Toolchain, words: Sequence[str], places: Mapping[str, str], arguments: Sequence[str] = ()
+) -> Step:
+    known = {**toolchain.places, **places}
+    kept = tuple(word for word in words if "warm" not in PLACE.findall(word) or "warm" in known)
+    return Step(words=kept, variables=toolchain.environment, known=known, arguments=tuple(arguments))

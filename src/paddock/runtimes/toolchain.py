@@ -1,0 +1,282 @@
+"""Find the toolchain of a recipe on this machine: which program, what a job must read, which environment.
+
+PATH is searched in its order, way after way. Nothing is taken from where programs may write (`untrusted`), for
+Paddock itself asks stand-ins of version managers what they stand for; and nothing that the user of jobs cannot reach.
+A request chooses by name alone: with paths it could choose what a job may read.
+"""
+
+import glob
+import hashlib
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+
+from paddock.runtimes.recipe import PLACE, Recipe, Way
+
+_SYSTEM = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"))
+"""What every job can read; `paddock.confine.plan` grants it."""
+_DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+_STAND_INS = frozenset({"rustup", "volta-shim", "mise", "asdf"})
+_SHIM_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why a recipe cannot be run here."""
+
+    recipe: Recipe
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A recipe's way on this machine."""
+
+    recipe: Recipe
+    way: Way
+    executable: Path
+    places: Mapping[str, str]
+    """What the words of the way mean here; those of a job come later (`paddock.runtimes.steps`)."""
+    prefixes: tuple[Path, ...]
+    """What a job must be granted to read, beside what every job can."""
+    environment: Mapping[str, str]
+    """Variables of every job; values may name places of the job."""
+    identity: str
+    """Hex SHA-256 over what would change when the toolchain does, without starting it."""
+
+
+class _UnusableError(Exception):
+    """A way cannot be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Where to look, and for whom."""
+
+    path: str
+    """Directories, as in PATH; relative ones are passed over."""
+    user: int | None = None
+    """User that jobs become; None for the one of this process."""
+    untrusted: tuple[Path, ...] = ()
+    """Directories that programs may write to."""
+    warm: Path | None = None
+    """Where `paddock runtimes warm` keeps what it made."""
+
+    def program(self, names: Iterable[str]) -> Path:
+        """Return the first program of these names. Raises _UnusableError when there is none for this user."""
+        told: list[str] = []
+        wanted = list(names)
+        for name in wanted:
+            for folder in self._folders():
+                found = folder / name
+                if not os.access(found, os.X_OK) or not found.is_file():
+                    continue
+                if reachable(found, self.user):
+                    return found
+                told.append(f"{found} cannot be reached by the user that programs run as")
+        raise _UnusableError("; ".join(told) or f"{' or '.join(wanted)} is not on PATH")
+
+    def _folders(self) -> list[Path]:
+        folders = [Path(part) for part in self.path.split(os.pathsep) if part.startswith("/")]
+        return [folder for folder in folders if not self.distrusts(folder)]
+
+    def distrusts(self, path: Path) -> bool:
+        """Tell whether programs may have made what is at `path`."""
+        real = path.resolve()
+        return any(real.is_relative_to(place.resolve()) for place in self.untrusted)
+
+
+def normalised(executable: str) -> str:
+    """Return the name of an executable: no quotes, no directories, lower case (S7)."""
+    return PureWindowsPath(executable.strip().strip("\"'")).name.lower()
+
+
+def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain | Missing:
+    """Return the best way of a recipe that this machine has, or why there is none.
+
+    `executable` chooses among the ways by name. What is found must be reachable for the user of jobs.
+    """
+    wanted = normalised(executable)
+    told: list[str] = []
+    for way in recipe.ways:
+        names = [name for name in way.executables if not wanted or name.lower() == wanted]
+        if not names:
+            continue
+        try:
+            return _use(recipe, way, search.program(names), search)
+        except _UnusableError as error:
+            told.append(str(error))
+    if not told:
+        known = ", ".join(recipe.candidates)
+        told.append(f"Paddock runs {recipe.title} with {known}, not with {wanted}")
+    return Missing(recipe, "; ".join(dict.fromkeys(told)), remedy(recipe))
+
+
+def remedy(recipe: Recipe) -> str:
+    """Return how to install the toolchain of a recipe."""
+    install = recipe.install
+    ways = [
+        f"apt install {' '.join(install.apt)}" if install.apt else "",
+        f"npm install --global {' '.join(install.npm)}" if install.npm else "",
+        f"pip install {' '.join(install.pypi)}" if install.pypi else "",
+        f"brew install {' '.join(install.brew)}" if install.brew else "",
+        install.note,
+    ]
+    return " or ".join(way for way in ways if way)
+
+
+def reachable(path: Path, user: int | None) -> bool:
+    """Tell whether a user without groups and capabilities may execute (a file) or enter (a directory) `path`.
+
+    `user` None stands for the user of this process, root included: jobs keep its number and lose its powers.
+    """
+    number = os.geteuid() if user is None else user
+    groups = {os.getegid(), *os.getgroups()} if user is None else {user}
+    try:
+        real = path.resolve(strict=True)
+        chains = {*path.absolute().parents, *real.parents, real}
+        return all(_may_enter(place.stat(), number, groups) for place in chains)
+    except OSError:
+        return False
+
+
+def _may_enter(facts: os.stat_result, user: int, groups: set[int]) -> bool:
+    if facts.st_uid == user:
+        return bool(facts.st_mode & stat.S_IXUSR)
+    if facts.st_gid in groups:
+        return bool(facts.st_mode & stat.S_IXGRP)
+    return bool(facts.st_mode & stat.S_IXOTH)
+
+
+def _use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
+    executable = _behind_shim(way, found, search)
+    places = _around("", executable)
+    programs = [found, executable]
+    for place, names in way.tools.items():
+        try:
+            tool = search.program(names)
+        except _UnusableError as error:
+            raise _UnusableError(f"{executable.name} is there, but {error}") from None
+        programs.append(tool)
+        places |= _around(place, tool)
+    for place, pattern in way.requires.items():
+        places[place] = _newest(filled(pattern, places), executable)
+    identity = _identity(recipe, way, [Path(value) for value in places.values()])
+    if search.warm is not None and (search.warm / recipe.name / identity).is_dir():
+        places["warm"] = str(search.warm / recipe.name / identity)
+    return Toolchain(
+        recipe=recipe,
+        way=way,
+        executable=executable,
+        places=places,
+        prefixes=_granted(way, places, search),
+        environment=_environment(way, places, programs),
+        identity=identity,
+    )
+
+
+def _around(place: str, program: Path) -> dict[str, str]:
+    """Return the places of a program: itself, its directory, the one above that, and where links lead in the end."""
+    real = program.resolve()
+    prefix = f"{place}." if place else ""
+    # A virtual environment is what it is through the name of its interpreter, so that name stays.
+    named = program if (program.parent.parent / "pyvenv.cfg").exists() else real
+    return {
+        place or "executable": str(named),
+        f"{prefix}bin": str(named.parent),
+        f"{prefix}prefix": str(named.parent.parent),
+        f"{prefix}home": str(real.parent.parent),
+    }
+
+
+def _behind_shim(way: Way, found: Path, search: Search) -> Path:
+    """Return the program itself: stand-ins need the home of their user, which jobs do not have."""
+    if way.shim is None or not _is_stand_in(found):
+        return found
+    words = [filled(word, {"executable": str(found)}) for word in way.shim.argv]
+    try:
+        done = subprocess.run(  # noqa: S603 - what the owner of PATH put there
+            words, capture_output=True, text=True, check=True, timeout=_SHIM_SECONDS, cwd="/"
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _UnusableError(f"{found} stands for another program and does not say which ({error})") from None
+    real = Path(filled(way.shim.path, {"printed": done.stdout.strip()}))
+    if not real.is_file() or search.distrusts(real):
+        raise _UnusableError(f"{found} stands for {real}, which cannot be used")
+    if not reachable(real, search.user):
+        raise _UnusableError(f"{real} cannot be reached by the user that programs run as")
+    return real
+
+
+def _is_stand_in(found: Path) -> bool:
+    if "shims" in found.parts or found.resolve().name in _STAND_INS:
+        return True
+    rustup = found.parent / "rustup"  # its stand-ins may be hard links
+    return rustup.exists() and rustup.samefile(found)
+
+
+def _newest(pattern: str, executable: Path) -> str:
+    matches = glob.glob(pattern)  # noqa: PTH207 - patterns are absolute
+    if not matches:
+        raise _UnusableError(f"{executable} is there, but {pattern} is not")
+    return max(
+        matches, key=lambda match: [int(part) if part.isdigit() else 0 for part in re.split(r"\D+", match)]
+    )
+
+
+def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:
+    """Return what to grant, without what every job can read anyway. Raises _UnusableError on more than a toolchain."""
+    found: dict[Path, None] = {}
+    words = [word for word in way.prefixes if "{warm}" not in word or "warm" in places]
+    warm = [places["warm"]] if "warm" in places else []
+    for pattern in [*(filled(word, places) for word in words), *warm]:
+        for match in sorted(glob.glob(pattern)):  # noqa: PTH207
+            real = Path(match).resolve()
+            if any(real.is_relative_to(system) for system in _SYSTEM):
+                continue
+            if Path.home().is_relative_to(real) or Path("/").samefile(real.parent):
+                raise _UnusableError(f"{places['executable']} would have programs read all of {real}")
+            found[real] = None
+    unreachable = [str(path) for path in found if not reachable_to_read(path, search.user)]
+    if unreachable:
+        raise _UnusableError(f"{unreachable[0]} cannot be reached by the user that programs run as")
+    return tuple(found)
+
+
+def reachable_to_read(path: Path, user: int | None) -> bool:
+    """Tell whether the directory of `path` can be entered."""
+    return reachable(path if path.is_dir() else path.parent, user)
+
+
+def _environment(way: Way, places: Mapping[str, str], programs: Sequence[Path]) -> dict[str, str]:
+    folders = dict.fromkeys(
+        [str(Path(places["executable"]).parent), *(str(tool.parent) for tool in programs)]
+    )
+    path = [folder for folder in folders if folder not in _DEFAULT_PATH]
+    values = {"PATH": os.pathsep.join((*path, *_DEFAULT_PATH))} if path else {}
+    own = {name: word for name, word in way.environment.items() if "{warm}" not in word or "warm" in places}
+    return {**values, **own}
+
+
+def _identity(recipe: Recipe, way: Way, files: Sequence[Path]) -> str:
+    digest = hashlib.sha256(way.model_dump_json().encode() + recipe.style.encode())
+    for path in files:
+        facts = path.stat()
+        part = (str(path.resolve()), facts.st_size, facts.st_mtime_ns) if path.is_file() else (str(path),)
+        digest.update(repr(part).encode())
+    return digest.hexdigest()
+
+
+def filled(word: str, places: Mapping[str, str]) -> str:
+    """Return a word with the places that are known put in, each once: what is put in is not looked at again."""
+    return PLACE.sub(lambda match: places.get(match[1], match[0]), word)
+
+
+def on_path(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the PATH that toolchains are looked for on."""
+    return environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)

@@ -1,0 +1,55 @@
+"""The data of the recipes, and what it may not say."""
+
+import copy
+import tomllib
+from importlib.resources import files
+
+import pytest
+from pydantic import ValidationError
+
+from paddock.runtimes.recipe import GREETING, Recipe, recipes
+
+
+def entry(name, **changes):
+    data = tomllib.loads((files("paddock.runtimes") / "recipes.toml").read_text())[name]
+    return {"name": name, **copy.deepcopy(data), **changes}
+
+
+def test_every_recipe_has_its_own_suffix_and_says_how_to_get_it():
+    suffixes = [suffix for recipe in recipes().values() for suffix in recipe.extensions]
+    assert len(suffixes) == len(set(suffixes))
+    for recipe in recipes().values():
+        install = recipe.install
+        assert install.apt or install.npm or install.pypi or install.note, recipe.name
+        assert GREETING in recipe.hello, recipe.name
+
+
+def test_recipes_cannot_be_changed():
+    with pytest.raises(TypeError):
+        recipes()["node"] = recipes()["python"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"run": ["{executable}", "{sauce}"]}, "no place is called sauce"),
+        ({"prefixes": ["{scratch}"]}, "no place is called scratch"),
+        ({"compile": ["cc", "{source}"]}, "what is compiled must be run, and nothing else"),
+        ({"run": ["{output}"]}, "what is compiled must be run, and nothing else"),
+        ({"executables": []}, "at least 1 item"),
+        ({"executables": ["../sh"]}, "should match pattern"),
+        ({"version": {"argv": ["x"], "pattern": "no group"}}, "needs a group"),
+        ({"surprise": 1}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_way_that_makes_no_sense_is_refused(change, message):
+    data = entry("shell")
+    data["way"] = [{**data["way"][0], **change}]
+    with pytest.raises(ValidationError, match=message):
+        Recipe.model_validate(data)
+
+
+@pytest.mark.parametrize("change", [{"extensions": ["sh"]}, {"style": "fast"}, {"hello": ""}, {"way": []}])
+def test_a_recipe_that_makes_no_sense_is_refused(change):
+    with pytest.raises(ValidationError):
+        Recipe.model_validate(entry("shell", **change))

@@ -1,0 +1,156 @@
+"""Which toolchain is taken, and which never."""
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.runtimes.recipe import recipes
+from paddock.runtimes.toolchain import Missing, Search, Toolchain, filled, find, normalised, reachable
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def shop():
+    """A place that everybody can reach, which pytest's own are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def program(path, text="#!/bin/sh\n"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def look(name, *folders, **options):
+    executable = options.pop("executable", "")
+    search = Search(os.pathsep.join(map(str, folders)), **options)
+    return find(recipes()[name], search, executable=executable)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (r"C:\Program Files\nodejs\node.exe", "node.exe"),
+        ('"/usr/bin/NODE"', "node"),
+        ("'bash'", "bash"),
+        ("", ""),
+    ],
+)
+def test_s7_names_are_normalised(given, name):
+    assert normalised(given) == name
+
+
+def test_the_first_candidate_on_path_is_taken_and_the_next_when_it_is_missing(shop):
+    bash = program(shop / "b" / "bash")
+    sh = program(shop / "a" / "sh")
+    assert look("shell", shop / "a", shop / "b").executable == bash
+    assert look("shell", shop / "a").executable == sh
+    assert look("shell", shop / "a", shop / "b", executable="SH").executable == sh
+
+
+def test_s26_what_is_missing_comes_with_its_remedy(shop):
+    missing = look("shell", shop)
+    assert missing == Missing(
+        recipes()["shell"], "bash is not on PATH; sh is not on PATH", "apt install bash or brew install bash"
+    )
+    other = look("shell", "/bin", executable="/bin/zsh")
+    assert other.reason == "Paddock runs Shell with bash, sh, not with zsh"
+
+
+def test_a_path_in_a_request_only_names_the_program(shop):
+    """With paths a request could have its program read whatever stands beside some file."""
+    program(shop / "secret" / "bash")
+    ours = program(shop / "ours" / "bash")
+    assert look("shell", shop / "ours", executable=str(shop / "secret" / "bash")).executable == ours
+
+
+def test_nothing_is_taken_from_where_programs_may_write(shop):
+    """A program that may write could leave a toolchain there; the next one would be run with its powers."""
+    program(shop / "workspace" / "bin" / "bash")
+    (shop / "link").symlink_to(shop / "workspace" / "bin")
+    for folder in (shop / "workspace" / "bin", shop / "link"):
+        assert isinstance(look("shell", folder, untrusted=(shop / "workspace",)), Missing)
+        assert isinstance(look("shell", folder), Toolchain)
+
+
+def test_relative_parts_of_path_are_passed_over(shop, monkeypatch):
+    program(shop / "bash")
+    monkeypatch.chdir(shop)
+    assert isinstance(look("shell", "", ".", "bin"), Missing)
+
+
+def test_what_the_user_of_jobs_cannot_reach_is_named(shop):
+    hidden = program(shop / "home" / "bin" / "bash")
+    (shop / "home").chmod(0o700)
+    assert not reachable(hidden, NOBODY)
+    missing = look("shell", hidden.parent, user=NOBODY)
+    assert missing.reason.startswith(f"{hidden} cannot be reached by the user that programs run as")
+    assert look("shell", hidden.parent).executable == hidden
+    seen = program(shop / "open" / "bash")
+    assert look("shell", hidden.parent, seen.parent, user=NOBODY).executable == seen
+
+
+def test_a_stand_in_is_asked_for_the_program_behind_it(shop):
+    real = program(shop / "versions" / "3" / "bin" / "python3")
+    shim = program(shop / "shims" / "python3", f"#!/bin/sh\necho {real}\n")
+    found = look("python", shim.parent)
+    assert found.executable == real
+    assert found.prefixes == (real.parent,)
+    assert found.environment["PATH"].split(":")[0] == str(real.parent)
+    program(shim, "#!/bin/sh\nexit 1\n")
+    assert "stands for another program and does not say which" in look("python", shim.parent).reason
+
+
+def test_a_stand_in_may_not_lead_to_where_programs_write(shop):
+    real = program(shop / "workspace" / "python3")
+    shim = program(shop / "shims" / "python3", f"#!/bin/sh\necho {real}\n")
+    missing = look("python", shim.parent, untrusted=(shop / "workspace",))
+    assert f"{shim} stands for {real}, which cannot be used" in missing.reason
+
+
+def test_a_virtual_environment_stays_one(shop):
+    base = program(shop / "base" / "bin" / "python3")
+    venv = shop / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "lib").mkdir()
+    (venv / "pyvenv.cfg").write_text("home = x\n")
+    (venv / "bin" / "python3").symlink_to(base)
+    found = look("python", venv / "bin")
+    assert found.executable == venv / "bin" / "python3"
+    assert found.places["executable"] == str(venv / "bin" / "python3")
+    assert set(found.prefixes) == {venv / "bin", venv / "lib", venv / "pyvenv.cfg", base.parent}
+
+
+def test_no_toolchain_opens_a_home(shop, monkeypatch):
+    monkeypatch.setenv("HOME", str(shop / "home" / "ada"))
+    program(shop / "bin" / "gcc")
+    (shop / "lib").symlink_to(shop / "home")
+    (shop / "home" / "ada").mkdir(parents=True)
+    missing = look("c", shop / "bin")
+    assert missing.reason.endswith(f"/gcc would have programs read all of {shop / 'home'}")
+
+
+def test_the_identity_changes_with_the_toolchain(shop):
+    bash = program(shop / "bash")
+    first = look("shell", shop)
+    assert look("shell", shop).identity == first.identity
+    os.utime(bash, ns=(1, 1))
+    assert look("shell", shop).identity != first.identity
+
+
+def test_what_is_put_into_a_word_is_not_looked_at_again():
+    assert filled("{source}-{bin}-{x}", {"source": "{bin}", "bin": "/b"}) == "{bin}-/b-{x}"
+
+
+def test_real_programs_of_this_machine_are_found():
+    found = look("python", "/usr/bin")
+    assert found.executable == Path("/usr/bin/python3")
+    assert (found.prefixes, "PATH" in found.environment) == ((), False)
+    assert replace(found, identity="") == replace(look("python", "/usr/bin"), identity="")
