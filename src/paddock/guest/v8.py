@@ -75,6 +75,14 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
     return library
 
 
+def keep_thread() -> None:
+    """Have Python know the calling thread for good, not only for as long as a callback runs.
+
+    A forked child whose one thread Python forgets cannot be entered again (CPython 3.11, init_threadstate).
+    """
+    ctypes.pythonapi.PyGILState_Ensure()
+
+
 class Isolate:
     """One V8 isolate with one context.
 

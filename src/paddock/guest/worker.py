@@ -16,10 +16,13 @@ import socket
 import struct
 import threading
 import time
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from paddock.confine import lockdown
 from paddock.guest import v8
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CAPACITY = 32768
 """UTF-16 units that fit into each half of the exchange buffer; glue/exchange.js has the same number."""
@@ -102,9 +105,8 @@ class Channel:
 class Guest:
     """The dialogue between the glue in V8 and the parent."""
 
-    def __init__(self, isolate: v8.Isolate, glue: str, channel: Channel) -> None:
+    def __init__(self, isolate: v8.Isolate, glue: str) -> None:
         self._isolate = isolate
-        self._channel = channel
         self._step = isolate.evaluate(glue, keep=True)
         self._ignored = isolate.array(isolate.poster())
         exchange = isolate.call(self._step, self._ignored)
@@ -120,10 +122,12 @@ class Guest:
         self._taking = False
         self._drained = False
         self._started = False
+        self._channel: Channel
         self._data_bytes = 0
 
-    def _rehearse(self) -> None:
-        """Go through a first run while nobody waits: it compiles what each program needs, and takes page faults."""
+    def rehearse(self) -> None:
+        """Go through a first run: it compiles what each program needs."""
+        self._isolate.on_post = self._posted
         self._rehearsing = True
         self._incoming = _REHEARSAL
         self._fill()
@@ -131,14 +135,25 @@ class Guest:
         self._isolate.evaluate(_FIRST_PROGRAM)
         self._rehearsing = False
 
-    def start(self, data_bytes: int) -> None:
-        """Hand V8's thread over to the dialogue; `data_bytes` is the data segment that budgets come on top of."""
+    def hand_over(self, become: "Callable[[], tuple[Channel, int]]") -> None:
+        """Have V8's thread call `become`, and be the worker that it returns in.
+
+        `become` is called when no JavaScript runs, and returns in forked children only: the channel to the parent,
+        and the data segment that budgets come on top of.
+        """
+
+        def first_turn(_: object) -> None:
+            v8.keep_thread()
+            self._start(*become())
+
+        self._isolate.on_turn = first_turn
+        self._queue(_IDLE)
+
+    def _start(self, channel: Channel, data_bytes: int) -> None:
+        self._channel = channel
         self._data_bytes = data_bytes
-        self._isolate.on_post = self._posted
-        self._channel.send(b'["ready"]')
-        if not self._channel.hears(_IDLE_MS):
-            self._rehearse()
         self._isolate.on_turn = self._turned
+        channel.send(b'["ready"]')
         self._await()
 
     def _posted(self) -> None:
@@ -221,17 +236,3 @@ def data_segment(status: int) -> int:
     os.close(status)
     assert match is not None
     return int(match[1]) * 1024
-
-
-def run(
-    library: ctypes.CDLL, glue: str, connection: socket.socket, rules: lockdown.Rules, status: int
-) -> None:
-    """Be a guest worker on `connection` until the program ends.
-
-    `status` is this process's open /proc/self/status, for after `lockdown.shed` no file can be opened.
-    """
-    isolate = v8.Isolate(library)
-    guest = Guest(isolate, glue, Channel(connection))
-    lockdown.seal(rules)
-    guest.start(data_segment(status))
-    threading.Event().wait()

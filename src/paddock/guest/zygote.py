@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 from paddock.confine import lockdown
@@ -31,8 +32,10 @@ class Zygote:
     def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
         self._control = control
         self._rules = lockdown.prepare(profile)
-        self._glue = glue.source()
-        self._library = v8.load(library_directory, PROFILES[profile])
+        self._guest = worker.Guest(
+            v8.Isolate(v8.load(library_directory, PROFILES[profile])), glue.source()
+        )
+        self._guest.rehearse()
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._workers: dict[int, int] = {}
@@ -40,24 +43,30 @@ class Zygote:
 
     def serve(self) -> None:
         """Fork on request and report deaths until the parent goes away."""
+        gc.freeze()
+        self._guest.hand_over(self._fork_on_request)
+        threading.Event().wait()
+
+    def _fork_on_request(self) -> tuple[worker.Channel, int]:
+        """Serve on V8's thread; return in a worker."""
         self._say({"ready": os.getpid(), "landlock": self._rules.landlock_abi})
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._control.fileno():
                     self._bury(descriptor)
-                elif not self._answer():
-                    return
+                elif (born := self._answer()) is not None:
+                    return born
 
-    def _answer(self) -> bool:
+    def _answer(self) -> tuple[worker.Channel, int] | None:
         try:
             message, descriptors, _, _ = socket.recv_fds(self._control, 16, _DESCRIPTORS)
         except ConnectionResetError:  # the parent died with unread reports
-            return False
+            message, descriptors = b"", []
         if not message:
-            return False
+            os._exit(0)
         pid = os.fork()
         if pid == 0:
-            self._become_worker(*descriptors)
+            return self._become_worker(*descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         pidfd = os.pidfd_open(pid)
@@ -66,20 +75,18 @@ class Zygote:
         try:
             socket.send_fds(self._control, [json.dumps({"born": pid}).encode()], [pidfd])
         except OSError:  # the parent has died; with this process the worker does
-            return False
-        return True
+            os._exit(0)
+        return None
 
-    def _become_worker(self, connection: int, errors: int) -> None:
-        try:
-            lockdown.die_with_parent()
-            os.dup2(errors, 2)
-            status = os.open("/proc/self/status", os.O_RDONLY)
-            lockdown.close_all_but(connection, status)
-            lockdown.shed(self._rules)
-            worker.run(self._library, self._glue, socket.socket(fileno=connection), self._rules, status)
-        except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
-            os.write(2, f"paddock worker: {type(error).__name__}: {error}\n".encode())
-            os._exit(v8.EXIT_BROKEN)
+    def _become_worker(self, connection: int, errors: int) -> tuple[worker.Channel, int]:
+        lockdown.die_with_parent()
+        os.dup2(errors, 2)
+        status = os.open("/proc/self/status", os.O_RDONLY)
+        lockdown.close_all_but(connection, status)
+        channel = worker.Channel(socket.socket(fileno=connection))
+        lockdown.shed(self._rules)
+        lockdown.seal(self._rules)
+        return channel, worker.data_segment(status)
 
     def _bury(self, pidfd: int) -> None:
         pid = self._workers.pop(pidfd)
