@@ -89,11 +89,6 @@ def enforce(ruleset: int) -> None:
         os.close(ruleset)
 
 
-def deny_everything(version: int, *, readable: tuple[str, ...] = ()) -> None:
-    """Deny this thread every file, TCP port and scope that ABI `version` can name, but reading `readable`."""
-    enforce(build(version, [(path, READ_FILE) for path in readable]))
-
-
 def _allow(ruleset: int, path: str, rights: int) -> None:
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:

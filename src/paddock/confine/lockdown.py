@@ -32,14 +32,21 @@ class Rules(NamedTuple):
 
     filter: bytes
     landlock_abi: int
+    ruleset: int
+    """Descriptor of a Landlock ruleset, which `shed` closes."""
 
 
-def prepare(profile: str) -> Rules:
-    """Read what `shed` and `seal` need. Raises OSError when this machine has no filter or no Landlock."""
+def prepare(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
+    """Make ready what `shed` and `seal` need: everything is denied but reading the files `readable`.
+
+    Raises OSError when this machine has no filter or no Landlock.
+    """
+    has_own_user()  # remembered, also by forked children
     version = landlock.abi()
     if version == 0:
         raise OSError("this kernel offers no Landlock (Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK=y)")
-    return Rules(filter=seccomp.read_filter(profile), landlock_abi=version)
+    ruleset = landlock.build(version, [(path, landlock.READ_FILE) for path in readable])
+    return Rules(filter=seccomp.read_filter(profile), landlock_abi=version, ruleset=ruleset)
 
 
 def die_with_parent() -> None:
@@ -112,10 +119,9 @@ def has_own_user() -> bool:
 
 
 def shed(rules: Rules) -> None:
-    """Leave root, refuse new privileges, and deny all files, sockets and scopes to this thread and its heirs.
+    """Leave root, refuse new privileges, and deny files, sockets and scopes to this thread and its heirs.
 
     Root of a user namespace with no other user stays what it is, without a capability.
-    `/dev/urandom` stays readable, so that V8 can seed its generator while it starts; `seal` ends that too.
     """
     if has_own_user():
         become(UNPRIVILEGED)
@@ -125,7 +131,7 @@ def shed(rules: Rules) -> None:
         drop_capabilities()
     refuse_new_privileges()
     hide()
-    landlock.deny_everything(rules.landlock_abi, readable=("/dev/urandom",))
+    landlock.enforce(rules.ruleset)
 
 
 def seal(rules: Rules) -> None:

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 _SYSCALL = {"x86_64": 317, "aarch64": 277}
+_MACHINE = os.uname().machine
 _SET_MODE_FILTER = 1
 _TSYNC = 1
 _INSTRUCTION_BYTES = 8
@@ -26,7 +27,7 @@ class _Program(ctypes.Structure):
 @functools.cache
 def read_filter(profile: str) -> bytes:
     """Return the BPF program of `profile` for this machine. Raises FileNotFoundError where none is shipped."""
-    return (FILTERS / f"{profile}.{os.uname().machine}.bpf").read_bytes()
+    return (FILTERS / f"{profile}.{_MACHINE}.bpf").read_bytes()
 
 
 def install(program: bytes) -> None:
@@ -35,6 +36,6 @@ def install(program: bytes) -> None:
     `no_new_privs` must be set. Raises OSError when the kernel refuses, or when a thread cannot be brought in line.
     """
     argument = _Program(len(program) // _INSTRUCTION_BYTES, program)
-    failed = _LIBC.syscall(_SYSCALL[os.uname().machine], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
+    failed = _LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
     if failed:
         raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_SET_MODE_FILTER)")

@@ -1,6 +1,8 @@
 """One program's conversation with the host, seen from the host, which keeps every budget itself."""
 
 import asyncio
+import os
+import struct
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from paddock.model.base import Json
 
 TRUNCATED = "[output truncated]"
+
+_SEED = struct.Struct("4I")
+"""What the program's `Math.random` starts from."""
 
 _STOP_SECONDS = 5.0
 _CONSOLE_LINES = 100_000
@@ -62,6 +67,7 @@ class Dialogue(Listener):
             "frame": self._worker.frame_bytes,
             "result": limits.result_bytes,
             "sleep": limits.sleep_ms,
+            "seed": _SEED.unpack(os.urandom(_SEED.size)),
             "raw": work.raw_results,
             "vars": work.vars,
             "workspace": str(self._job.workspace),

@@ -76,14 +76,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     channel = Channel(socket.socket(fileno=int(connection)))
     try:
-        rules = lockdown.prepare(_PROFILE)
+        rules = lockdown.prepare(_PROFILE, readable=("/dev/urandom",))  # V8 seeds its generator from it
         library = v8.load(Path(library_directory), _FLAGS)
         status = os.open("/proc/self/status", os.O_RDONLY)
         directory = Path(__file__).parent
         sources = {
             name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)
         }
-        lockdown.close_all_but(int(connection), status)
+        lockdown.close_all_but(int(connection), status, rules.ruleset)
         lockdown.shed(rules)
         reader = Reader(v8.Isolate(library), sources, channel)
         lockdown.seal(rules)

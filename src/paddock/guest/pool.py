@@ -59,6 +59,7 @@ class Worker(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.listener: Listener | None = None
         self._pidfd = -1
+        self._greeted = False
         self._errors = errors
         self._clocks: list[int] = []
         self._status = -1
@@ -70,6 +71,7 @@ class Worker(asyncio.Protocol):
     def born(self, pid: int, pidfd: int) -> None:
         """Learn the process behind the socket."""
         self.pid, self._pidfd = pid, pidfd
+        self._begin()
 
     def died(self, death: Death) -> None:
         """Learn how it ended."""
@@ -158,12 +160,18 @@ class Worker(asyncio.Protocol):
             for message in self._reader.feed(data):
                 if self.listener is not None:
                     self.listener.heard(message)
-                elif isinstance(message, frames.Ready) and not self.ready.done():
-                    self.ready.set_result(None)
+                elif isinstance(message, frames.Ready):
+                    self._greeted = True
+                    self._begin()
         except frames.FrameError as error:
             self.kill()
             if self.listener is not None:
                 self.listener.broken(error)
+
+    def _begin(self) -> None:
+        """Be ready when worker and zygote have both spoken; either may be the first."""
+        if self._greeted and self.pid and not self.ready.done():
+            self.ready.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Learn that the worker has closed its end, which only its death does."""

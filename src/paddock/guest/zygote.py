@@ -38,6 +38,7 @@ class Zygote:
         self._guest.rehearse()
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
+        self._data_bytes = worker.data_segment(os.open("/proc/self/status", os.O_RDONLY))
         self._workers: dict[int, int] = {}
         """pid by pidfd"""
 
@@ -81,12 +82,11 @@ class Zygote:
     def _become_worker(self, connection: int, errors: int) -> tuple[worker.Channel, int]:
         lockdown.die_with_parent()
         os.dup2(errors, 2)
-        status = os.open("/proc/self/status", os.O_RDONLY)
-        lockdown.close_all_but(connection, status)
+        lockdown.close_all_but(connection, self._rules.ruleset)
         channel = worker.Channel(socket.socket(fileno=connection))
         lockdown.shed(self._rules)
         lockdown.seal(self._rules)
-        return channel, worker.data_segment(status)
+        return channel, self._data_bytes
 
     def _bury(self, pidfd: int) -> None:
         pid = self._workers.pop(pidfd)

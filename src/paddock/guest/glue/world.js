@@ -36,6 +36,7 @@ function openForOwn(prototype) {
 }
 
 harden();
+defineProperty(Math, "random", { value: random, writable: true, configurable: true, enumerable: false });
 for (const service of [setTimeout, clearTimeout, sleep]) provide(service.name, freeze(service));
 provide("servers", servers);
 provide("console", console);
