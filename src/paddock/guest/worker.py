@@ -45,15 +45,15 @@ _REHEARSED = {
     "lines": 1,
     "calls": 1,
     "frame": 1 << 20,
-    "result": 1,
+    "result": 100,
     "sleep": 0,
     "seed": [1, 2, 3, 4],
     "raw": False,
     "vars": {"a": "b"},
     "workspace": "",
+    "input": 1,
 }
-_REHEARSAL = json.dumps(["rehearse", _REHEARSED]).encode("utf-16-le")
-_FIRST_PROGRAM = '"use strict";(async function(input){return await 1+1})()'
+_REHEARSAL = '"use strict";__paddock(async function(input){return [await input]})'
 
 "a".encode("utf-16-le").decode("utf-16-le")  # loads the codec while files can still be read
 
@@ -120,14 +120,19 @@ class Guest:
         self._data_bytes = 0
 
     def rehearse(self) -> None:
-        """Go through a first run: it compiles what each program needs."""
+        """Go through a first program, so that V8 has compiled what each one needs."""
         self._isolate.on_post = self._posted
         self._rehearsing = True
-        self._incoming = _REHEARSAL
+        self._tell("run", _REHEARSED)
+        self._isolate.evaluate(_REHEARSAL)
+        self._tell("rehearse")
+        self._tell("forget")
+        self._rehearsing = False
+
+    def _tell(self, *message: object) -> None:
+        self._incoming = json.dumps(message).encode("utf-16-le")
         self._fill()
         self._isolate.call(self._step, self._ignored)
-        self._isolate.evaluate(_FIRST_PROGRAM)
-        self._rehearsing = False
 
     def hand_over(self, become: "Callable[[], tuple[Channel, int]]") -> None:
         """Have V8's thread call `become`, and be the worker that it returns in.

@@ -71,20 +71,21 @@ function configure(given) {
   provide("__paddock", start);
 }
 
-// Walks the ways that most programs take, so that every worker is forked with them compiled. Leaves no trace.
-function rehearse(given) {
-  configure(given);
-  delete global.paddock;
-  delete global.mentu;
-  delete global.__paddock;
+// Walks the ways that most programs take, so that every worker is forked with them compiled.
+function rehearse() {
   print("log", ["x"]);
-  send(stringify(["rehearse", describe(new NativeError("x")), utf8Length("x")]));
-  apply(then, (async () => given)(), [() => {}, () => {}]);
-  servers.rehearsal.call("call", given);
-  answer(1, true, given);
-  apply(mapDelete, known, ["rehearsal"]);
-  callCount = 0;
+  send(stringify([describe(new NativeError("x")), utf8Length("x")]));
+  servers.rehearsal.call("call", {});
+  answer(1, true, {});
   clearTimeout(setTimeout(() => {}, 1));
+}
+
+// Forgets the program that was rehearsed.
+function forget() {
+  for (const name of ["input", "paddock", "mentu"]) delete global[name];
+  apply(mapDelete, known, ["rehearsal"]);
+  header[SETTLED] = 0;
+  callCount = 0;
   timerCount = 0;
 }
 
@@ -102,6 +103,7 @@ function turn(poster) {
   const message = parse(receive());
   if (message[0] === "reply") return answer(message[1], message[2], message[3]);
   if (message[0] === "stuck") return settle("stuck", "{}");
-  if (message[0] === "rehearse") return rehearse(message[1]);
+  if (message[0] === "rehearse") return rehearse();
+  if (message[0] === "forget") return forget();
   configure(message[1]);
 }

@@ -1,0 +1,19 @@
+// Math.random. V8 seeds its own before workers are forked, so each would repeat the same numbers; this one is seeded by the
+// host for each program. xoshiro128** (Blackman and Vigna, 2018), two words for the 53 bits of a number.
+let [random0, random1, random2, random3] = [1, 0, 0, 0];
+function nextWord() {
+  const product = imul(random1, 5);
+  const word = imul((product << 7) | (product >>> 25), 9);
+  const shifted = random1 << 9;
+  random2 ^= random0;
+  random3 ^= random1;
+  random1 ^= random2;
+  random0 ^= random3;
+  random2 ^= shifted;
+  random3 = (random3 << 11) | (random3 >>> 21);
+  return word;
+}
+const { random } = { random() { return ((nextWord() >>> 5) * 67108864 + (nextWord() >>> 6)) / 9007199254740992; } };
+function seedRandom(seed) {
+  [random0, random1, random2, random3] = seed;
+}
