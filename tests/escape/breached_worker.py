@@ -1,8 +1,8 @@
 """Native code in a worker that has locked itself down: what an attacker has who broke V8.
 
-usage: breached_worker.py PROFILE, in a pid namespace of its own; prints {thread: {probe: end}} as JSON.
+usage: breached_worker.py PROFILE, in a pid namespace of its own; prints {probe: end} as JSON.
 
-The worker is the real one up to the point where it would wait for its program: there, on its main thread or on V8's, a
+The worker is the real one up to the point where it would wait for its program: there, on V8's thread, its only one, a
 probe runs instead, one in each process. Its end is "ok", the name of an errno, or the signal that killed the worker.
 """
 
@@ -14,11 +14,13 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
-from paddock.guest import worker, zygote
+from paddock.guest import zygote
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYSCALL = LIBC.syscall
@@ -139,30 +141,19 @@ PROBES: dict[str, Callable[[], int]] = {
 }  # fmt: skip
 
 
-def breach(zygote_process: zygote.Zygote, probe: Callable[[], int], thread: str) -> str:
+def breach(zygote_process: zygote.Zygote, probe: Callable[[], int]) -> str:
     """Fork a worker, let it lock itself down, run the probe in it, and return how that ended."""
     ours, theirs = socket.socketpair()
     errors, their_errors = os.pipe()
     pid = os.fork()
     if pid == 0:
-
-        def report(guest: worker.Guest) -> None:
-            ctypes.set_errno(0)
-            result = probe()
-            end = "ok" if result >= 0 else errno.errorcode[ctypes.get_errno()]
-            CONNECTION[0].sendall(end.encode())
-            os._exit(0)
-
-        def start(guest: worker.Guest, data_bytes: int) -> None:
-            CONNECTION.append(guest._channel._connection)
-            if thread == "main":
-                report(guest)
-            guest._isolate.on_turn = lambda _: report(guest)
-            guest._isolate.queue_script(b"1")
-
-        worker.Guest.start = start
-        zygote_process._become_worker(theirs.fileno(), their_errors)
-        os._exit(99)  # not reached
+        channel, _ = zygote_process._become_worker(theirs.fileno(), their_errors)
+        CONNECTION.append(channel._connection)
+        ctypes.set_errno(0)
+        result = probe()
+        end = "ok" if result >= 0 else errno.errorcode[ctypes.get_errno()]
+        CONNECTION[0].sendall(end.encode())
+        os._exit(0)
     theirs.close()
     os.close(their_errors)
     told = b""
@@ -197,13 +188,14 @@ def main() -> None:
         os.dup2(descriptor, number)
     _, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     made = zygote.Zygote(control, sys.argv[1], Path(find_spec("py_mini_racer").origin).parent)
-    table = {
-        thread: {
-            name: breach(made, probe, thread) for name, probe in PROBES.items() if not ONLY or name in ONLY
-        }
-        for thread in ("main", "v8")
-    }
-    os.write(out, json.dumps(table).encode())
+
+    def attack() -> NoReturn:
+        ends = {name: breach(made, probe) for name, probe in PROBES.items() if not ONLY or name in ONLY}
+        os.write(out, json.dumps(ends).encode())
+        os._exit(0)
+
+    made._guest.hand_over(attack)
+    threading.Event().wait()
 
 
 main()

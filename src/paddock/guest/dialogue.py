@@ -237,9 +237,7 @@ class Dialogue(Listener):
 
 
 def _is_computing(pid: int) -> bool:
-    """Return whether any thread of the process is running right now, that is: not waiting."""
+    """Return whether the process is running right now, that is: not waiting."""
     with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
-                return True
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
     return False

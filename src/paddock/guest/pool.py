@@ -15,7 +15,6 @@ import signal
 import socket
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from paddock.guest import frames
@@ -61,7 +60,7 @@ class Worker(asyncio.Protocol):
         self._pidfd = -1
         self._greeted = False
         self._errors = errors
-        self._clocks: list[int] = []
+        self._clock = -1
         self._status = -1
         self._writable = asyncio.Event()
         self._writable.set()
@@ -94,18 +93,17 @@ class Worker(asyncio.Protocol):
     def cost(self) -> Cost | None:
         """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
         try:
-            nanoseconds = sum(int(os.pread(file, 64, 0).split()[0]) for file in self._clocks)
-            peak = _PEAK.search(os.pread(self._status, 4096, 0)) if self._clocks else None
+            nanoseconds = int(os.pread(self._clock, 64, 0).split()[0])
+            peak = _PEAK.search(os.pread(self._status, 4096, 0))
         except OSError:
             return None
         return Cost(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
 
     def observe(self) -> None:
-        """Open what `cost` reads, while nobody waits. Both threads exist by now, and no further one can start."""
+        """Open what `cost` reads, while nobody waits. The process has one thread, and no further one can start."""
         with contextlib.suppress(OSError):
-            process = Path(f"/proc/{self.pid}")
-            self._clocks = [_open(task / "schedstat") for task in (process / "task").iterdir()]
-            self._status = _open(process / "status")
+            self._clock = os.open(f"/proc/{self.pid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self._status = os.open(f"/proc/{self.pid}/status", os.O_RDONLY | os.O_CLOEXEC)
 
     def pause_writing(self) -> None:
         """Learn that the worker does not read what it is sent."""
@@ -142,10 +140,10 @@ class Worker(asyncio.Protocol):
 
     def dispose(self) -> None:
         """Close what this side still holds."""
-        for descriptor in (self._errors, self._status, *self._clocks):
+        for descriptor in (self._errors, self._status, self._clock):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._errors, self._status, self._clocks = -1, -1, []
+        self._errors, self._status, self._clock = -1, -1, -1
         if self.transport is not None:
             self.transport.abort()
 
@@ -181,10 +179,6 @@ class Worker(asyncio.Protocol):
             self.ready.exception()  # retrieved: nobody may be waiting any more
         if self.listener is not None:
             self.listener.gone()
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class Listener(Protocol):

@@ -1,12 +1,11 @@
 """The body of a guest worker: one program in one locked process, then the end.
 
-A worker is forked from the zygote with one connected socket. It makes its isolate, runs the glue, gives up every power
-it has (`paddock.confine.lockdown`), and says ready; no byte of guest code exists before that point. From then on V8's
-own thread does everything: it waits for a message, runs one task, reports, waits again (see `paddock.guest.v8`).
-Only the standard library may be imported here.
+The zygote makes the isolate, runs the glue and rehearses a program. A worker is forked from it on V8's own thread, with
+one connected socket and all of that in place; it gives up every power it has (`paddock.confine.lockdown`) and says
+ready. No byte of guest code exists before that point. From then on its one thread waits for a message, runs one task,
+reports, waits again (see `paddock.guest.v8`). Only the standard library may be imported here.
 """
 
-import ctypes
 import json
 import os
 import re
@@ -14,11 +13,9 @@ import resource
 import select
 import socket
 import struct
-import threading
 import time
 from typing import TYPE_CHECKING, cast
 
-from paddock.confine import lockdown
 from paddock.guest import v8
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""The zygote: a small single-threaded process that has V8 loaded and forks guest workers.
+"""The zygote: a small process that has V8 running, the glue in it, and forks guest workers.
+
+fork(2) leaves a child with the thread that called it. So V8's thread is the one that forks, between two tasks, and the
+child goes on with a live isolate. The main thread only waits, and holds nothing that a child could need.
 
     parent -> zygote   one byte, with the worker's socket and standard error as descriptors
     zygote -> parent   {"born": pid} with a pidfd, and {"dead": pid, ...} once for every worker, with what it cost
@@ -32,9 +35,7 @@ class Zygote:
     def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
         self._control = control
         self._rules = lockdown.prepare(profile)
-        self._guest = worker.Guest(
-            v8.Isolate(v8.load(library_directory, PROFILES[profile])), glue.source()
-        )
+        self._guest = worker.Guest(v8.Isolate(v8.load(library_directory, PROFILES[profile])), glue.source())
         self._guest.rehearse()
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
