@@ -27,7 +27,7 @@ from paddock.hub.failure import TRACE
 from paddock.hub.process import LINE_LIMIT
 
 
-class _Stream:
+class PipeStream:
     """What both directions share: the process owns the pipes, so leaving a stream closes nothing."""
 
     async def aclose(self) -> None:
@@ -45,7 +45,7 @@ class _Stream:
         await self.aclose()
 
 
-class PipeReader(_Stream):
+class PipeReader(PipeStream):
     """Messages of the child. Lines that are no message are passed over: some servers print banners."""
 
     def __init__(self, stdout: asyncio.StreamReader, on_end: Callable[[str], None]) -> None:
@@ -77,7 +77,7 @@ class PipeReader(_Stream):
             raise StopAsyncIteration from None
 
 
-class PipeWriter(_Stream):
+class PipeWriter(PipeStream):
     """Messages to the child."""
 
     def __init__(self, stdin: asyncio.StreamWriter) -> None:

@@ -118,6 +118,13 @@ class ServerSettings(Value):
     """Most milliseconds a single call may take, whatever the server's own `timeoutMs` (60 000) says."""
 
 
+class McpSettings(Value):
+    """`[mcp]`: the MCP server, `paddock serve mcp`."""
+
+    answer_characters: PositiveInt = 40_000
+    """Most characters of one result, as text and as data; what is more is cut and said to be cut."""
+
+
 class GuestSettings(Value):
     """`[guest]`: the pool of guest workers."""
 
@@ -174,6 +181,8 @@ class Settings(Value):
     """The ledger."""
     servers: ServerSettings = ServerSettings()
     """Upstream MCP servers."""
+    mcp: McpSettings = McpSettings()
+    """The MCP server."""
     guest: GuestSettings = GuestSettings()
     """Guest workers."""
     policy: PolicySettings = PolicySettings()

@@ -57,10 +57,15 @@ def error_text(outcome: Outcome) -> str:
     """
     if outcome.ok:
         return ""
+    ran = outcome.status in _BLAMES_THE_PROGRAM and (outcome.error is None or outcome.error.phase == "run")
+    return ("Sandbox error: " if ran else "") + explanation(outcome)
+
+
+def explanation(outcome: Outcome) -> str:
+    """Return why an outcome is not ok, without any word in front of it."""
     error = outcome.error or ErrorInfo(name="Error", message="; ".join(outcome.decision.reasons))
     message = _message(outcome.status, error) or outcome.status.value
-    ran = outcome.status in _BLAMES_THE_PROGRAM and error.phase == "run"
-    return "\n".join([("Sandbox error: " if ran else "") + message, *_details(outcome, error)])
+    return "\n".join([message, *_details(outcome, error)])
 
 
 def as_json(outcome: Outcome) -> str:

@@ -1,10 +1,7 @@
 """Send one request to the gate and print what becomes of it, interrupts included."""
 
 import asyncio
-import signal
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Never
 
 import click
@@ -14,6 +11,7 @@ from paddock.model.request import ExecutionRequest
 from paddock.model.settings import Settings
 from paddock.surfaces import render
 from paddock.surfaces.cli.session import session
+from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
 
 INTERRUPTED = 128
@@ -37,7 +35,7 @@ async def _execute(
 
     The outcome is None when the cancelled gate gave none.
     """
-    with _cancelled_by_signals() as received:
+    with cancelled_by_signals() as received:
         try:
             async with session(settings, request.workspace) as opened:
                 outcome = await opened.gate.execute(request, on_console=printer.line)
@@ -48,27 +46,6 @@ async def _execute(
                 raise
             outcome = None
     return outcome, received[0] if received else 0
-
-
-@contextmanager
-def _cancelled_by_signals() -> Generator[list[int]]:
-    """Cancel the current task at the first interrupt, so that it ends in order; a second one ends it."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    received: list[int] = []
-
-    def cancel(number: signal.Signals) -> None:
-        loop.remove_signal_handler(number)
-        received.append(number)
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, cancel, number)
-    try:
-        yield received
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 class _Printer:

@@ -1,0 +1,74 @@
+"""The tools that run programs and single calls: `execute_code` and `call_tool`."""
+
+from pathlib import Path
+
+from paddock.gate import Gate
+from paddock.model.base import Json
+from paddock.model.limits import LimitOverrides
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
+from paddock.surfaces.mcp.forward import forwarded
+from paddock.surfaces.mcp.reply import OUTPUT_SCHEMA, answer
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool
+
+EXECUTE_CODE = (
+    "Use this to do several steps in one call: run a JavaScript/TypeScript program that calls tools of MCP servers "
+    "and returns only what you need. `await servers.NAME.TOOL({...})`, loops, Promise.all, console.log, "
+    "`input`, top-level `return`. No files, no network."
+)
+CALL_TOOL = "Use this for one call of one server's tool without code. The result comes back untouched."
+
+_NO_WISHES = LimitOverrides()
+
+
+def code_tools(gate: Gate, workspace: Path, cap: int) -> list[Tool]:
+    """Return `execute_code` and `call_tool`; results have at most `cap` characters."""
+
+    async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
+        work = GuestRun(source=arguments["code"], input=arguments.get("input"))
+        limits = LimitOverrides(wall_ms=arguments.get("timeout_ms"))
+        request = _request(work, workspace, caller, limits)
+        return answer(await gate.execute(request, on_console=caller.on_console), cap)
+
+    async def call_tool(arguments: Arguments, caller: Caller) -> Answer:
+        work = ServerCall(
+            server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
+        )
+        return forwarded(await gate.execute(_request(work, workspace, caller)), cap)
+
+    return [
+        Tool(
+            name="execute_code",
+            title="Run a program",
+            description=EXECUTE_CODE,
+            input_schema=_object(
+                ["code"],
+                code={"type": "string"},
+                input={"description": "JSON value the program reads as `input`"},
+                timeout_ms={"type": "integer", "minimum": 1},
+            ),
+            run=execute_code,
+            output_schema=OUTPUT_SCHEMA,
+        ),
+        Tool(
+            name="call_tool",
+            title="Call one tool",
+            description=CALL_TOOL,
+            input_schema=_object(
+                ["server", "tool"],
+                server={"type": "string"},
+                tool={"type": "string"},
+                args={"type": "object"},
+            ),
+            run=call_tool,
+        ),
+    ]
+
+
+def _request(
+    work: Work, workspace: Path, caller: Caller, limits: LimitOverrides = _NO_WISHES
+) -> ExecutionRequest:
+    return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=workspace, work=work, limits=limits)
+
+
+def _object(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

@@ -1,0 +1,48 @@
+"""Results of upstream tools on their way to the client: untouched, but for size and what the protocol forbids."""
+
+from functools import cache
+from typing import Any, cast
+
+from paddock.model.base import Json
+from paddock.model.outcome import Outcome
+from paddock.surfaces.mcp.reply import answer, compact, cut
+from paddock.surfaces.mcp.tools import Answer, text_block
+
+
+def forwarded(outcome: Outcome, cap: int) -> Answer:
+    """Return the result of a single call; its texts, and its data, have at most `cap` characters."""
+    if not outcome.ok:
+        return answer(outcome, cap)
+    raw = cast("dict[str, Any]", outcome.value)
+    blocks: list[dict[str, Json]] = []
+    room = cap
+    for part in raw["content"]:
+        block = part if _is_block(part) else text_block(compact(part))
+        if isinstance(text := block.get("text"), str):
+            block = {**block, "text": cut(text, room)}
+            room = max(0, room - len(text))
+        blocks.append(block)
+    structured = raw.get("structuredContent")
+    if structured is not None and len(text := compact(structured)) > cap:
+        structured = None
+        blocks = blocks or [text_block(cut(text, cap))]
+    return Answer(blocks, structured, is_error=raw.get("isError") is True)
+
+
+def _is_block(part: Json) -> bool:
+    """Return whether the protocol knows such a block; some servers send others."""
+    from pydantic import ValidationError  # noqa: PLC0415 - with the next line
+
+    try:
+        _content_block().validate_python(part, by_name=False)
+    except ValidationError:
+        return False
+    return True
+
+
+@cache
+def _content_block() -> Any:  # noqa: ANN401 - pydantic's adapter of a union
+    from mcp_types import ContentBlock  # noqa: PLC0415 - the server has loaded it, tests need not
+    from pydantic import TypeAdapter  # noqa: PLC0415 - with the line before
+
+    return TypeAdapter[Any](ContentBlock)

@@ -1,0 +1,128 @@
+"""An outcome as an agent reads it: one text and the same data, both under one cap.
+
+ok · 142 ms · 12 calls (github 12) · run 01J...
+{"open":17,"titles":["..."]}
+--- console (3 lines)
+...
+"""
+
+import json
+from collections import Counter
+
+from paddock.model.base import Json
+from paddock.model.outcome import Outcome, Status
+from paddock.surfaces import render
+from paddock.surfaces.mcp.tools import Answer, text_block
+
+OUTPUT_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "properties": {"status": {"type": "string"}, "value": {}, "error": {"type": "object"}},
+    "required": ["status"],
+}
+"""What the data of an outcome surely holds, as far as agents must know beforehand."""
+
+_NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
+
+compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def answer(outcome: Outcome, cap: int) -> Answer:
+    """Return the answer to a program; value, console and error have at most `cap` characters together."""
+    data: dict[str, Json] = {
+        "status": outcome.status.value,
+        "run": outcome.id,
+        "ms": round(outcome.usage.wall_ms),
+    }
+    if outcome.calls:
+        data["calls"] = dict(Counter(call.server for call in outcome.calls))
+    parts = [_headline(outcome)]
+    if not outcome.ok:
+        explained = cut(render.explanation(outcome), cap // 2)
+        parts.append(explained)
+        data["error"] = _error(outcome, explained)
+        data["happened"] = happened(outcome)
+    room = cap - sum(map(len, parts))
+    if outcome.has_value and outcome.ok:
+        text = value_text(outcome.value)
+        shown = cut(text, room)
+        parts.append(shown)
+        if shown == text:
+            data["value"] = outcome.value
+        else:
+            data |= {"excerpt": shown, "truncated": True}
+        room -= len(shown)
+    elif outcome.ok:
+        parts.append("(the program returned nothing)")
+    if outcome.console:
+        whole = [render.encodable(render.console_text(line)) for line in outcome.console]
+        lines = _shortened(whole, max(room, cap // 4))
+        parts += [f"--- console ({len(whole)} line{'s'[: len(whole) != 1]})", *lines]
+        data["console"] = lines
+        if lines != whole:
+            data["truncated"] = True
+    return Answer([text_block("\n".join(parts))], data, is_error=not outcome.ok)
+
+
+def value_text(value: Json) -> str:
+    """Return a value as agents read it: a text as it is, anything else as compact JSON."""
+    return render.encodable(value if isinstance(value, str) else compact(value))
+
+
+def happened(outcome: Outcome) -> str:
+    """Return what a program that did not end well had done to the world, so that nobody repeats it blindly."""
+    if outcome.status in _NOT_STARTED or (outcome.error and outcome.error.phase in {"decide", "parse"}):
+        return "not_started"
+    if outcome.in_flight:
+        return "in_flight_unknown"
+    return "calls_completed" if outcome.calls else "no_calls"
+
+
+def _headline(outcome: Outcome) -> str:
+    facts = [outcome.status.value, f"{outcome.usage.wall_ms:.0f} ms"]
+    if outcome.calls:
+        servers = Counter(call.server for call in outcome.calls)
+        named = ", ".join(f"{name} {count}" for name, count in servers.most_common())
+        failed = sum(call.status is not Status.OK for call in outcome.calls)
+        named += f"; {failed} failed" if failed else ""
+        facts.append(f"{len(outcome.calls)} call{'s'[: len(outcome.calls) != 1]} ({named})")
+    return " · ".join([*facts, f"run {outcome.id}"])
+
+
+def _error(outcome: Outcome, explained: str) -> dict[str, Json]:
+    error = outcome.error
+    if error is None:
+        return {"name": "Error", "message": explained}
+    told: dict[str, Json] = {
+        "name": error.name,
+        "message": cut(error.message or error.thrown, len(explained)),
+    }
+    told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
+    return told
+
+
+def _shortened(texts: list[str], room: int) -> list[str]:
+    """Return the lines from the beginning and the end that fit, and between them how many do not."""
+    if sum(map(len, texts)) + len(texts) <= room:
+        return texts
+    head = _fitting(texts, room // 2)
+    rest = texts[len(head) :]
+    tail = _fitting(rest[::-1], room // 2)[::-1]
+    left_out = len(rest) - len(tail)
+    return [*head, f"[{left_out} lines left out]", *tail] if left_out else [*head, *tail]
+
+
+def _fitting(texts: list[str], room: int) -> list[str]:
+    kept: list[str] = []
+    for text in texts:
+        if room <= 0:
+            break
+        kept.append(cut(text, room))
+        room -= len(text) + 1
+    return kept
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text, or its beginning and how much there is of it."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: max(longest, 0)]}... [truncated: {len(text)} characters in all]"

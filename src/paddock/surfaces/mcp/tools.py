@@ -1,0 +1,154 @@
+"""The table of tools: each tool that the server offers is one entry, whatever it does."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+import anyio
+
+from paddock.guest.job import OnConsole
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import Status
+from paddock.model.schema import Schema
+from paddock.policy.redact import may_hold_secrets, redact_json
+from paddock.surfaces import render
+
+Arguments = Mapping[str, Json]
+
+_SURROGATE = "\\ud"
+"""How `json.dumps` begins to spell half of a character."""
+
+_log = logging.getLogger("paddock.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls a tool, and how to tell them what happens meanwhile."""
+
+    actor: str
+    on_console: OnConsole | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a tool: content blocks, the same as data where the tool declares it, and whether it failed."""
+
+    content: list[dict[str, Json]]
+    structured: Json = None
+    is_error: bool = False
+
+    def result(self) -> dict[str, Json]:
+        """Return the answer as a CallToolResult."""
+        structured = {} if self.structured is None else {"structuredContent": self.structured}
+        return {"content": self.content, **structured, "isError": self.is_error}
+
+
+def text_block(text: str) -> dict[str, Json]:
+    """Return a text as a content block."""
+    return {"type": "text", "text": text}
+
+
+def refusal(status: Status, name: str, text: str) -> Answer:
+    """Return the answer to a call of which nothing ran: status, then what to do."""
+    error = {"name": name, "message": text}
+    return Answer(
+        [text_block(f"{status.value}\n{text}")], {"status": status.value, "error": error}, is_error=True
+    )
+
+
+def _invalid(tool: "Tool", problems: tuple[str, ...]) -> Answer:
+    return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems))
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool. Sentence one of a description says when to use it (60 words in all)."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: dict[str, Json]
+    run: Callable[[Arguments, Caller], Coroutine[Any, Any, Answer]]
+    """Answers a call with valid arguments."""
+    output_schema: dict[str, Json] | None = None
+    annotations: dict[str, bool] = field(default_factory=dict[str, bool])
+    """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint` where they differ from the default."""
+    explain: Callable[["Tool", tuple[str, ...]], Answer] = _invalid
+    """Answers a call with invalid arguments."""
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema of the arguments."""
+        return Schema(self.input_schema)
+
+    @cached_property
+    def entry(self) -> dict[str, Json]:
+        """The tool as `tools/list` shows it."""
+        shown: dict[str, Json] = {"name": self.name, "title": self.title, "description": self.description}
+        shown["inputSchema"] = self.input_schema
+        if self.output_schema is not None:
+            shown["outputSchema"] = self.output_schema
+        if self.annotations:
+            shown["annotations"] = self.annotations
+        return shown
+
+
+class Toolbox:
+    """The tools that are listed, and those that are understood besides."""
+
+    def __init__(self, listed: Iterable[Tool], understood: Iterable[Tool] = ()) -> None:
+        self.listed = tuple(listed)
+        self._known = {tool.name: tool for tool in (*understood, *self.listed)}
+
+    async def call(self, name: str, arguments: Json, caller: Caller) -> Answer:
+        """Return what a tool answers. Cancelling the task ends the work before this returns."""
+        return _fit_to_leave(await self._answer(name, arguments, caller))
+
+    async def _answer(self, name: str, arguments: Json, caller: Caller) -> Answer:
+        tool = self._known.get(name)
+        if tool is None:
+            near = get_close_matches(name, self._known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
+        given: Json = {} if arguments is None else arguments
+        if problems := tool.schema.problems(given):
+            return tool.explain(tool, problems)
+        try:
+            return await _whole(tool.run(given, caller))
+        except PaddockError as error:
+            return refusal(Status.ERROR, type(error).__name__, str(error))
+        except Exception:  # noqa: BLE001 - the library would tell the client its text, which may hold anything
+            _log.exception("tool %s failed", tool.name)
+            return refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
+
+
+async def _whole(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Wait for work that, when cancelled, is cancelled once and then left to clean up.
+
+    The protocol library cancels again at every await, which would cut short what ends a program's processes.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({task})
+        raise
+
+
+def _fit_to_leave(answer: Answer) -> Answer:
+    """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold."""
+    parts = [answer.content, answer.structured]
+    text = json.dumps(parts)
+    if may_hold_secrets(text):
+        parts = redact_json(parts)
+    if _SURROGATE in text:
+        parts = json.loads(render.encodable(json.dumps(parts, ensure_ascii=False)))
+    return Answer(parts[0], parts[1], is_error=answer.is_error)

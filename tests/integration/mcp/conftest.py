@@ -1,0 +1,169 @@
+"""The installed command as an MCP server, a client of the official library, and one that speaks plain lines."""
+
+import asyncio
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
+ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
+ERAS = ("legacy", "auto")
+"""What a client of the library opens with: `initialize` of 2025-11-25, or whatever is newest, here 2026-07-28."""
+
+MODERN: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "lines", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class Place:
+    """A workspace with the servers `odd` and `even`, a home and an environment."""
+
+    def __init__(self, root: Path) -> None:
+        self.workspace = root / "ws"
+        self.workspace.mkdir()
+        self.home = root / "home"
+        self.home.mkdir()
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+        }
+        entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD)]}
+        self.servers({"odd": entry, "even": entry})
+
+    def servers(self, servers: dict[str, Any]) -> None:
+        """Write the servers file."""
+        (self.workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+    def settings(self, text: str) -> None:
+        """Write the settings of the user."""
+        file = self.home / ".config/paddock/paddock.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    @asynccontextmanager
+    async def client(self, *flags: str, mode: str = "legacy", **options: Any) -> AsyncIterator[Client]:
+        """Connect a client of the official library over stdio."""
+        server = StdioServerParameters(
+            command=PADDOCK, args=["serve", "mcp", *flags], cwd=self.workspace, env=self.environment
+        )
+        async with Client(stdio_client(server), mode=mode, **options) as client:
+            yield client
+
+    @asynccontextmanager
+    async def lines(self, *flags: str) -> AsyncIterator["Lines"]:
+        """Start the server and speak plain lines with it."""
+        process = await asyncio.create_subprocess_exec(
+            PADDOCK,
+            "serve",
+            "mcp",
+            *flags,
+            cwd=self.workspace,
+            env=self.environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=64 * 1024 * 1024,
+        )
+        try:
+            yield Lines(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+
+class Lines:
+    """A client that sends and receives plain lines, in the era that its requests speak."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self._number = 0
+
+    def send(self, method: str, params: dict[str, Any], *, modern: bool = True) -> int:
+        """Send a request and return its id."""
+        self._number += 1
+        if modern:
+            params = {**params, "_meta": {**MODERN, **params.get("_meta", {})}}
+        self.write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        return self._number
+
+    def write(self, message: Any) -> None:
+        """Write a message, or bytes as they are."""
+        self.process.stdin.write(
+            message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+        )
+
+    async def receive(self) -> dict[str, Any]:
+        """Return the next message."""
+        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), 60))
+
+    async def answer(self, number: int | None) -> dict[str, Any]:
+        """Return the answer to a request; notifications before it are passed over."""
+        while "method" in (message := await self.receive()) or message["id"] != number:
+            pass
+        return message
+
+    async def ask(self, method: str, params: dict[str, Any], *, modern: bool = True) -> dict[str, Any]:
+        """Send a request and return its answer."""
+        return await self.answer(self.send(method, params, modern=modern))
+
+    async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """Return the result of a tool."""
+        return (await self.ask("tools/call", {"name": tool, "arguments": arguments}))["result"]
+
+    async def begin(self) -> None:
+        """Shake hands as a client of 2025-11-25 does."""
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "l", "version": "1"},
+        }
+        await self.ask("initialize", hello, modern=False)
+        self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started and not reaped."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below a process."""
+    return [each for child in children(pid) for each in (child, *descendants(child))]
+
+
+def watched(pids: list[int]) -> list[int]:
+    """Return handles of processes; they stay theirs whatever becomes of the numbers."""
+    return [os.pidfd_open(pid) for pid in pids]
+
+
+def all_end(handles: list[int], seconds: float = 30) -> bool:
+    """Wait until all processes behind the handles have ended; tell whether they did."""
+    deadline = time.monotonic() + seconds
+    try:
+        return all(
+            select.select([handle], [], [], max(0, deadline - time.monotonic()))[0] for handle in handles
+        )
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)

@@ -1,0 +1,169 @@
+"""What goes over the wire, line by line: broken messages, cancellation, the end of a client or of the server."""
+
+import asyncio
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import PADDOCK, Place, all_end, children, descendants, watched
+
+SPIN = "console.log('spinning'); for (;;) {}"
+
+
+async def spinning(lines, *, modern=True):
+    """Start a program that spins and return its request's id once it does."""
+    params = {"name": "execute_code", "arguments": {"code": SPIN}, "_meta": {"progressToken": "p"}}
+    number = lines.send("tools/call", params, modern=modern)
+    while (await lines.receive()).get("method") != "notifications/progress":
+        pass
+    return number
+
+
+def running_workers(server):
+    """Return the workers that run a program: of the children of a zygote, alone they have a limit on their data."""
+    return [pid for zygote in children(server) for pid in children(zygote) if has_data_limit(pid)]
+
+
+def has_data_limit(pid):
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return any(line.startswith("Max data size") and "unlimited" not in line for line in lines)
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_cancelling_kills_the_program_and_answers_nothing(place: Place, *, modern: bool):
+    async def main():
+        async with place.lines() as lines:
+            if not modern:
+                await lines.begin()
+            number = await spinning(lines, modern=modern)
+            handles = watched(running_workers(lines.process.pid))
+            assert len(handles) == 1
+            params = {"requestId": number}
+            lines.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            assert await asyncio.to_thread(all_end, handles)
+            nothing = {"name": "execute_code", "arguments": {"code": "return 1"}}
+            after = lines.send("tools/call", nothing, modern=modern)
+            assert (await lines.receive())["id"] == after
+
+    asyncio.run(main())
+
+
+def test_x39_every_call_is_on_the_record_with_its_end_and_duration(place: Place):
+    async def main():
+        async with place.lines() as lines:
+            await lines.call("execute_code", code="return 1")
+            await lines.call("execute_code", code="throw 1")
+            await lines.call("call_tool", server="odd", tool="echo", args={"text": "x"})
+            number = await spinning(lines)
+            handles = watched(running_workers(lines.process.pid))
+            lines.write(
+                {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+            )
+            assert await asyncio.to_thread(all_end, handles)
+            await lines.call("execute_code", code="return 1")
+
+    asyncio.run(main())
+    done = subprocess.run(
+        [PADDOCK, "audit", "tail", "--json"],
+        env=place.environment,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    ends = [record["fields"] for record in json.loads(done.stdout) if record["event"] == "finished"]
+    assert [(end["kind"], end["status"], end["actor"], end["ms"] > 0) for end in ends] == [
+        ("guest", "ok", "lines 1", True),
+        ("guest", "failed", "lines 1", True),
+        ("server", "ok", "lines 1", True),
+        ("guest", "cancelled", "lines 1", True),
+        ("guest", "ok", "lines 1", True),
+    ]
+
+
+@pytest.mark.parametrize("how", ["client is gone", "terminated"])
+def test_nothing_is_left_when_the_client_or_the_server_ends(place: Place, how: str):
+    async def main():
+        async with place.lines() as lines:
+            await lines.call("execute_code", code="return await servers.odd.echo({text: 'up'})")
+            await spinning(lines)
+            below = descendants(lines.process.pid)
+            assert len(below) >= 4  # zygote, intake, a worker, the server `odd`
+            handles = watched(below)
+            if how == "terminated":
+                lines.process.send_signal(signal.SIGTERM)
+            else:
+                lines.process.stdin.close()
+            assert await asyncio.wait_for(lines.process.wait(), 30) == 0
+            assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+def test_nothing_is_left_when_the_server_is_killed(place: Place):
+    async def main():
+        async with place.lines() as lines:
+            await spinning(lines)
+            handles = watched(descendants(lines.process.pid))
+            lines.process.kill()
+            assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+def test_other_calls_are_served_while_a_program_spins(place: Place):
+    async def main():
+        async with place.lines() as lines:
+            await spinning(lines)
+            for _ in range(10):
+                assert (await lines.call("execute_code", code="return 6 * 7"))["structuredContent"][
+                    "value"
+                ] == 42
+
+    asyncio.run(main())
+
+
+def test_what_is_no_message_is_answered_and_passed_over(place: Place):
+    async def main():
+        async with place.lines() as lines:
+            lines.write(b"\nhello\n")
+            broken = await lines.receive()
+            assert (broken["id"], broken["error"]["code"]) == (None, -32700)
+            assert broken["error"]["message"].startswith("this line is not JSON: ")
+            lines.write(b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]\n')
+            assert (await lines.receive())["error"]["code"] == -32600
+            lines.write(b'"' + b"x" * (17 * 1024 * 1024) + b'"\n')
+            assert (await lines.receive())["error"]["message"] == "a message is longer than 16777216 bytes"
+            assert (await lines.call("execute_code", code="return 1"))["structuredContent"]["value"] == 1
+
+    asyncio.run(main())
+
+
+def test_half_a_character_leaves_as_a_whole_one(place: Place):
+    async def main():
+        async with place.lines() as lines:
+            result = await lines.call("execute_code", code=r"return ['\ud83d', '\ud83d\ude00']")
+            assert result["structuredContent"]["value"] == ["\ufffd", "\U0001f600"]
+
+    asyncio.run(main())
+
+
+def test_standard_streams_that_are_no_pipes(place: Place):
+    async def main():
+        process = await asyncio.create_subprocess_exec(
+            "sh",
+            "-c",
+            'exec "$0" serve mcp </dev/null',
+            PADDOCK,
+            cwd=place.workspace,
+            env=place.environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, errors = await process.communicate()
+        expected = b"standard input is no pipe: an MCP client starts this command and talks to it\n"
+        assert (process.returncode, errors) == (1, expected)
+
+    asyncio.run(main())

@@ -1,0 +1,96 @@
+"""Outcomes as agents read them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, Status, Usage
+from paddock.surfaces.mcp.reply import answer, happened
+
+CALLS = (
+    CallRecord(server="github", tool="a", status=Status.OK, ms=1),
+    CallRecord(server="jira", tool="b", status=Status.FAILED, ms=1),
+    CallRecord(server="github", tool="a", status=Status.OK, ms=1),
+)
+
+
+def outcome(status=Status.OK, **fields):
+    return Outcome(id="R", status=status, usage=Usage(wall_ms=141.7), **fields)
+
+
+def texts(result):
+    return [block["text"] for block in result.content]
+
+
+def test_a_value_with_calls_and_console():
+    lines = (ConsoleLine(level="log", text="a"), ConsoleLine(level="warn", text="b"))
+    result = answer(outcome(value={"open": 17}, has_value=True, calls=CALLS, console=lines), 1000)
+    assert texts(result) == [
+        'ok · 142 ms · 3 calls (github 2, jira 1; 1 failed) · run R\n{"open":17}\n--- console (2 lines)\na\n[warn] b'
+    ]
+    assert result.structured == {
+        "status": "ok",
+        "run": "R",
+        "ms": 142,
+        "calls": {"github": 2, "jira": 1},
+        "value": {"open": 17},
+        "console": ["a", "[warn] b"],
+    }
+    assert not result.is_error
+
+
+def test_a_text_is_shown_as_it_is():
+    assert texts(answer(outcome(value="a\nb", has_value=True), 1000)) == ["ok · 142 ms · run R\na\nb"]
+
+
+def test_nothing_was_returned():
+    assert texts(answer(outcome(), 1000)) == ["ok · 142 ms · run R\n(the program returned nothing)"]
+
+
+def test_an_error_with_its_place_and_what_had_happened():
+    error = ErrorInfo(name="TypeError", message="no", line=4, column=2, excerpt="x.y\n^", hint="try z")
+    result = answer(outcome(Status.FAILED, error=error, calls=CALLS[:1], in_flight=1), 1000)
+    assert texts(result)[0].splitlines() == [
+        "failed · 142 ms · 1 call (github 1) · run R",
+        "TypeError: no",
+        "  at line 4, column 2",
+        "    x.y",
+        "    ^",
+        "  calls completed before the error: 1 (github.a ok); 1 in flight, their effect is unknown",
+        "  hint: try z",
+    ]
+    assert result.structured == {
+        "status": "failed",
+        "run": "R",
+        "ms": 142,
+        "calls": {"github": 1},
+        "error": {"name": "TypeError", "message": "no", "line": 4, "column": 2, "hint": "try z"},
+        "happened": "in_flight_unknown",
+    }
+    assert result.is_error
+
+
+def test_what_had_happened():
+    parse = ErrorInfo(name="SyntaxError", message="", phase="parse")
+    assert [
+        happened(outcome(Status.DENIED)),
+        happened(outcome(Status.FAILED, error=parse)),
+        happened(outcome(Status.TIMEOUT, in_flight=1, calls=CALLS)),
+        happened(outcome(Status.TIMEOUT, calls=CALLS)),
+        happened(outcome(Status.TIMEOUT)),
+    ] == ["not_started", "not_started", "in_flight_unknown", "calls_completed", "no_calls"]
+
+
+@given(
+    st.text() | st.lists(st.text() | st.integers()),
+    st.lists(st.text(max_size=300), max_size=30),
+    st.text(max_size=5000),
+    st.integers(200, 2000),
+)
+def test_text_and_data_keep_the_same_cap(value, lines, message, cap):
+    console = tuple(ConsoleLine(level="log", text=line) for line in lines)
+    good = answer(outcome(value=value, has_value=True, console=console), cap)
+    bad = answer(outcome(Status.FAILED, error=ErrorInfo(name="E", message=message), console=console), cap)
+    for result in (good, bad):
+        assert len(texts(result)[0]) <= 2 * cap + 400
+        assert len(str(result.structured.get("value", ""))) <= 2 * cap
+        assert sum(map(len, result.structured.get("console", []))) <= 2 * cap + 400
