@@ -9,9 +9,9 @@ import asyncio
 import codecs
 import contextlib
 import os
-from collections import deque
 from collections.abc import Callable
 
+from paddock.model.capture import Ends
 from paddock.model.process import Captured
 
 Sink = Callable[[bytes], None]
@@ -31,12 +31,7 @@ class Reader:
         self, file: int, *, kept: int, ceiling: int, exceeded: Callable[[], None], sink: Sink | None
     ) -> None:
         self._file = file
-        self._head_room = kept - kept // 2
-        self._tail_room = kept // 2
-        self._head: list[bytes] = []
-        self._tail: deque[bytes] = deque()
-        self._tail_bytes = 0
-        self._total = 0
+        self._kept = Ends(kept)
         self._ceiling = ceiling
         self._exceeded = exceeded
         self._sink = sink
@@ -50,19 +45,7 @@ class Reader:
             if self._file < 0 or not self._read():
                 break
         self.close()
-        head, tail = (
-            b"".join(self._head),
-            b"".join(self._tail)[-self._tail_room :] if self._tail_room else b"",
-        )
-        omitted = self._total - len(head) - len(tail)
-        if omitted == 0:
-            return Captured(head=(head + tail).decode("utf-8", "replace"), total_bytes=self._total)
-        return Captured(
-            head=head[: _whole_characters(head)].decode("utf-8", "replace"),
-            tail=tail[_first_character(tail) :].decode("utf-8", "replace"),
-            total_bytes=self._total,
-            omitted_bytes=omitted + len(head) - _whole_characters(head) + _first_character(tail),
-        )
+        return self._kept.captured()
 
     def close(self) -> None:
         """Stop reading; harmless when it has stopped."""
@@ -90,22 +73,12 @@ class Reader:
         return True
 
     def _take(self, data: bytes) -> None:
-        before = self._total
-        self._total += len(data)
-        if before <= self._ceiling < self._total:
+        before = self._kept.total
+        self._kept.take(data)
+        if before <= self._ceiling < self._kept.total:
             self._exceeded()
         if self._sink is not None:
             self._sink(data)
-        if self._head_room:
-            part, data = data[: self._head_room], data[self._head_room :]
-            self._head_room -= len(part)
-            self._head.append(part)
-        if data and self._tail_room:
-            data = data[-self._tail_room :]
-            self._tail.append(data)
-            self._tail_bytes += len(data)
-            while self._tail_bytes - len(self._tail[0]) >= self._tail_room:
-                self._tail_bytes -= len(self._tail.popleft())
 
 
 class Writer:
@@ -144,23 +117,3 @@ def decoded(sink: Callable[[str], None]) -> Sink:
             sink(text)
 
     return take
-
-
-def _whole_characters(data: bytes) -> int:
-    """Return the length of `data` without a character that is cut off at its end."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte < 0x80:  # noqa: PLR2004 - ASCII
-            return len(data)
-        if byte >= 0xC0:  # noqa: PLR2004 - the first byte of a longer character
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4  # noqa: PLR2004
-            return len(data) if back >= length else len(data) - back
-    return len(data)
-
-
-def _first_character(data: bytes) -> int:
-    """Return where the first whole character of `data` starts."""
-    for index in range(min(3, len(data))):
-        if data[index] & 0xC0 != 0x80:  # noqa: PLR2004 - not a continuation
-            return index
-    return 0

@@ -3,6 +3,10 @@
 PaddockError
 ├── ConfigurationError    a settings or server file says something Paddock does not understand
 ├── LedgerError           the audit record cannot be written or read
+├── ArtifactError         stored output cannot be written or read
+│   ├── InvalidHandle
+│   ├── UnknownArtifact
+│   └── ArtifactTooLarge
 ├── EngineError           a worker, the zygote or the transpiler broke a rule: our fault
 └── ServerError           an upstream MCP server failed; says whether it may have acted
     ├── UnknownServer
@@ -67,3 +71,19 @@ class ServerRejected(ServerError):  # noqa: N818
     def __init__(self, message: str, *, code: int, retryable: bool = False) -> None:
         super().__init__(message, retryable=retryable, sent=True)
         self.code = code
+
+
+class ArtifactError(PaddockError):
+    """Stored output cannot be written or read; the text says why."""
+
+
+class InvalidHandle(ArtifactError):  # noqa: N818
+    """A text is not the handle of an artifact (S48)."""
+
+
+class UnknownArtifact(ArtifactError):  # noqa: N818
+    """There is no such artifact for who asks: never written, expired, or of another workspace (S49)."""
+
+
+class ArtifactTooLarge(ArtifactError):  # noqa: N818
+    """An artifact holds more than may be read of one (S51)."""

@@ -75,6 +75,8 @@ class Captured(Value):
     """Bytes that the process wrote."""
     omitted_bytes: int = 0
     """Bytes between head and tail."""
+    omitted_line_ends: int = 0
+    """Line ends between head and tail, so that the lines of the tail can be numbered."""
 
     @property
     def truncated(self) -> bool:

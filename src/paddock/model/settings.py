@@ -105,6 +105,47 @@ class AuditSettings(Value):
     """Whether records reach the disk one by one before work starts (`always`) or together (`batch`)."""
 
 
+class ArtifactSettings(Value):
+    """`[artifacts]`: where the output of programs is kept, how much of it and for how long."""
+
+    enabled: bool = True
+    """Whether output is kept at all."""
+    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "artifacts")
+    """Directory of the artifacts, by default `paddock/artifacts` below the user's state directory."""
+    url: str | None = None
+    """Bucket to use instead of the directory: `s3://`, `gs://` or `az://`; credentials come from the environment."""
+    ttl_hours: PositiveInt = 24
+    """Hours after which an artifact can no longer be read, and is deleted."""
+    max_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
+    """Bytes of output, both streams together, of one execution; with more, none of it is kept (S41)."""
+    max_read_bytes: Annotated[int, Field(ge=1024)] = 50 * MIB
+    """Bytes that reading one artifact may decompress to (S51)."""
+    cross_workspace: bool = False
+    """Whether artifacts of other workspaces may be read."""
+
+
+class RedactionPattern(Value):
+    """One `[[redaction.patterns]]`. What it matches, within a line, is replaced by `[REDACTED:name]`."""
+
+    pattern: Annotated[str, Field(min_length=1, max_length=1000)]
+    """Regular expression in the syntax of RE2, which takes linear time on any text."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9 _.-]{1,40}\Z")] = "custom"
+    """What stands in place of a secret."""
+    flags: Annotated[str, Field(pattern=r"^[imsU]{0,4}\Z")] = ""
+    """Flags of RE2: `i` ignores case."""
+
+
+class RedactionSettings(Value):
+    """`[redaction]`: what is removed from the output of programs before it is kept or shown."""
+
+    enabled: bool = True
+    """Whether anything is removed."""
+    include_defaults: bool = True
+    """Whether the built-in rules hold: well-known keys and tokens, values with secret names, private keys."""
+    patterns: tuple[RedactionPattern, ...] = ()
+    """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
+
+
 class ServerSettings(Value):
     """`[servers]`: how upstream MCP servers are run."""
 
@@ -179,6 +220,10 @@ class Settings(Value):
     """Confinement."""
     audit: AuditSettings = Field(default_factory=AuditSettings)
     """The ledger."""
+    artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
+    """Stored output."""
+    redaction: RedactionSettings = RedactionSettings()
+    """Secrets in output."""
     servers: ServerSettings = ServerSettings()
     """Upstream MCP servers."""
     mcp: McpSettings = McpSettings()

@@ -1,0 +1,69 @@
+"""What stays in memory of a stream of any length: its two ends, and how much lies between them."""
+
+from collections import deque
+
+from paddock.model.process import Captured
+
+
+class Ends:
+    """Takes a stream in pieces and keeps `kept` bytes of it: one half from its start, one half from its end."""
+
+    def __init__(self, kept: int) -> None:
+        self._head_room = kept - kept // 2
+        self._tail_room = kept // 2
+        self._head: list[bytes] = []
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._line_ends = 0
+        self.total = 0
+        """Bytes taken so far."""
+
+    def take(self, data: bytes) -> None:
+        """Take the next piece."""
+        self.total += len(data)
+        self._line_ends += data.count(b"\n")
+        if self._head_room:
+            part, data = data[: self._head_room], data[self._head_room :]
+            self._head_room -= len(part)
+            self._head.append(part)
+        if data and self._tail_room:
+            data = data[-self._tail_room :]
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            while self._tail_bytes - len(self._tail[0]) >= self._tail_room:
+                self._tail_bytes -= len(self._tail.popleft())
+
+    def captured(self) -> Captured:
+        """Return what was kept as text; no character is cut (UTF-8, RFC 3629)."""
+        head = b"".join(self._head)
+        tail = b"".join(self._tail)[-self._tail_room :] if self._tail_room else b""
+        if self.total == len(head) + len(tail):
+            return Captured(head=(head + tail).decode("utf-8", "replace"), total_bytes=self.total)
+        head, tail = head[: _whole_characters(head)], tail[_first_character(tail) :]
+        return Captured(
+            head=head.decode("utf-8", "replace"),
+            tail=tail.decode("utf-8", "replace"),
+            total_bytes=self.total,
+            omitted_bytes=self.total - len(head) - len(tail),
+            omitted_line_ends=self._line_ends - head.count(b"\n") - tail.count(b"\n"),
+        )
+
+
+def _whole_characters(data: bytes) -> int:
+    """Return the length of `data` without a character that is cut off at its end."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte < 0x80:  # noqa: PLR2004 - ASCII
+            return len(data)
+        if byte >= 0xC0:  # noqa: PLR2004 - the first byte of a longer character
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4  # noqa: PLR2004
+            return len(data) if back >= length else len(data) - back
+    return len(data)
+
+
+def _first_character(data: bytes) -> int:
+    """Return where the first whole character of `data` starts."""
+    for index in range(min(3, len(data))):
+        if data[index] & 0xC0 != 0x80:  # noqa: PLR2004 - not a continuation
+            return index
+    return 0

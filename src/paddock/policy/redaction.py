@@ -1,0 +1,227 @@
+"""Remove secrets from the output of programs while it arrives, in pieces of any size.
+
+Theory of operation. Redaction works line by line: no rule sees beyond the end of a line, so what comes out depends on the
+text alone and never on how it was cut into pieces. A line is held back until it is whole. One of unusual length is
+redacted in windows that overlap; a window ends only where cutting it changes nothing, and where no such place is
+found, the rest of the line is withheld. So memory is bounded, and any secret of up to `OVERLAP` characters is found
+wherever it stands. Private keys are the one secret of several lines: their lines are replaced one by one, so that the
+lines of the output keep their numbers.
+
+What is a secret: the defaults of spec 5.7 (S43), everything that `redact_text` knows, private keys in PEM (RFC 7468),
+and the patterns of the settings.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from paddock.model.settings import RedactionPattern, RedactionSettings
+from paddock.policy.redact import redact_text
+
+LONGEST = 64 * 1024
+"""Characters of a line that are looked at together."""
+OVERLAP = 16 * 1024
+"""Characters at the end of a window that the next one sees again; no shorter secret is missed."""
+
+PRIVATE_KEY = "[REDACTED:private-key]"
+WITHHELD = "[REDACTED:rest of line]"
+
+_STEP = 4 * 1024
+
+_DEFAULTS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?:AKIA|ASIA)[A-Z0-9]{16,32}"), "[REDACTED:aws-key]"),
+    (re.compile(r"ghp_[A-Za-z0-9]{36}"), "[REDACTED:github-token]"),
+    (
+        re.compile(r"(?i:password|secret|token|api_key|api-key|apikey)[^\S\n]*+[=:][^\S\n]*+\S++"),
+        "[REDACTED:secret]",
+    ),
+)
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*+PRIVATE KEY-----(?:.*?-----END [A-Z ]*+PRIVATE KEY-----|.*+)")
+_KEY_GOES_ON = re.compile(r"\s*+(?:[A-Za-z0-9+/=]*+|(?:Proc-Type|DEK-Info|Comment): .*+)\s*+")
+_KEY_ENDS = "-----END "
+
+_SIGNS = (
+    *("password", "secret", "token", "apikey", "api_key", "api-key", "authorization", "private", "credential"),
+    *("eyj", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "xox", "akia", "asia"),
+    # What else matches an i, k or s when case is ignored.
+    *("i\u0307", "\u0131", "\u017f"),
+)
+"""Every default rule needs one of these, in a text in lower case."""
+
+Rule = Callable[[str], str]
+
+
+class Redactor:
+    """The rules in force. `warnings` says which patterns of the settings are not used, and why."""
+
+    def __init__(self, settings: RedactionSettings) -> None:
+        self.active = settings.enabled
+        self._defaults = settings.include_defaults
+        self._custom: list[Rule] = []
+        self.warnings: tuple[str, ...] = ()
+        if self.active and settings.patterns:
+            self._custom, self.warnings = _compiled(settings.patterns)
+
+    def text(self, text: str) -> str:
+        """Return a whole text without its secrets."""
+        stream = StreamRedactor(self)
+        return (stream.feed(text.encode("utf-8", "surrogatepass")) + stream.end()).decode(
+            "utf-8", "surrogatepass"
+        )
+
+    def line(self, line: str) -> str:
+        """Return one line, or a part of one, without its secrets."""
+        if self._defaults and may_hold_secrets(line):
+            for pattern, mark in _DEFAULTS:
+                line = pattern.sub(mark, line)
+            line = redact_text(_KEY_BEGINS.sub(PRIVATE_KEY, line))
+        for rule in self._custom:
+            line = rule(line)
+        return line
+
+    def opens_key(self, line: str) -> bool:
+        """Tell whether a private key begins in a line and does not end there."""
+        if not self._defaults or "PRIVATE KEY-----" not in line:
+            return False
+        return any(_KEY_ENDS not in found[0] for found in _KEY_BEGINS.finditer(line))
+
+    def leaves_alone(self, text: str) -> bool:
+        """Tell, quickly, that no rule changes any line of a text. False is no more than a guess."""
+        return not self._custom and not (self._defaults and may_hold_secrets(text))
+
+
+class StreamRedactor:
+    """One stream of bytes, redacted. Bytes that are not UTF-8 pass through as they are."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._pieces: list[str] = []
+        self._held = 0
+        self._withholding = False
+        self._in_key = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next piece and return what is certain by now."""
+        if not self._redactor.active:
+            return data
+        return self._take(self._decoder.decode(data))
+
+    def end(self) -> bytes:
+        """Return what was held back."""
+        out = self._take(self._decoder.decode(b"", final=True))
+        last = self._end_of_line() if self._held else ""
+        return out + last.encode("utf-8", "surrogateescape")
+
+    def _take(self, text: str) -> bytes:
+        done: list[str] = []
+        whole, newline, rest = text.rpartition("\n")
+        if newline:
+            whole = self._released() + whole + newline
+            ordinary = not (self._withholding or self._in_key) and self._redactor.leaves_alone(whole)
+            done.append(whole if ordinary else self._lines(whole))
+        self._hold(rest, done)
+        return "".join(done).encode("utf-8", "surrogateescape")
+
+    def _lines(self, text: str) -> str:
+        done: list[str] = []
+        for line in text[:-1].split("\n"):
+            self._hold(line, done)
+            done.append(self._end_of_line())
+            done.append("\n")
+        return "".join(done)
+
+    def _hold(self, text: str, done: list[str]) -> None:
+        """Add to the current line; a window's worth of it is redacted at once."""
+        if self._withholding or not text:
+            return
+        self._pieces.append(text)
+        self._held += len(text)
+        if self._held < LONGEST:
+            return
+        line = self._released()
+        while len(line) >= LONGEST and not self._withholding:
+            window, further = line[:LONGEST], line[LONGEST:]
+            cut = self._cut(window)
+            if cut is None:
+                done.append(self._redactor.line(window) + WITHHELD)
+                self._withholding = True
+                return
+            done.append(self._redactor.line(window[:cut]))
+            line = window[cut:] + further
+        self._pieces, self._held = [line], len(line)
+
+    def _cut(self, window: str) -> int | None:
+        """Return where a window can be cut so that redacting its parts is redacting the whole."""
+        latest = LONGEST - OVERLAP
+        if self._redactor.leaves_alone(window):
+            return latest
+        whole = self._redactor.line(window)
+        for cut in range(latest, 0, -_STEP):
+            if self._redactor.line(window[:cut]) + self._redactor.line(window[cut:]) == whole:
+                return cut
+        return None
+
+    def _released(self) -> str:
+        line = "".join(self._pieces)
+        self._pieces, self._held = [], 0
+        return line
+
+    def _end_of_line(self) -> str:
+        """Return the rest of the current line, redacted, without its end."""
+        line, withheld = self._released(), self._withholding
+        self._withholding = False
+        if self._in_key:
+            self._in_key = _KEY_ENDS not in line and _KEY_GOES_ON.fullmatch(line) is not None
+            if self._in_key or _KEY_ENDS in line:
+                return PRIVATE_KEY
+        if not withheld and self._redactor.opens_key(line):
+            self._in_key = True
+        return self._redactor.line(line)
+
+
+def may_hold_secrets(text: str) -> bool:
+    """Tell whether a default rule may change a text; False is sure."""
+    lower = text.lower()
+    return any(sign in lower for sign in _SIGNS)
+
+
+def _compiled(patterns: Sequence[RedactionPattern]) -> tuple[list[Rule], tuple[str, ...]]:
+    """Return the rules of patterns that RE2 takes, and what is wrong with the others (S43)."""
+    import re2  # noqa: PLC0415 - only who has patterns of their own pays for it
+
+    options = re2.Options()
+    options.log_errors = False
+    rules: list[Rule] = []
+    warnings: list[str] = []
+    for pattern in patterns:
+        flags = f"(?{pattern.flags})" if pattern.flags else ""
+        try:
+            compiled = re2.compile(flags + pattern.pattern, options)
+        except re2.error as error:
+            why = error.args[0]
+            told = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
+            warnings.append(
+                f"redaction.patterns: `{pattern.name}` is not used: {told}; write it in the syntax of RE2"
+            )
+            continue
+        rules.append(_rule(compiled.finditer, f"[REDACTED:{pattern.name}]"))
+    return rules, tuple(warnings)
+
+
+def _rule(finditer: Callable[[str], Iterator[re.Match[str]]], mark: str) -> Rule:
+    """Return the rule that replaces what is found by `mark`; nothing found is nothing replaced."""
+
+    def rule(line: str) -> str:
+        # RE2 reads UTF-8, which has no lone surrogates; `?` takes the place of each, so that offsets stay.
+        seen = line if line.isascii() else line.encode("utf-8", "replace").decode()
+        done: list[str] = []
+        position = 0
+        for found in finditer(seen):
+            start, end = found.span()
+            if start < end:
+                done += (line[position:start], mark)
+                position = end
+        return "".join((*done, line[position:]))
+
+    return rule

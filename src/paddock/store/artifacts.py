@@ -1,0 +1,223 @@
+"""Artifacts: the stored output of executions, in a directory, in memory or in a bucket, all through `obstore`.
+
+An artifact is three objects below its handle: `stdout.gz`, `stderr.gz` and `manifest.json`, put in this order. What has no
+manifest does not exist for who reads. An artifact past its time does not exist either, whether or not it was swept.
+"""
+
+import contextlib
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock import __version__
+from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, expiry, safe_name
+from paddock.model.errors import ArtifactError, UnknownArtifact
+from paddock.model.limits import KIB
+from paddock.model.settings import ArtifactSettings
+from paddock.policy.redaction import Redactor
+from paddock.store.recording import OnOutput, Recording, Track
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_MANIFEST = "manifest.json"
+_KEPT = 256 * KIB
+_CHUNK = 256 * KIB
+_MANIFEST_BYTES = 64 * KIB
+_ORPHANS = timedelta(days=1)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An artifact that may be read. `manifest` is None when it is there and not understood (S50)."""
+
+    handle: Handle
+    manifest: Manifest | None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep did: artifacts deleted, and artifacts that it could not judge or delete."""
+
+    deleted: int
+    errors: int
+
+
+class Artifacts:
+    """The artifacts of one place. Nothing is created, and nothing is imported, before something is stored or read."""
+
+    def __init__(
+        self, settings: ArtifactSettings, redactor: Redactor, *, clock: Callable[[], datetime] = _now
+    ) -> None:
+        self.settings = settings
+        self._redactor = redactor
+        self._clock = clock
+
+    def record(
+        self, *, persist: bool = True, kept_bytes: int = _KEPT, on_output: OnOutput | None = None
+    ) -> Recording:
+        """Return a recording for one execution; without `persist` it redacts and keeps no artifact (S40)."""
+        return Recording(
+            self._redactor,
+            kept_bytes=kept_bytes,
+            max_bytes=self.settings.max_bytes,
+            publish=self._publish if persist and self.settings.enabled else None,
+            on_output=on_output,
+        )
+
+    def find(self, handle: str, workspace: Path | None) -> Found:
+        """Return an artifact that who asks for `workspace` may read; None asks for any workspace.
+
+        Raises InvalidHandle, or UnknownArtifact, whether it never was, has expired, or belongs to others.
+        """
+        parsed = Handle.parse(handle)
+        data = self._manifest(parsed)
+        manifest = None if data is None else Manifest.parse(data)
+        ends = manifest.expires_at if manifest else expiry(parsed, self.settings.ttl_hours)
+        if data is None or ends <= self._clock():
+            raise UnknownArtifact(
+                f"Artifact not found: {parsed}; it never was, or has expired (artifacts.ttl_hours)"
+            )
+        if workspace is not None and not self.settings.cross_workspace:
+            own = manifest.workspace == str(workspace) if manifest else parsed.repo == safe_name(workspace.name)
+            if not own:
+                raise UnknownArtifact(
+                    f"Artifact not found in this workspace: {parsed}; ask from its own workspace, "
+                    "or set artifacts.cross_workspace = true"
+                )
+        return Found(parsed, manifest)
+
+    def packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
+        """Yield the gzip file of a stream in pieces. Raises ArtifactError; one that is missing is empty."""
+        import obstore  # noqa: PLC0415
+
+        try:
+            for piece in obstore.get(self._store, f"{handle}/{stream}.gz").stream(min_chunk_size=_CHUNK):
+                yield bytes(piece)
+        except FileNotFoundError:
+            return
+
+    def list(self) -> Iterator[Handle]:
+        """Yield the handles of everything stored, whole or not."""
+        import obstore  # noqa: PLC0415
+
+        if not self._exists():
+            return
+        for prefix in obstore.list_with_delimiter(self._store)["common_prefixes"]:
+            try:
+                yield Handle.parse(prefix)
+            except ArtifactError:
+                continue
+
+    def sweep(self) -> Swept:
+        """Delete what has expired (S44).
+
+        What has no manifest may still be on its way, so it is kept for a day longer than an artifact would be.
+        """
+        deleted, errors, now = 0, 0, self._clock()
+        for handle in self.list():
+            try:
+                data = self._manifest(handle)
+                manifest = Manifest.parse(data) if data is not None else None
+                grace = _ORPHANS if data is None else timedelta()
+                ends = manifest.expires_at if manifest else expiry(handle, self.settings.ttl_hours) + grace
+                if ends <= now:
+                    self._delete(handle)
+                    deleted += 1
+                elif data is not None and manifest is None:
+                    errors += 1
+            except ArtifactError:
+                errors += 1
+        return Swept(deleted, errors)
+
+    @cached_property
+    def _store(self) -> "ObjectStore":
+        from obstore.store import LocalStore, from_url  # noqa: PLC0415 - only who stores or reads output pays for it
+
+        try:
+            if self.settings.url is not None:
+                return from_url(self.settings.url)
+            self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return LocalStore(self.settings.directory, automatic_cleanup=True)
+        except Exception as error:
+            raise _failure("open the store", error) from error
+
+    def _exists(self) -> bool:
+        """Tell whether there is a place at all; reading creates none."""
+        return self.settings.url is not None or self.settings.directory.is_dir()
+
+    def _publish(self, facts: RunFacts, tracks: Mapping[Stream, Track]) -> str:
+        import obstore  # noqa: PLC0415
+
+        now = self._clock()
+        workspace = Path(facts.workspace)
+        handle = Handle.make(workspace.name, now, secrets.token_hex(8))
+        manifest = Manifest(
+            **dict(facts),
+            artifact_id=str(handle),
+            repo_id=workspace.name,
+            stdout_bytes=tracks["stdout"].written,
+            stderr_bytes=tracks["stderr"].written,
+            stdout_sha256=tracks["stdout"].sha256,
+            stderr_sha256=tracks["stderr"].sha256,
+            created_at=now,
+            expires_at=now + timedelta(hours=self.settings.ttl_hours),
+            server_version=__version__,
+        )
+        store = self._store
+        if self.settings.url is None:
+            (self.settings.directory / str(handle)).mkdir(mode=0o700)
+        try:
+            for stream in STREAMS:
+                obstore.put(store, f"{handle}/{stream}.gz", tracks[stream].packed())
+            text = manifest.model_dump_json(by_alias=True, indent=2)
+            obstore.put(store, f"{handle}/{_MANIFEST}", text.encode())
+        except BaseException as error:
+            with contextlib.suppress(ArtifactError):
+                self._delete(handle)
+            raise _failure("write", error) from error
+        return str(handle)
+
+    def _manifest(self, handle: Handle) -> bytes | None:
+        """Return the manifest's bytes, at most `_MANIFEST_BYTES` and one; None when there is none."""
+        import obstore  # noqa: PLC0415
+
+        if not self._exists():
+            return None
+        try:
+            found = obstore.get(self._store, f"{handle}/{_MANIFEST}")
+            data = b""
+            for piece in found.stream(min_chunk_size=_MANIFEST_BYTES):
+                data += bytes(piece)
+                if len(data) > _MANIFEST_BYTES:
+                    break
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise _failure("read", error) from error
+        return data
+
+    def _delete(self, handle: Handle) -> None:
+        """Delete the manifest first: what is half deleted is gone."""
+        import obstore  # noqa: PLC0415
+
+        for name in (_MANIFEST, *(f"{stream}.gz" for stream in STREAMS)):
+            try:
+                obstore.delete(self._store, f"{handle}/{name}")
+            except FileNotFoundError:
+                continue
+            except Exception as error:
+                raise _failure("delete", error) from error
+
+
+def _failure(what: str, error: BaseException) -> ArtifactError:
+    """Return an error of ours for one of the store; its texts run over many lines."""
+    return ArtifactError(f"Artifacts: cannot {what}: {str(error).partition(chr(10))[0]}")

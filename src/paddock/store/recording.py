@@ -1,0 +1,169 @@
+"""The output of one execution on its way: redacted as it arrives, compressed into a spool, published when it is whole.
+
+Theory of operation. Both streams go through their redactors and then to three places: the ends that stay in memory, the
+SHA-256, and a gzip spool that is a file without a name once it outgrows memory. So a server that dies leaves nothing
+behind, and a gigabyte of output costs no more memory than a megabyte. Nothing is visible before `finish` has put the
+manifest, which comes last.
+"""
+
+import asyncio
+import hashlib
+import zlib
+from collections.abc import Callable, Mapping
+from tempfile import SpooledTemporaryFile
+from typing import IO
+
+from paddock.model.artifact import STREAMS, RunFacts, Stream
+from paddock.model.capture import Ends
+from paddock.model.process import Captured
+from paddock.policy.redaction import Redactor, StreamRedactor
+
+OnOutput = Callable[[Stream, bytes], None]
+"""Sees redacted output as it comes, in order. Must not block and must not raise."""
+
+Publish = Callable[[RunFacts, Mapping[Stream, "Track"]], str]
+"""Puts what was recorded where it can be read and returns its handle. Raises OSError or ArtifactError."""
+
+_LEVEL = 4
+_GZIP = 16 + zlib.MAX_WBITS
+_IN_MEMORY = 256 * 1024
+"""Compressed bytes of a stream that need no file."""
+
+
+class Recording:
+    """Takes the output of one execution. Not thread-safe; ends with `finish` or `discard`.
+
+    `publish` is None when nothing shall be kept. `refusal` says why there is no artifact, once that is known.
+    """
+
+    def __init__(
+        self,
+        redactor: Redactor,
+        *,
+        kept_bytes: int,
+        max_bytes: int,
+        publish: Publish | None,
+        on_output: OnOutput | None = None,
+    ) -> None:
+        self.refusal = "" if publish else "output is not kept"
+        self._publish = publish
+        self._room = max_bytes
+        self._max_bytes = max_bytes
+        self._on_output = on_output
+        self._tracks = {stream: Track(redactor, kept_bytes, spooled=publish is not None) for stream in STREAMS}
+
+    def stdout(self, data: bytes) -> None:
+        """Take the next bytes of standard output."""
+        self._take("stdout", self._tracks["stdout"].redact(data))
+
+    def stderr(self, data: bytes) -> None:
+        """Take the next bytes of standard error."""
+        self._take("stderr", self._tracks["stderr"].redact(data))
+
+    async def finish(self, facts: RunFacts) -> str | None:
+        """Publish the artifact and return its handle; None when there is none, and then `refusal` says why (S42).
+
+        Cancelled or failed, it leaves nothing that can be read. The execution is none the worse for it.
+        """
+        for stream, track in self._tracks.items():
+            self._take(stream, track.redact_rest())
+        if self.refusal or self._publish is None:
+            return None
+        try:
+            return await asyncio.to_thread(self._commit, self._publish, facts)
+        except Exception as error:  # noqa: BLE001 - an artifact is never worth an outcome
+            self._refuse(f"output could not be kept: {str(error).partition(chr(10))[0]}")
+            return None
+        finally:
+            await self.discard()
+
+    async def discard(self) -> None:
+        """Keep nothing; harmless when it is finished."""
+        for track in self._tracks.values():
+            track.drop()
+
+    def captured(self, stream: Stream) -> Captured:
+        """Return the two ends of a stream, redacted, complete after `finish`; sizes are those of before redaction."""
+        track = self._tracks[stream]
+        return track.ends.captured().model_copy(update={"total_bytes": track.written})
+
+    def line_count(self, stream: Stream) -> int:
+        """Return the lines of a stream as the seed counts them: one more than line ends, none when empty (S32)."""
+        return self._tracks[stream].line_ends + 1 if self._tracks[stream].written else 0
+
+    def _commit(self, publish: Publish, facts: RunFacts) -> str:
+        return publish(facts, self._tracks)
+
+    def _take(self, stream: Stream, data: bytes) -> None:
+        if not data:
+            return
+        self._tracks[stream].keep(data)
+        if self._on_output is not None:
+            self._on_output(stream, data)
+        if self.refusal:
+            return
+        self._room -= len(data)
+        if self._room < 0:
+            self._refuse(f"output is larger than artifacts.max_bytes = {self._max_bytes}")
+            return
+        try:
+            self._tracks[stream].spool(data)
+        except OSError as error:
+            self._refuse(f"output could not be kept: {error.strerror}")
+
+    def _refuse(self, why: str) -> None:
+        self.refusal = why
+        for track in self._tracks.values():
+            track.drop()
+
+
+class Track:
+    """One stream of a recording."""
+
+    def __init__(self, redactor: Redactor, kept_bytes: int, *, spooled: bool) -> None:
+        self.ends = Ends(kept_bytes)
+        self.written = 0
+        """Bytes that the program wrote."""
+        self.line_ends = 0
+        self._redactor = StreamRedactor(redactor)
+        self._digest = hashlib.sha256()
+        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+        self._spool: IO[bytes] | None = SpooledTemporaryFile(_IN_MEMORY) if spooled else None  # noqa: SIM115
+
+    def redact(self, data: bytes) -> bytes:
+        """Return what is certain after the next bytes."""
+        self.written += len(data)
+        return self._redactor.feed(data)
+
+    def redact_rest(self) -> bytes:
+        """Return what was held back; nothing comes after it."""
+        return self._redactor.end()
+
+    def keep(self, data: bytes) -> None:
+        """Keep redacted bytes in memory, as far as they belong to an end."""
+        self.ends.take(data)
+        self.line_ends += data.count(b"\n")
+
+    def spool(self, data: bytes) -> None:
+        """Write redacted bytes to the spool. Raises OSError."""
+        assert self._spool is not None
+        self._digest.update(data)
+        self._spool.write(self._packer.compress(data))
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of everything spooled."""
+        return self._digest.hexdigest()
+
+    def packed(self) -> IO[bytes]:
+        """Return the finished gzip file, at its start. Raises OSError."""
+        assert self._spool is not None
+        self._spool.write(self._packer.flush())
+        self._spool.seek(0)
+        return self._spool
+
+    def drop(self) -> None:
+        """Free the spool."""
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
