@@ -13,10 +13,10 @@ from platformdirs import user_config_path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from paddock.model.base import Json
+from paddock.model.base import Json, Value
 from paddock.model.errors import ConfigurationError
-from paddock.model.settings import Rule, Settings, leaves
-from paddock.policy.layers import RULES, Layer, LayerName, Merged, merge
+from paddock.model.settings import RedactionPattern, Rule, Settings, leaves
+from paddock.policy.layers import JOINED, RULES, Layer, LayerName, Merged, merge
 
 FILE_NAME = "paddock.toml"
 SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
@@ -26,7 +26,8 @@ Where = Callable[[str], str]
 """Tells people where a key stands."""
 
 _DEFAULTS = leaves(Settings())
-_VARIABLES = {PREFIX + key.replace(".", "_").upper(): key for key in _DEFAULTS if key != RULES}
+_VARIABLES = {PREFIX + key.replace(".", "_").upper(): key for key in _DEFAULTS if key not in JOINED}
+_LISTED: dict[str, type[Value]] = {RULES: Rule, "redaction.patterns": RedactionPattern}
 _GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
 
 
@@ -116,8 +117,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, st
 
 def _from_flags(flags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     for key in flags:
-        if key == RULES:
-            raise ConfigurationError(f"--set {key}: rules can be set in a settings file only")
+        if key in JOINED:
+            raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
         if key not in _DEFAULTS:
             raise ConfigurationError(f"--set {key}: unknown key{_suggestion(key, list(_DEFAULTS))}")
     return {key: (text, f"--set {key}") for key, text in flags.items()}
@@ -155,8 +156,9 @@ def _explained(error: ErrorDetails, where: Where) -> str:
     match error["type"]:
         case "extra_forbidden":
             known = sorted(_GROUPS) if isinstance(error["input"], dict) else list(_DEFAULTS)
-            if key.startswith(RULES):
-                known = [f"{RULES}.{name}" for name in Rule.model_fields if name != "origin"]
+            for listed, kind in _LISTED.items():
+                if key.startswith(listed):
+                    known = [f"{listed}.{name}" for name in kind.model_fields if name != "origin"]
             return f"{place}: unknown key `{key}`{_suggestion(key, known)}"
         case "missing":
             return f"{where('.'.join(path[:-1]))}: `{key}` is missing"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from paddock.confine.process import Sandbox
     from paddock.hub.config import ServersConfig
     from paddock.hub.pool import Hub, ServerStatus
+    from paddock.store.artifacts import Artifacts
 
 
 class Servers:
@@ -108,6 +109,14 @@ class Processes:
             if self._sandbox is not None:
                 await self._sandbox.close()
                 self._sandbox = None
+
+
+def open_artifacts(settings: Settings) -> "Artifacts":
+    """Return the place where output is kept, with the redaction in force; nothing is created before it is used."""
+    from paddock.policy.redaction import Redactor  # noqa: PLC0415 - only programs with stored output pay for it
+    from paddock.store.artifacts import Artifacts  # noqa: PLC0415
+
+    return Artifacts(settings.artifacts, Redactor(settings.redaction))
 
 
 class Session:

@@ -11,7 +11,12 @@ ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
 
-IMPORTED_AS = {"jsonschema-rs": "jsonschema_rs", "mini-racer": "py_mini_racer", "python-ulid": "ulid"}
+IMPORTED_AS = {
+    "google-re2": "re2",
+    "jsonschema-rs": "jsonschema_rs",
+    "mini-racer": "py_mini_racer",
+    "python-ulid": "ulid",
+}
 """Import names of distributions that are called otherwise."""
 PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp"}
 """Import names of packages that a dependency pins exactly, and that dependency."""

@@ -15,14 +15,30 @@ import paddock
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(paddock.__file__).parent
-HEAVY = {"pydantic", "mcp", "rich", "asyncio", "anyio", "platformdirs", "ulid", "py_mini_racer"}
+HEAVY = {
+    "pydantic",
+    "mcp",
+    "rich",
+    "asyncio",
+    "anyio",
+    "platformdirs",
+    "ulid",
+    "py_mini_racer",
+    "obstore",
+    "re2",
+}
 CONFINED = [
     "paddock.guest.zygote",
     "paddock.guest.worker",
     "paddock.guest.intake_worker",
     "paddock.confine.lockdown",
 ]
-IMPORT_NAMES = {"jsonschema-rs": "jsonschema_rs", "mini-racer": "py_mini_racer", "python-ulid": "ulid"}
+IMPORT_NAMES = {
+    "google-re2": "re2",
+    "jsonschema-rs": "jsonschema_rs",
+    "mini-racer": "py_mini_racer",
+    "python-ulid": "ulid",
+}
 """Import names of distributions that are called otherwise."""
 
 

@@ -1,4 +1,4 @@
-"""Stored output of one execution: its handle, its manifest, and what queries of it say. Names on the wire are spec 5's."""
+"""Stored output of one execution: its handle and its manifest, in the words of the seed (spec 5.7)."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -129,9 +129,9 @@ class RedactionPattern(Value):
 
     pattern: Annotated[str, Field(min_length=1, max_length=1000)]
     """Regular expression in the syntax of RE2, which takes linear time on any text."""
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9 _.-]{1,40}\Z")] = "custom"
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9 _.-]{1,40}$")] = "custom"
     """What stands in place of a secret."""
-    flags: Annotated[str, Field(pattern=r"^[imsU]{0,4}\Z")] = ""
+    flags: Annotated[str, Field(pattern=r"^[imsU]{0,4}$")] = ""
     """Flags of RE2: `i` ignores case."""
 
 

@@ -22,8 +22,12 @@ LayerName = Literal["system", "user", "workspace", "environment", "flags"]
 
 ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
 RULES = "policy.rule"
-OWNERS_ONLY = frozenset({"audit.directory", "servers.config", "sandbox.job_user"})
-"""Keys that a workspace may not set at all: they name files and users of the machine."""
+JOINED = frozenset({RULES, "redaction.patterns"})
+"""Keys whose values of all files hold together, none replacing another."""
+OWNERS_ONLY = frozenset(
+    {"audit.directory", "artifacts.directory", "artifacts.url", "servers.config", "sandbox.job_user"}
+)
+"""Keys that a workspace may not set at all: they name files and users of the machine, and buckets."""
 
 BUILT_IN = "built in"
 
@@ -57,8 +61,8 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
     for layer in sorted(layers, key=lambda layer: ORDER.index(layer.name)):
         for key, value in layer.values.items():
             where = layer.where.get(key, layer.name)
-            if key == RULES:
-                values[key] = (*values[key], *_signed(value, layer.name))
+            if key in JOINED:
+                values[key] = (*values[key], *(_signed(value, layer.name) if key == RULES else value))
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             bound = (values[key], sources[key]) if layer.name == "workspace" else ceilings.get(key)
@@ -129,6 +133,10 @@ def _only_off(bound: bool, value: bool) -> bool:  # noqa: FBT001 - the two compa
     return bound or not value
 
 
+def _only_on(bound: bool, value: bool) -> bool:  # noqa: FBT001
+    return value or not bound
+
+
 def _subset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
     return "*" in bound or set(value) <= set(bound)
 
@@ -154,6 +162,12 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "sandbox.protected_paths": _stricter("restore", "refuse"),
     "audit.directory": _same,
     "audit.sync": _stricter("batch", "always"),
+    "artifacts.enabled": _only_off,
+    "artifacts.directory": _same,
+    "artifacts.url": _same,
+    "artifacts.cross_workspace": _only_off,
+    "redaction.enabled": _only_on,
+    "redaction.include_defaults": _only_on,
     "servers.config": _anything,
 }
 """How a key narrows. A key that is not here is a number, and smaller is narrower."""

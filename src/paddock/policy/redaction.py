@@ -1,19 +1,20 @@
 """Remove secrets from the output of programs while it arrives, in pieces of any size.
 
-Theory of operation. Redaction works line by line: no rule sees beyond the end of a line, so what comes out depends on the
-text alone and never on how it was cut into pieces. A line is held back until it is whole. One of unusual length is
+Theory of operation. Redaction works line by line: no rule sees beyond the end of a line, so what comes out depends on
+the text alone and never on how it was cut into pieces. A line is held back until it is whole. One of unusual length is
 redacted in windows that overlap; a window ends only where cutting it changes nothing, and where no such place is
 found, the rest of the line is withheld. So memory is bounded, and any secret of up to `OVERLAP` characters is found
-wherever it stands. Private keys are the one secret of several lines: their lines are replaced one by one, so that the
-lines of the output keep their numbers.
+wherever it stands. Private keys are the one secret of several lines: their lines are replaced one by one, so that
+the lines of the output keep their numbers.
 
-What is a secret: the defaults of spec 5.7 (S43), everything that `redact_text` knows, private keys in PEM (RFC 7468),
-and the patterns of the settings.
+What is a secret: the defaults of spec 5.7 (S43), everything that `redact_text` knows, private keys in PEM
+(RFC 7468), and the patterns of the settings.
 """
 
 import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.policy.redact import redact_text
@@ -36,12 +37,24 @@ _DEFAULTS: tuple[tuple[re.Pattern[str], str], ...] = (
         "[REDACTED:secret]",
     ),
 )
-_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*+PRIVATE KEY-----(?:.*?-----END [A-Z ]*+PRIVATE KEY-----|.*+)")
+_KEY_BEGINS = re.compile(
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:.*?-----END [A-Z ]{0,40}PRIVATE KEY-----|.*+)"
+)
 _KEY_GOES_ON = re.compile(r"\s*+(?:[A-Za-z0-9+/=]*+|(?:Proc-Type|DEK-Info|Comment): .*+)\s*+")
 _KEY_ENDS = "-----END "
 
 _SIGNS = (
-    *("password", "secret", "token", "apikey", "api_key", "api-key", "authorization", "private", "credential"),
+    *(
+        "password",
+        "secret",
+        "token",
+        "apikey",
+        "api_key",
+        "api-key",
+        "authorization",
+        "private",
+        "credential",
+    ),
     *("eyj", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "xox", "akia", "asia"),
     # What else matches an i, k or s when case is ignored.
     *("i\u0307", "\u0131", "\u017f"),
@@ -190,17 +203,18 @@ def _compiled(patterns: Sequence[RedactionPattern]) -> tuple[list[Rule], tuple[s
     """Return the rules of patterns that RE2 takes, and what is wrong with the others (S43)."""
     import re2  # noqa: PLC0415 - only who has patterns of their own pays for it
 
-    options = re2.Options()
+    engine: Any = re2  # it comes without types
+    options = engine.Options()
     options.log_errors = False
     rules: list[Rule] = []
     warnings: list[str] = []
     for pattern in patterns:
         flags = f"(?{pattern.flags})" if pattern.flags else ""
         try:
-            compiled = re2.compile(flags + pattern.pattern, options)
-        except re2.error as error:
-            why = error.args[0]
-            told = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
+            compiled = engine.compile(flags + pattern.pattern, options)
+        except engine.error as error:
+            why: bytes | str = error.args[0]
+            told = why.decode("utf-8", "replace") if isinstance(why, bytes) else why
             warnings.append(
                 f"redaction.patterns: `{pattern.name}` is not used: {told}; write it in the syntax of RE2"
             )

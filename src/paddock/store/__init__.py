@@ -1,1 +1,1 @@
-"""What Paddock keeps: the audit ledger."""
+"""What Paddock keeps: the audit ledger, and the output of programs."""

@@ -1,12 +1,12 @@
 """Artifacts: the stored output of executions, in a directory, in memory or in a bucket, all through `obstore`.
 
-An artifact is three objects below its handle: `stdout.gz`, `stderr.gz` and `manifest.json`, put in this order. What has no
-manifest does not exist for who reads. An artifact past its time does not exist either, whether or not it was swept.
+An artifact is three objects below its handle: `stdout.gz`, `stderr.gz` and `manifest.json`, put in this order. What
+has no manifest does not exist for who reads. An artifact past its time does not exist either, swept or not.
 """
 
 import contextlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -87,7 +87,9 @@ class Artifacts:
                 f"Artifact not found: {parsed}; it never was, or has expired (artifacts.ttl_hours)"
             )
         if workspace is not None and not self.settings.cross_workspace:
-            own = manifest.workspace == str(workspace) if manifest else parsed.repo == safe_name(workspace.name)
+            own = (
+                manifest.workspace == str(workspace) if manifest else parsed.repo == safe_name(workspace.name)
+            )
             if not own:
                 raise UnknownArtifact(
                     f"Artifact not found in this workspace: {parsed}; ask from its own workspace, "
@@ -111,7 +113,8 @@ class Artifacts:
 
         if not self._exists():
             return
-        for prefix in obstore.list_with_delimiter(self._store)["common_prefixes"]:
+        prefixes: Sequence[str] = obstore.list_with_delimiter(self._store)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]
+        for prefix in prefixes:
             try:
                 yield Handle.parse(prefix)
             except ArtifactError:
@@ -148,7 +151,7 @@ class Artifacts:
             self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             return LocalStore(self.settings.directory, automatic_cleanup=True)
         except Exception as error:
-            raise _failure("open the store", error) from error
+            raise _failure("open the store of artifacts", error) from error
 
     def _exists(self) -> bool:
         """Tell whether there is a place at all; reading creates none."""
@@ -183,7 +186,7 @@ class Artifacts:
         except BaseException as error:
             with contextlib.suppress(ArtifactError):
                 self._delete(handle)
-            raise _failure("write", error) from error
+            raise _failure("write the artifact", error) from error
         return str(handle)
 
     def _manifest(self, handle: Handle) -> bytes | None:
@@ -202,7 +205,7 @@ class Artifacts:
         except FileNotFoundError:
             return None
         except Exception as error:
-            raise _failure("read", error) from error
+            raise _failure("read the artifact", error) from error
         return data
 
     def _delete(self, handle: Handle) -> None:
@@ -215,9 +218,12 @@ class Artifacts:
             except FileNotFoundError:
                 continue
             except Exception as error:
-                raise _failure("delete", error) from error
+                raise _failure("delete the artifact", error) from error
+        if self.settings.url is None:
+            with contextlib.suppress(OSError):  # gone with its last file, or not empty
+                (self.settings.directory / str(handle)).rmdir()
 
 
 def _failure(what: str, error: BaseException) -> ArtifactError:
     """Return an error of ours for one of the store; its texts run over many lines."""
-    return ArtifactError(f"Artifacts: cannot {what}: {str(error).partition(chr(10))[0]}")
+    return ArtifactError(f"cannot {what}: {str(error).partition(chr(10))[0]}")

@@ -50,7 +50,9 @@ class Recording:
         self._room = max_bytes
         self._max_bytes = max_bytes
         self._on_output = on_output
-        self._tracks = {stream: Track(redactor, kept_bytes, spooled=publish is not None) for stream in STREAMS}
+        self._tracks: dict[Stream, Track] = {
+            stream: Track(redactor, kept_bytes, spooled=publish is not None) for stream in STREAMS
+        }
 
     def stdout(self, data: bytes) -> None:
         """Take the next bytes of standard output."""

@@ -150,7 +150,11 @@ def test_s24_s25_output_is_kept_at_both_ends_and_complete_in_the_sink(tier):
     result = run(tier, ["seq", "1", "100000"], limits=ProcessLimits(kept_bytes=100), streams=streams)
     whole = "".join(f"{number}\n" for number in range(1, 100_001))
     assert result.stdout == Captured(
-        head=whole[:50], tail=whole[-50:], total_bytes=len(whole), omitted_bytes=len(whole) - 100
+        head=whole[:50],
+        tail=whole[-50:],
+        total_bytes=len(whole),
+        omitted_bytes=len(whole) - 100,
+        omitted_line_ends=whole[50:-50].count("\n"),
     )
     assert seen.hexdigest() == hashlib.sha256(whole.encode()).hexdigest()
     exact = run(tier, ["printf", "%0100d", "0"], limits=ProcessLimits(kept_bytes=100))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.errors import ConfigurationError
-from paddock.model.settings import Rule, Settings, leaves
-from paddock.policy.layers import ORDER, Layer, LayerName, merge, narrows
+from paddock.model.settings import RedactionPattern, Rule, Settings, leaves
+from paddock.policy.layers import JOINED, ORDER, Layer, LayerName, merge, narrows
 
 OWNER = "/home/u/.config/paddock/paddock.toml"
 DEFAULTS = leaves(Settings())
@@ -23,6 +23,12 @@ CHOICES = {
     "servers.config": [Path("/a.json"), Path("/b.json")],
     "grants.servers": [("*",), ("a", "b"), ("a",), ()],
     "grants.jit": [True, False],
+    "artifacts.enabled": [True, False],
+    "artifacts.directory": [Path("/a"), Path("/b")],
+    "artifacts.url": ["s3://a", "s3://b"],
+    "artifacts.cross_workspace": [True, False],
+    "redaction.enabled": [True, False],
+    "redaction.include_defaults": [True, False],
 }
 NUMBERS = sorted(key for key, value in DEFAULTS.items() if type(value) is int)
 
@@ -34,7 +40,7 @@ def layer(name: LayerName, **values: object) -> Layer:
 
 def settings_values() -> st.SearchStrategy[dict[str, object]]:
     choices = {key: st.sampled_from(options) for key, options in CHOICES.items()}
-    numbers = {key: st.integers(1, 10**6) for key in NUMBERS}
+    numbers = {key: st.integers(1024, 10**6) for key in NUMBERS}
     return st.fixed_dictionaries({}, optional={**choices, **numbers})
 
 
@@ -46,11 +52,11 @@ def layers_of(names: tuple[LayerName, ...] = ORDER) -> st.SearchStrategy[list[La
 
 def as_narrow_as(upper: Settings, lower: Settings) -> bool:
     above, below = leaves(upper), leaves(lower)
-    return all(narrows(key, above[key], below[key]) for key in above if key != "policy.rule")
+    return all(narrows(key, above[key], below[key]) for key in above if key not in JOINED)
 
 
 def test_every_setting_has_a_way_to_narrow() -> None:
-    assert set(DEFAULTS) == {*CHOICES, *NUMBERS, "policy.rule"}
+    assert set(DEFAULTS) == {*CHOICES, *NUMBERS, *JOINED}
     assert get_args(LayerName) == ORDER
 
 
@@ -126,6 +132,25 @@ def test_environment_goes_beyond_default_and_workspace_but_not_beyond_a_ceiling(
         "environment file: limits.script.sleep_ms = 60000 is more than 50000, which is what system file allows; "
         "change system file instead"
     )
+
+
+def test_patterns_of_all_files_add_up() -> None:
+    layers = [
+        Layer(name, {"redaction.patterns": (RedactionPattern(pattern=name),)}, {})
+        for name in ("system", "user", "workspace")
+    ]
+    patterns = merge(layers, owner_file=OWNER).settings.redaction.patterns
+    assert [pattern.pattern for pattern in patterns] == ["system", "user", "workspace"]
+
+
+def test_a_workspace_cannot_turn_redaction_off_or_read_what_others_left() -> None:
+    for key, told in (
+        ("redaction.enabled", "false is more than true"),
+        ("artifacts.cross_workspace", "true is more than false"),
+    ):
+        value = told.startswith("true")
+        with pytest.raises(ConfigurationError, match=f"{key} = {told}"):
+            merge([Layer("workspace", {key: value}, {})], owner_file=OWNER)
 
 
 def test_rules_of_all_files_add_up_and_know_their_file() -> None:

@@ -1,0 +1,249 @@
+"""One contract for every place that artifacts are kept in: a directory, memory, and S3 by its protocol."""
+
+import asyncio
+import gzip
+import hashlib
+import json
+import re
+import secrets
+import zlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import obstore
+import pytest
+
+from paddock.model.artifact import Handle, RunFacts
+from paddock.model.errors import InvalidHandle, UnknownArtifact
+from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction import Redactor
+from paddock.store.artifacts import Artifacts, Swept
+from paddock.store.recording import Recording
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+HOME = Path("/home/u/my repo")
+FACTS = RunFacts(
+    workspace=str(HOME),
+    runtime="node",
+    request="01JD3W0ZV6N4YQ1R2X5T7B8C9D",
+    status="ok",
+    args_hash="ab",
+    exit_code=0,
+    duration_ms=12.5,
+    policy_audit_hash="cd",
+)
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["directory", "memory", "s3"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactSettings:
+    if request.param == "directory":
+        return ArtifactSettings(directory=tmp_path / "artifacts", ttl_hours=2, max_bytes=2000)
+    url = (
+        "memory:///"
+        if request.param == "memory"
+        else f"{request.getfixturevalue('s3_environment')}/{secrets.token_hex(4)}"
+    )
+    return ArtifactSettings(directory=tmp_path / "artifacts", url=url, ttl_hours=2, max_bytes=2000)
+
+
+@pytest.fixture
+def artifacts(settings: ArtifactSettings, clock: Clock) -> Artifacts:
+    return Artifacts(settings, Redactor(RedactionSettings()), clock=clock)
+
+
+def finished(recording: Recording, facts: RunFacts = FACTS) -> str | None:
+    return asyncio.run(recording.finish(facts))
+
+
+def stored(artifacts: Artifacts, stdout: bytes = b"out\n", stderr: bytes = b"") -> str:
+    recording = artifacts.record()
+    recording.stdout(stdout)
+    recording.stderr(stderr)
+    handle = finished(recording)
+    assert handle is not None, recording.refusal
+    return handle
+
+
+def content(artifacts: Artifacts, handle: str, name: str) -> bytes:
+    return bytes(obstore.get(artifacts._store, f"{handle}/{name}").bytes())
+
+
+def names(artifacts: Artifacts) -> list[str]:
+    return sorted(meta["path"].split("/")[-1] for page in obstore.list(artifacts._store) for meta in page)
+
+
+def test_s39_an_artifact_is_three_files_that_agree(artifacts: Artifacts) -> None:
+    out, err = b"one\ntoken=x\n" + "ü\n".encode(), b"\xff\x00"
+    handle = stored(artifacts, out, err)
+    assert re.fullmatch(rf"runtime-my_repo-{NOON.timestamp() * 1000:.0f}-[0-9a-f]{{16}}", handle)
+    assert names(artifacts) == ["manifest.json", "stderr.gz", "stdout.gz"]
+    redacted = out.replace(b"token=x", b"[REDACTED:secret]")
+    assert gzip.decompress(content(artifacts, handle, "stdout.gz")) == redacted
+    assert gzip.decompress(content(artifacts, handle, "stderr.gz")) == err
+    manifest = json.loads(content(artifacts, handle, "manifest.json"))
+    assert manifest.pop("serverVersion")
+    assert manifest == {
+        "workspace": "/home/u/my repo",
+        "runtime": "node",
+        "request": "01JD3W0ZV6N4YQ1R2X5T7B8C9D",
+        "status": "ok",
+        "phase": "execute",
+        "argsHash": "ab",
+        "exitCode": 0,
+        "signal": None,
+        "durationMs": 12.5,
+        "policyAuditHash": "cd",
+        "relativeCwd": ".",
+        "outputMode": "minimal",
+        "commandSummary": "",
+        "artifactId": handle,
+        "repoId": "my repo",
+        "stdoutBytes": len(out),
+        "stderrBytes": 2,
+        "stdoutSha256": hashlib.sha256(redacted).hexdigest(),
+        "stderrSha256": hashlib.sha256(err).hexdigest(),
+        "createdAt": "2026-03-01T12:00:00Z",
+        "expiresAt": "2026-03-01T14:00:00Z",
+    }
+
+
+def test_s40_without_persistence_nothing_is_created(artifacts: Artifacts) -> None:
+    recording = artifacts.record(persist=False)
+    recording.stdout(b"token=x\n")
+    assert finished(recording) is None
+    assert recording.refusal == "output is not kept"
+    assert recording.captured("stdout").head == "[REDACTED:secret]\n"
+    assert not artifacts.settings.directory.exists()
+
+
+def test_s41_output_beyond_the_limit_leaves_no_artifact(artifacts: Artifacts) -> None:
+    assert stored(artifacts, b"x" * 1500, b"y" * 500)
+    recording = artifacts.record()
+    for _ in range(100):
+        recording.stdout(b"x" * 15)
+        recording.stderr(b"y" * 6)
+    assert finished(recording) is None
+    assert recording.refusal == "output is larger than artifacts.max_bytes = 2000"
+    assert (recording.captured("stdout").total_bytes, recording.captured("stderr").total_bytes) == (1500, 600)
+    assert len(names(artifacts)) == 3
+
+
+@pytest.mark.parametrize("name", ["stdout.gz", "stderr.gz", "manifest.json"])
+def test_s42_a_failed_write_leaves_nothing(
+    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    real = obstore.put
+
+    def failing(store: object, path: str, *rest: object) -> object:
+        if path.endswith(name):
+            raise OSError(28, "No space left on device\nand more")
+        return real(store, path, *rest)
+
+    monkeypatch.setattr(obstore, "put", failing)
+    recording = artifacts.record()
+    recording.stdout(b"hello")
+    assert finished(recording) is None
+    assert recording.refusal == (
+        "output could not be kept: cannot write the artifact: [Errno 28] No space left on device"
+    )
+    assert recording.captured("stdout").head == "hello"
+    assert names(artifacts) == []
+    assert list(artifacts.list()) == []
+
+
+def test_s49_what_is_not_there_is_not_found(artifacts: Artifacts) -> None:
+    handle = f"runtime-my_repo-1-{'0' * 16}"
+    with pytest.raises(UnknownArtifact) as caught:
+        artifacts.find(handle, HOME)
+    assert str(caught.value) == (
+        f"Artifact not found: {handle}; it never was, or has expired (artifacts.ttl_hours)"
+    )
+    assert not artifacts.settings.directory.exists()
+
+
+def test_what_has_expired_is_not_found_though_it_is_there(artifacts: Artifacts, clock: Clock) -> None:
+    handle = stored(artifacts)
+    clock.now = NOON + timedelta(hours=2, milliseconds=-1)
+    assert str(artifacts.find(handle, HOME).handle) == handle
+    clock.now = NOON + timedelta(hours=2)
+    with pytest.raises(UnknownArtifact):
+        artifacts.find(handle, HOME)
+    assert len(names(artifacts)) == 3
+
+
+def test_what_has_no_manifest_is_not_found(artifacts: Artifacts) -> None:
+    handle = stored(artifacts)
+    obstore.delete(artifacts._store, f"{handle}/manifest.json")
+    with pytest.raises(UnknownArtifact):
+        artifacts.find(handle, HOME)
+
+
+def test_artifacts_of_other_workspaces_are_refused(artifacts: Artifacts) -> None:
+    handle = stored(artifacts)
+    with pytest.raises(UnknownArtifact) as caught:
+        artifacts.find(handle, Path("/elsewhere/my repo"))
+    assert str(caught.value) == (
+        f"Artifact not found in this workspace: {handle}; ask from its own workspace, "
+        "or set artifacts.cross_workspace = true"
+    )
+    assert artifacts.find(handle, None).handle == Handle.parse(handle)
+    open_to_all = artifacts.settings.model_copy(update={"cross_workspace": True})
+    artifacts.settings = open_to_all
+    assert artifacts.find(handle, Path("/elsewhere")).handle == Handle.parse(handle)
+
+
+@pytest.mark.parametrize("broken", [b"{", b"", b"\xff" * 10, b"[" * 100_000, b"{}"])
+def test_s50_a_broken_manifest_hides_nothing_from_its_workspace(artifacts: Artifacts, broken: bytes) -> None:
+    handle = stored(artifacts)
+    obstore.put(artifacts._store, f"{handle}/manifest.json", broken)
+    found = artifacts.find(handle, HOME)
+    assert found.manifest is None
+    packed = b"".join(artifacts.packed(found.handle, "stdout"))
+    assert zlib.decompress(packed, 31) == b"out\n"
+    with pytest.raises(UnknownArtifact):
+        artifacts.find(handle, Path("/elsewhere"))
+
+
+def test_s44_sweep(artifacts: Artifacts, clock: Clock) -> None:
+    old = stored(artifacts)
+    clock.now += timedelta(hours=1)
+    valid, orphan, broken = stored(artifacts), stored(artifacts), stored(artifacts)
+    obstore.delete(artifacts._store, f"{orphan}/manifest.json")
+    obstore.put(artifacts._store, f"{broken}/manifest.json", b"{")
+    clock.now = NOON + timedelta(hours=2)
+    assert artifacts.sweep() == Swept(deleted=1, errors=1)
+    assert {str(handle) for handle in artifacts.list()} == {valid, orphan, broken}
+    assert old not in {valid, orphan, broken}
+    clock.now = NOON + timedelta(hours=3)
+    assert artifacts.sweep() == Swept(deleted=2, errors=0)
+    assert [str(handle) for handle in artifacts.list()] == [orphan]
+    clock.now = NOON + timedelta(hours=27)
+    assert artifacts.sweep() == Swept(deleted=1, errors=0)
+    assert names(artifacts) == []
+
+
+def test_s44_sweep_of_nowhere(artifacts: Artifacts) -> None:
+    assert artifacts.sweep() == Swept(deleted=0, errors=0)
+    assert not artifacts.settings.directory.exists()
+
+
+@pytest.mark.parametrize("handle", ["../x", "a/b", "a\\b", "C:x", "runtime-..-1-0123456789abcdef"])
+def test_s48_paths_are_no_handles(artifacts: Artifacts, handle: str) -> None:
+    with pytest.raises(InvalidHandle) as caught:
+        artifacts.find(handle, HOME)
+    assert str(caught.value) == "Invalid artifact handle: path traversal detected"
