@@ -63,7 +63,7 @@ def _whole_characters(data: bytes) -> int:
 
 def _first_character(data: bytes) -> int:
     """Return where the first whole character of `data` starts."""
-    for index in range(min(3, len(data))):
-        if data[index] & 0xC0 != 0x80:  # noqa: PLR2004 - not a continuation
+    for index, byte in enumerate(data[:3]):
+        if byte & 0xC0 != 0x80:  # noqa: PLR2004 - not a continuation
             return index
-    return 0
+    return min(3, len(data))
