@@ -16,6 +16,7 @@ IMPORTED_AS = {
     "jsonschema-rs": "jsonschema_rs",
     "mini-racer": "py_mini_racer",
     "python-ulid": "ulid",
+    "pyyaml": "yaml",
 }
 """Import names of distributions that are called otherwise."""
 PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp"}

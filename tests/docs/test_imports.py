@@ -38,6 +38,7 @@ IMPORT_NAMES = {
     "jsonschema-rs": "jsonschema_rs",
     "mini-racer": "py_mini_racer",
     "python-ulid": "ulid",
+    "pyyaml": "yaml",
 }
 """Import names of distributions that are called otherwise."""
 

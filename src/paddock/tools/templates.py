@@ -1,0 +1,123 @@
+"""Fill `{{script:id.field k='v'}}` in a template with what scripts say (spec 4.3, P42, P43)."""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from paddock.model.base import Json
+from paddock.model.tool import ToolEnd
+
+TIMEOUT_MS = 5_000
+"""Longest time of one script in a template."""
+MOST_SCRIPTS = 100
+
+Run = Callable[[str, dict[str, Json]], Awaitable[ToolEnd | None]]
+"""Runs a script by id with inputs; None when there is no such script."""
+
+_REFERENCE = re.compile(r"\{\{\s*script:\s*([^{}]{1,2000}?)\s*\}\}")
+_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})(?:\.([A-Za-z0-9_-]{1,100}))?(?=\s|\Z)")
+_ARGUMENT = re.compile(r"\s+([A-Za-z_][A-Za-z0-9_-]{0,99})=(?:'([^']*)'|\"([^\"]*)\"|(\S+))")
+
+
+class TemplateError(ValueError):
+    """A template asks for something that there is not; the text is for its author."""
+
+
+class ScriptNotFound(TemplateError):  # noqa: N818 - reads as the fact it states
+    """No script of that id."""
+
+
+class ScriptFailed(TemplateError):  # noqa: N818
+    """The script did not end well."""
+
+
+class FieldNotFound(TemplateError):  # noqa: N818
+    """The script's output has no such field, or is no object."""
+
+
+async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched: Sequence[str] = ()) -> str:
+    """Return the template with every reference replaced. Raises TemplateError.
+
+    References are resolved from the last to the first; the same script with the same inputs runs once. Inputs are the
+    context, overlaid by the arguments of the reference. What a script says is not looked at for references.
+    """
+    references = list(_REFERENCE.finditer(template))
+    if len(references) > MOST_SCRIPTS:
+        raise TemplateError(f"a template may refer to {MOST_SCRIPTS} scripts, not to {len(references)}")
+    ends: dict[str, ToolEnd] = {}
+    pieces: list[str] = []
+    rest = len(template)
+    for reference in reversed(references):
+        tool, field, arguments = _parsed(reference[1])
+        key = json.dumps([tool, arguments], sort_keys=True)
+        if key not in ends:
+            end = await run(tool, {**context, **arguments})
+            if end is None:
+                raise ScriptNotFound(f'Script "{tool}" not found. Searched: {", ".join(searched)}')
+            ends[key] = end
+        pieces += [template[reference.end() : rest], _text(_value(tool, field, ends[key]))]
+        rest = reference.start()
+    return template[:rest] + "".join(reversed(pieces))
+
+
+def variables(ends: Mapping[str, ToolEnd]) -> dict[str, Json]:
+    """Return the variables a template gets of tools that ran before it: outputs of those that ended well, and facts."""
+    found: dict[str, Json] = {f"tool_{tool}": end.output for tool, end in ends.items() if end.success}
+    for tool, end in ends.items():
+        text = _text(end.output) if end.success else end.error or ""
+        found[f"tool_{tool}_result"] = {"isError": not end.success, "text": text, "content": end.output}
+    return found
+
+
+def _parsed(reference: str) -> tuple[str, str | None, dict[str, Json]]:
+    head = _ID.match(reference)
+    if head is None:
+        raise TemplateError(f'Invalid script id: "{reference.split(maxsplit=1)[0][:100]}"')
+    arguments: dict[str, Json] = {}
+    at = head.end()
+    while found := _ARGUMENT.match(reference, at):
+        single, double, bare = found[2], found[3], found[4]
+        arguments[found[1]] = _bare(bare) if bare is not None else single if single is not None else double
+        at = found.end()
+    if reference[at:].strip():
+        raise TemplateError(f'Invalid arguments of script "{head[1]}": {reference[at:].strip()[:100]}')
+    return head[1].lower(), head[2], arguments
+
+
+def _bare(text: str) -> Json:
+    """Return what an argument without quotes means: a number, true, false, null, or a text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, int | float | None) else text
+
+
+def _value(tool: str, field: str | None, end: ToolEnd) -> Json:
+    if not end.success:
+        why = end.stderr.strip() or end.error or ""
+        raise ScriptFailed(f'Script "{tool}" failed (exit code {end.exit_code}): {why}')
+    if field is None:
+        return end.output
+    if not isinstance(end.output, dict):
+        reason = "Output must be a JSON object for field access"
+        raise FieldNotFound(f'Script "{tool}" output is not valid JSON: {reason}')
+    output = cast("dict[str, Any]", end.output)
+    if field not in output:
+        available = ", ".join(output)
+        raise FieldNotFound(f'Field "{field}" not found in script "{tool}" output. Available: {available}')
+    return output[field]
+
+
+def _text(value: Json) -> str:
+    """Return a value as it stands in a text."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

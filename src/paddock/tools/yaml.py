@@ -1,0 +1,96 @@
+"""Read the YAML of strangers: YAML 1.2 core types, bounded in size and depth, without aliases.
+
+PyYAML reads YAML 1.1, where `on`, `no` and `1:30` are not texts; the tools of others were written for 1.2. Aliases
+are refused: nine lines of them are a billion values, and no tool needs them.
+"""
+
+import re
+from typing import Any, Final
+
+import yaml
+
+from paddock.model.base import Json
+
+MOST_CHARACTERS = 64 * 1024
+MOST_DEPTH = 20
+
+_FLOAT: Final = (
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_CORE: Final = (
+    ("null", r"~|null|Null|NULL|", "~nN"),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    ("float", _FLOAT, "-+.0123456789"),
+)  # fmt: skip
+"""YAML 1.2.2, 10.3.2: tag, what it matches, and its first characters."""
+
+
+class YamlError(ValueError):
+    """A text that is not YAML, or more of it than is read; the text names the line."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Builds plain values with the types of the core schema, and no mapping that names a key twice."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's way of being told
+
+
+for _tag, _pattern, _first in _CORE:
+    _Loader.add_implicit_resolver(  # pyright: ignore[reportUnknownMemberType]
+        f"tag:yaml.org,2002:{_tag}",
+        re.compile(rf"(?:{_pattern})\Z"),
+        [*_first, *([""] if _tag == "null" else [])],
+    )
+
+
+def _integer(_loader: _Loader, node: yaml.ScalarNode) -> int:
+    return int(node.value, {"0o": 8, "0x": 16}.get(node.value[:2], 10))
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise YamlError(f"line {line}: a key must be a text")
+        if key.value in seen:
+            raise YamlError(f"line {line}: {key.value} is there twice")
+        seen.add(key.value)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def read(text: str) -> Json:
+    """Return the value of a YAML text. Raises YamlError."""
+    if len(text) > MOST_CHARACTERS:
+        raise YamlError(f"more than {MOST_CHARACTERS} characters")
+    try:
+        _examine(text)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
+    except yaml.MarkedYAMLError as problem:
+        line = f"line {problem.problem_mark.line + 1}: " if problem.problem_mark else ""
+        raise YamlError(f"{line}{problem.problem or problem.context}") from None
+    except YamlError:
+        raise
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as problem:
+        raise YamlError(str(problem).partition("\n")[0][:200]) from None
+
+
+def _examine(text: str) -> None:
+    """Refuse aliases and depth, from the events alone: building a value is recursive."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise YamlError(f"line {line}: anchors and aliases are not read; write the value out")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MOST_DEPTH:
+            raise YamlError(f"line {line}: nested more than {MOST_DEPTH} deep")
