@@ -30,7 +30,6 @@ _SCRATCH_VARIABLES = {
     "XDG_CACHE_HOME": "home/.cache",
     "XDG_CONFIG_HOME": "home/.config",
     "XDG_DATA_HOME": "home/.local/share",
-    "GOCACHE": "home/.cache/go-build",
 }
 _DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 

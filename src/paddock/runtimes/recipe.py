@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
@@ -19,8 +20,9 @@ from paddock.model.base import Value
 PLACE = re.compile(r"\{([a-z_.]+)\}")
 """How a word names a place."""
 
-OF_JOBS = frozenset({"source", "output", "scratch", "heap_mib", "main"})
-"""Places that only the job has: its source file, what compiling makes, scratch, MiB for a heap, the entry point."""
+OF_JOBS = frozenset({"source", "folder", "output", "scratch", "heap_mib", "heap_hex", "main"})
+"""Places that only the job has: its source file and the directory of that, what compiling makes, scratch, room for a
+heap (MiB, or bytes in hexadecimal), the entry point."""
 OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm"})
 """Places of every toolchain; its tools and the files that it requires come to them."""
 
@@ -31,11 +33,12 @@ def _pattern(text: str) -> str:
     return text
 
 
+Style = Literal["plain", "java", "kotlin", "php"]
 Words = tuple[str, ...]
 Names = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9+.-]*$")], ...], Field(min_length=1)
 ]
-Extension = Annotated[str, Field(pattern=r"^\.[A-Za-z]+$")]
+Extension = Annotated[str, Field(pattern=r"^\.[A-Za-z0-9]+$")]
 
 
 class Version(Value):
@@ -62,17 +65,24 @@ class Way(Value):
     """Names to look for on PATH, in this order."""
     tools: Mapping[str, Names] = Field(default_factory=dict)
     """Other programs it needs: a place's name, and the names to look for on PATH."""
-    requires: Mapping[str, str] = Field(default_factory=dict)
-    """Files it needs: a place's name, and a glob of which the newest match counts."""
+    requires: Mapping[str, Annotated[Words, Field(min_length=1)]] = Field(default_factory=dict)
+    """Files it needs: a place's name, and globs of whose matches the highest version counts."""
     prefixes: Words = ()
     """What a job must read, as globs; what every job can read need not be named."""
     environment: Mapping[str, str] = Field(default_factory=dict)
+    files: Mapping[str, str] = Field(default_factory=dict)
+    """Further files that stand beside the program's."""
     compile: Words = ()
-    """Makes `{output}`, a file or a directory, from `{source}`; empty when nothing is compiled."""
+    """Makes `{output}`, a file or a directory, from `{source}`; empty when nothing is compiled. A word with a `*`
+    stands for every file that it matches."""
+    output: str = Field(default="program", pattern=r"^[a-z]+(\.[a-z]+)?$")
+    """Name of what compiling makes, for runtimes that look at it."""
     run: Annotated[Words, Field(min_length=1)]
     """Runs the program; the caller's arguments follow."""
     arguments: Words = ()
     """Runs the toolchain with the caller's arguments alone; empty where a program is needed."""
+    hello: str = ""
+    """A program that prints GREETING, where that of the recipe asks too much of this way."""
     version: Version
     shim: Shim | None = None
     note: str = ""
@@ -99,10 +109,8 @@ class Recipe(Value):
     """The first is that of the file a program is written to (S28)."""
     compatible: Names
     """Executables that a request may name, without case (S3, S8)."""
-    style: Literal["plain", "java", "kotlin", "php"] = "plain"
-    """What is done to a program before it is run: `paddock.runtimes.steps`."""
-    files: Mapping[str, str] = Field(default_factory=dict)
-    """Further files that stand beside the program's."""
+    style: Style = "plain"
+    """What is done to a program before it is run: `paddock.runtimes.styles`."""
     hello: str = Field(min_length=1)
     """A program that prints GREETING."""
     install: Install
@@ -124,7 +132,7 @@ class Recipe(Value):
             own = OF_TOOLCHAINS | _of_way(way)
             for words, places in (
                 ((*way.compile, *way.run, *way.arguments, *way.environment.values()), own | OF_JOBS),
-                ((*way.prefixes, *way.requires.values(), *way.version.argv), own),
+                ((*way.prefixes, *chain(*way.requires.values()), *way.version.argv), own),
             ):
                 unknown = {name for word in words for name in PLACE.findall(word)} - places
                 if unknown:

@@ -6,12 +6,14 @@
 Commands name places of the job in braces; `Step.command` puts them in, and never into what the caller gave.
 """
 
+import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from paddock.model.limits import MIB
 from paddock.runtimes.recipe import PLACE
+from paddock.runtimes.styles import prepared
 from paddock.runtimes.toolchain import Toolchain, filled
 
 _HEAP_SHARE = 3, 4
@@ -37,9 +39,11 @@ class Job:
         heap = max(_LEAST_HEAP_MIB, self.memory_bytes * share // of // MIB)
         return {
             "source": str(self.source),
+            "folder": str(self.source.parent),
             "output": str(self.output),
             "scratch": str(self.scratch),
             "heap_mib": str(heap),
+            "heap_hex": f"{heap * MIB:x}",
         }
 
 
@@ -76,6 +80,8 @@ class Steps:
     source: str = ""
     """What stands in it: the program, with what its language wants around it on the same lines."""
     compile: Step | None = None
+    output_name: str = "program"
+    """Name that the compiled file or directory must have."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further files beside it."""
 
@@ -96,19 +102,33 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = ())
                 f"{recipe.title} needs the code parameter: it has no mode with arguments alone"
             )
         return Steps(run=_step(toolchain, way.arguments, {}, arguments))
-    name, source, places = f"code{recipe.extensions[0]}", code, dict[str, str]()
+    program = prepared(recipe.style, code, recipe.extensions[0])
+    places = {"main": program.main}
     return Steps(
-        file_name=name,
-        source=source,
-        files=recipe.files,
+        file_name=program.file_name,
+        source=program.source,
+        files=way.files,
+        output_name=way.output,
         compile=_step(toolchain, way.compile, places) if way.compile else None,
         run=_step(toolchain, way.run, places, arguments),
     )
+
+
+def hello(toolchain: Toolchain) -> str:
+    """Return the program that shows that a toolchain works."""
+    return toolchain.way.hello or toolchain.recipe.hello
 
 
 def _step(
     toolchain: Toolchain, words: Sequence[str], places: Mapping[str, str], arguments: Sequence[str] = ()
 ) -> Step:
     known = {**toolchain.places, **places}
-    kept = tuple(word for word in words if "warm" not in PLACE.findall(word) or "warm" in known)
-    return Step(words=kept, variables=toolchain.environment, known=known, arguments=tuple(arguments))
+    kept = (word for word in words if "warm" not in PLACE.findall(word) or "warm" in known)
+    spread = [part for word in kept for part in (_matches(filled(word, known)) if "*" in word else [word])]
+    return Step(words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments))
+
+
+def _matches(word: str) -> list[str]:
+    """Return what a word with a pattern stands for: `-r:/x/*.dll` is one word for each of the files."""
+    option, colon, pattern = word.rpartition(":")
+    return [f"{option}{colon}{match}" for match in sorted(glob.glob(pattern))]  # noqa: PTH207

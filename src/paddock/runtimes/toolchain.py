@@ -164,8 +164,8 @@ def _use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
             raise _UnusableError(f"{executable.name} is there, but {error}") from None
         programs.append(tool)
         places |= _around(place, tool)
-    for place, pattern in way.requires.items():
-        places[place] = _newest(filled(pattern, places), executable)
+    for place, patterns in way.requires.items():
+        places[place] = _newest([filled(pattern, places) for pattern in patterns], executable)
     identity = _identity(recipe, way, [Path(value) for value in places.values()])
     if search.warm is not None and (search.warm / recipe.name / identity).is_dir():
         places["warm"] = str(search.warm / recipe.name / identity)
@@ -220,13 +220,11 @@ def _is_stand_in(found: Path) -> bool:
     return rustup.exists() and rustup.samefile(found)
 
 
-def _newest(pattern: str, executable: Path) -> str:
-    matches = glob.glob(pattern)  # noqa: PTH207 - patterns are absolute
+def _newest(patterns: Sequence[str], executable: Path) -> str:
+    matches = [match for pattern in patterns for match in glob.glob(pattern)]  # noqa: PTH207 - they are absolute
     if not matches:
-        raise _UnusableError(f"{executable} is there, but {pattern} is not")
-    return max(
-        matches, key=lambda match: [int(part) if part.isdigit() else 0 for part in re.split(r"\D+", match)]
-    )
+        raise _UnusableError(f"{executable} is there, but {' or '.join(patterns)} is not")
+    return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
 
 
 def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:

@@ -75,7 +75,6 @@ def test_p30_environment_is_what_was_granted_and_scratch(tier, monkeypatch):
         "XDG_CACHE_HOME": f"{scratch}/home/.cache",
         "XDG_CONFIG_HOME": f"{scratch}/home/.config",
         "XDG_DATA_HOME": f"{scratch}/home/.local/share",
-        "GOCACHE": f"{scratch}/home/.cache/go-build",
     }
 
 

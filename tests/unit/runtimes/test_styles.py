@@ -1,0 +1,84 @@
+"""Programs as people write them, in both styles where there are two."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.runtimes.styles import Prepared, prepared
+
+STYLES = ("plain", "php", "java", "kotlin")
+
+
+@given(st.sampled_from(STYLES), st.text(alphabet=st.sampled_from("ab{}()\"'/*\n \\<?;$classvoidmain")))
+def test_whatever_is_written_keeps_its_lines_and_a_plain_file_name(style, code):
+    found = prepared(style, code, ".x")
+    assert found.source.endswith(code)
+    assert found.source.count("\n") == code.count("\n")
+    assert "/" not in found.file_name
+    assert found.file_name.rpartition(".")[2] in {"x", "kt"}
+
+
+@pytest.mark.parametrize(
+    ("code", "source"),
+    [
+        ("echo 1;", "<?php echo 1;"),
+        ("<?php echo 1;", "<?php echo 1;"),
+        ("#!/usr/bin/env php\n<?php echo 1;", "#!/usr/bin/env php\n<?php echo 1;"),
+        ("<p><?= 1 ?></p>", "<p><?= 1 ?></p>"),
+        ("declare(strict_types=1);\necho 1;", "<?php declare(strict_types=1);\necho 1;"),
+    ],
+)
+def test_php_is_opened_where_it_is_not(code, source):
+    assert prepared("php", code, ".php") == Prepared("code.php", source)
+
+
+MAIN = "public static void main(String[] a) {}"
+
+
+@pytest.mark.parametrize(
+    ("code", "file_name", "main"),
+    [
+        (f"public class Hello {{ {MAIN} }}", "Hello.java", "Hello"),
+        (f"class Helper {{ void f() {{}} }}\nclass App {{ {MAIN} }}", "App.java", "App"),
+        (f"public class Model {{}}\nclass App {{ {MAIN} }}", "Model.java", "App"),
+        (f"package a.b;\npublic final class App {{ {MAIN} }}", "App.java", "a.b.App"),
+        (f"class Outer {{ static class Inner {{ {MAIN} }} }}\nclass App {{ {MAIN} }}", "App.java", "App"),
+        (
+            f"record P(int x) {{}}\nenum E {{ A }}\ninterface I {{}}\nclass App {{ {MAIN} }}",
+            "App.java",
+            "App",
+        ),
+        (
+            f"// class Not {{\nclass App {{ String s = \"class No {{\"; char c = '{{'; {MAIN} }}",
+            "App.java",
+            "App",
+        ),
+        (
+            f'/* class Not {{ */ class App {{ String s = """\n class "No" {{\n"""; {MAIN} }}',
+            "App.java",
+            "App",
+        ),
+        (f"class App {{ Class<?> k = String.class; {MAIN} }}\nclass Tail {{}}", "App.java", "App"),
+        ("void main() { System.out.println(1); }", "Main.java", "Main"),
+        ("public class Empty {}", "Empty.java", "Empty"),
+    ],
+)
+def test_java_runs_the_class_that_owns_main(code, file_name, main):
+    assert prepared("java", code, ".java") == Prepared(file_name, code, main)
+
+
+@pytest.mark.parametrize(
+    ("code", "file_name", "main"),
+    [
+        ('println("x")', "code.kts", "Launch"),
+        ("fun main() { }", "code.kt", "CodeKt"),
+        ("import a.b\n\nsuspend fun main(args: Array<String>) {}", "code.kt", "CodeKt"),
+        ("package a.b\nfun main() {}", "code.kt", "a.b.CodeKt"),
+        ('@file:JvmName("App")\npackage a\nfun main() {}', "code.kt", "a.App"),
+        ("fun main() {}\nmain()", "code.kts", "Launch"),
+        ("class A { fun main() {} }\nA().main()", "code.kts", "Launch"),
+        ("fun mainly() {}\nmainly()", "code.kts", "Launch"),
+    ],
+)
+def test_kotlin_tells_scripts_from_programs(code, file_name, main):
+    assert prepared("kotlin", code, ".kts") == Prepared(file_name, code, main)
