@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.measure import Line, Scale, interleaved, ratio
-from paddock.model.request import new_id
+from paddock.model.ids import new_id
 from paddock.store.ledger import Ledger
 from paddock.store.ledger_verify import verify
 

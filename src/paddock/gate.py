@@ -23,6 +23,7 @@ from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, HostReply, OnConsole
 from paddock.hub.result import ToolResult, native_value
 from paddock.model.base import Json
+from paddock.model.canonical import canonical
 from paddock.model.errors import (
     EngineError,
     LedgerError,
@@ -42,8 +43,6 @@ from paddock.store.audit import AuditSink, Field
 
 _NAME = 200
 _TOLD = 2000
-
-_sorted_json = json.JSONEncoder(sort_keys=True).encode
 
 
 class Servers(Protocol):
@@ -172,7 +171,7 @@ def _identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]
             facts |= {"name": _short(work.name), "profile": work.profile, "bytes_in": len(data)}
             facts |= {"source_sha256": hashlib.sha256(data).hexdigest(), "jit": decision.grants.jit}
         case ServerCall() as work:
-            data = _sorted_json(work.arguments).encode()
+            data = canonical(work.arguments)
             facts |= {"name": _short(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
             facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
     return facts

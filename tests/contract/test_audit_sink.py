@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from ulid import ULID
 
 from paddock.model.errors import LedgerError
+from paddock.model.ids import new_id
 from paddock.store.audit import AuditRecord, AuditSink
 from paddock.store.ledger import Ledger
 from paddock.store.memory import MemoryAudit
@@ -41,7 +41,7 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterat
 
 
 def minted(at: datetime = NOON) -> str:
-    return str(ULID.from_timestamp(at.timestamp()))
+    return new_id(at.timestamp())
 
 
 def failure(call: Callable[[], object]) -> str:

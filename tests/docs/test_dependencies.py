@@ -15,7 +15,7 @@ IMPORTED_AS = {
     "google-re2": "re2",
     "jsonschema-rs": "jsonschema_rs",
     "mini-racer": "py_mini_racer",
-    "python-ulid": "ulid",
+    "ulid-transform": "ulid_transform",
     "pyyaml": "yaml",
 }
 """Import names of distributions that are called otherwise."""

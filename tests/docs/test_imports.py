@@ -22,7 +22,7 @@ HEAVY = {
     "asyncio",
     "anyio",
     "platformdirs",
-    "ulid",
+    "ulid_transform",
     "py_mini_racer",
     "obstore",
     "re2",
@@ -37,7 +37,7 @@ IMPORT_NAMES = {
     "google-re2": "re2",
     "jsonschema-rs": "jsonschema_rs",
     "mini-racer": "py_mini_racer",
-    "python-ulid": "ulid",
+    "ulid-transform": "ulid_transform",
     "pyyaml": "yaml",
 }
 """Import names of distributions that are called otherwise."""

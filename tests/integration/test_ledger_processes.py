@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from ulid import ULID
 
+from paddock.model.ids import new_id
 from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import verify
 
@@ -61,7 +61,7 @@ for number in itertools.count():
 DIES_IN_WRITE = """
 import os, signal, sys
 from pathlib import Path
-from ulid import ULID
+from paddock.model.ids import new_id
 from paddock.store.ledger import Ledger
 ledger = Ledger(Path(sys.argv[1]))
 ledger.append("decided", "before", {})
@@ -70,13 +70,13 @@ def dying(fd, data, *rest):
     call(fd, data[: int(len(data) * share)], *rest)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(os, sys.argv[2], dying)
-ledger.claim(str(ULID()), {"name": "during"})
+ledger.claim(new_id(), {"name": "during"})
 """
 
 
 def test_processes_that_write_at_once_keep_one_chain(tmp_path: Path) -> None:
     directory = tmp_path / "ledger"
-    requests = [str(ULID()) for _ in range(100)]
+    requests = [new_id() for _ in range(100)]
     command = [sys.executable, "-c", WRITER, str(directory)]
     writers = [
         subprocess.Popen(

@@ -138,7 +138,7 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
 def decode(frame: bytes) -> Message:
     """Return the message in `frame`. Raises TooDeep, and FrameError on anything the glue does not send."""
     try:
-        items = json.loads(frame, parse_constant=_no_constant, parse_float=_finite)
+        items = _DECODER.decode(frame.decode("utf-8", "surrogatepass"))
     except RecursionError:
         raise TooDeep from None
     except ValueError as error:
@@ -197,6 +197,9 @@ def _finite(digits: str) -> float:
     if math.isinf(number):
         raise ValueError(digits)
     return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 
 
 def _measure(items: Json) -> None:

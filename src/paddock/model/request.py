@@ -4,18 +4,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
-from ulid import ULID
 
 from paddock.model.base import Json, Value
+from paddock.model.ids import new_id
 from paddock.model.limits import LimitOverrides
 
 Profile = Literal["script", "execute", "compute"]
 Language = Literal["auto", "javascript", "typescript"]
-
-
-def new_id() -> str:
-    """Return a fresh request id: a ULID, so that ids sort by time of creation."""
-    return str(ULID())
 
 
 class GuestRun(Value):

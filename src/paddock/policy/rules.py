@@ -1,11 +1,11 @@
 """Decide on a request. A pure function of request and settings: no clock, no files, no state."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import groupby
 
+from paddock.model.canonical import canonical
 from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
@@ -21,8 +21,6 @@ _REMEMBERED = 4096
 
 GUEST_TIER: Tier = "landlock"
 """What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
-
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 Verdict = tuple[str, str]
 """Name of the rule that decided, and the reason for people."""
@@ -79,7 +77,7 @@ def _judge(request: ExecutionRequest, settings: Settings) -> Decision:
         grants=Grants(jit=request.jit and settings.grants.jit, servers=settings.grants.servers),
         rule=(objections or notes or [("default", "")])[0][0],
     )
-    itself = _canonical(decision.model_dump(mode="json", exclude={"audit_hash"}))
+    itself = canonical(decision.model_dump(mode="json", exclude={"audit_hash"}))
     return decision.model_copy(update={"audit_hash": _sha256(itself)})
 
 
@@ -88,7 +86,11 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
     work = request.work
     match work:
         case GuestRun():
-            what = {"name": work.name, "profile": work.profile, "source_sha256": _sha256(work.source)}
+            what = {
+                "name": work.name,
+                "profile": work.profile,
+                "source_sha256": _sha256(work.source.encode("utf-8", "surrogatepass")),
+            }
         case ServerCall():
             what = {"server": work.server, "tool": work.tool}
     identity = {
@@ -99,7 +101,7 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
         "kind": work.kind,
         **what,
     }
-    signature = _sha256(_canonical({"decision": decision.audit_hash, "request": identity}))
+    signature = _sha256(canonical({"decision": decision.audit_hash, "request": identity}))
     return decision.model_copy(update={"audit_hash": signature})
 
 
@@ -218,5 +220,5 @@ def _label(request: ExecutionRequest) -> str:
             return "running a program"
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

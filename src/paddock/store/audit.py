@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Annotated, Protocol, cast
 
 from pydantic import Field as Described
-from ulid import ULID
 
+from paddock.model import ids
 from paddock.model.base import Value
 from paddock.model.errors import LedgerError
 
@@ -187,18 +187,15 @@ def minted_at(request: str, now: float) -> float:
     Raises LedgerError when the id is no ULID, or was minted too long before `now` or after it: only a bounded
     past is searched for an earlier claim, so an id from outside of it could slip through twice.
     """
-    try:
-        ulid = ULID.from_str(request)
-    except ValueError:
-        ulid = None
-    if ulid is None or str(ulid) != request:
+    minted = ids.minted_at(request)
+    if minted is None:
         raise LedgerError("The request cannot be claimed: its id is not a ULID. Mint one with new_id().")
-    if not now - CLAIM_AGE_S <= ulid.timestamp <= now + CLAIM_SKEW_S:
+    if not now - CLAIM_AGE_S <= minted <= now + CLAIM_SKEW_S:
         raise LedgerError(
             f"The request {request} cannot be claimed: its id was minted over {CLAIM_AGE_S // 3600} h ago or "
             "in the future. Mint a new id with new_id(); if this one is new, set the clock right."
         )
-    return ulid.timestamp
+    return minted
 
 
 def claimed_before(request: str) -> LedgerError:

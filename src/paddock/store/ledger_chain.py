@@ -28,9 +28,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ulid import ULID
-
 from paddock.model.errors import LedgerError
+from paddock.model.ids import new_id
 from paddock.store.audit import RECOVERED, Field, timestamp
 from paddock.store.ledger_format import (
     HEAD,
@@ -86,7 +85,7 @@ class Chain:
         self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], *, lead: bytes = b""
     ) -> str:
         """Write one record to the end of the chain, after the bytes `lead`; return its id. Needs the lock."""
-        head, record_id = self.head, str(ULID())
+        head, record_id = self.head, new_id()
         line, digest = encode_record(
             seq=head.seq + 1,
             id=record_id,

@@ -27,6 +27,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import orjson
+
 from paddock.model.errors import LedgerError
 from paddock.store.audit import AuditRecord, Field
 
@@ -46,7 +48,7 @@ _DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\.ndjson")
 _SEQ = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
 _HASH = b',"hash":"'
 _HASH_BYTES = len(_HASH) + 64 + len(b'"}')
-_to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_to_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class DamagedError(ValueError):
@@ -78,7 +80,7 @@ def encode_record(
         "request": request,
         "parent": parent,
     }
-    body = _to_json({**known, **fields, "prev": prev}).encode()
+    body = _to_json({**known, **fields, "prev": prev})
     digest = hashlib.sha256(body).hexdigest()
     line = body[:-1] + _HASH + digest.encode() + b'"}\n'
     if len(line) > LINE_BYTES + 1:
@@ -86,6 +88,11 @@ def encode_record(
             f"An audit record is over {LINE_BYTES} bytes. The ledger keeps facts: log fewer of them."
         )
     return line, digest
+
+
+def _to_json(members: Mapping[str, object]) -> bytes:
+    body = orjson.dumps(members)
+    return body if body.isascii() else _to_ascii(members).encode()
 
 
 def parse_record(line: bytes, *, whole: bool = True) -> AuditRecord:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 
-from ulid import ULID
-
 from paddock.model.errors import LedgerError
+from paddock.model.ids import new_id
 from paddock.store.audit import (
     STARTED,
     AuditRecord,
@@ -78,7 +77,7 @@ class MemoryAudit:
                 raise claimed_before(request)
             line, _ = encode_record(
                 seq=len(self.records) + 1,
-                id=str(ULID()),
+                id=new_id(),
                 ts=timestamp(self._clock()),
                 event=event,
                 request=request,

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from ulid import ULID
 
 from paddock.model.errors import LedgerError
+from paddock.model.ids import new_id
 from paddock.store import ledger_format
 from paddock.store.ledger import Ledger
 from paddock.store.ledger_format import Head, failed, this_boot
@@ -100,7 +100,7 @@ def test_ledgers_of_one_directory_see_each_others_records(directory: Path) -> No
 
 def test_a_claim_is_found_by_other_ledgers_and_after_midnight(directory: Path) -> None:
     now = [BEFORE_MIDNIGHT]
-    request, other = str(ULID.from_timestamp(now[0])), str(ULID.from_timestamp(now[0] + 1))
+    request, other = new_id(now[0]), new_id(now[0] + 1)
     with Ledger(directory, clock=lambda: now[0]) as one, Ledger(directory, clock=lambda: now[0]) as two:
         one.claim(other, {})
         two.claim(request, {})
@@ -124,15 +124,15 @@ def test_claims_of_other_days_are_forgotten(directory: Path) -> None:
     now = [BEFORE_MIDNIGHT]
     with Ledger(directory, clock=lambda: now[0]) as ledger:
         for _ in range(5):
-            ledger.claim(str(ULID.from_timestamp(now[0])), {})
+            ledger.claim(new_id(now[0]), {})
         now[0] += 3600
-        last = str(ULID.from_timestamp(now[0]))
+        last = new_id(now[0])
         ledger.claim(last, {})
         assert ledger._claims._requests == {last.encode()}
 
 
 def test_text_that_looks_like_a_claim_claims_nothing(directory: Path) -> None:
-    request = str(ULID())
+    request = new_id()
     with Ledger(directory) as ledger:
         ledger.append("decided", "r", {"name": f'","event":"started","request":"{request}"'})
         ledger.claim(request, {})
@@ -140,7 +140,7 @@ def test_text_that_looks_like_a_claim_claims_nothing(directory: Path) -> None:
 
 def test_a_claim_is_found_behind_many_records(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddock.store.ledger_claims._CHUNK", 700)
-    requests = [str(ULID()) for _ in range(20)]
+    requests = [new_id() for _ in range(20)]
     with Ledger(directory) as ledger:
         for request in requests:
             ledger.claim(request, {})

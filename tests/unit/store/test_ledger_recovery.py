@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ulid import ULID
 
 from paddock.model.errors import LedgerError
+from paddock.model.ids import new_id
 from paddock.store.ledger import Ledger
 from paddock.store.ledger_format import Head
 from paddock.store.ledger_read import read
@@ -275,7 +275,7 @@ def test_files_deleted_under_an_open_ledger(directory: Path, what: str) -> None:
 
 
 def test_a_claim_counts_only_when_its_record_is_whole(directory: Path) -> None:
-    request = str(ULID.from_timestamp(NOON))
+    request = new_id(NOON)
     with Ledger(directory, clock=lambda: NOON) as ledger:
         ledger.claim(request, {})
     path = directory / FIRST

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paddock.model.request import new_id
+from paddock.model.ids import new_id
 from paddock.store.ledger import Ledger
 from paddock.surfaces.cli import command
 

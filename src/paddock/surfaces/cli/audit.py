@@ -1,13 +1,13 @@
 """`paddock audit`: what was done, as the ledger has it."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from ulid import ULID
 
 from paddock.configuration import load
+from paddock.model.ids import minted_at
 from paddock.store.audit import AuditRecord
 from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import Finding, verify
@@ -89,10 +89,8 @@ def _directory(workspace: Path, flags: dict[str, str]) -> Path:
 
 def _minted(id_: str) -> datetime | None:
     """Return when an id was made; no record of it is older."""
-    try:
-        return ULID.from_str(id_).datetime
-    except ValueError:
-        return None
+    seconds = minted_at(id_)
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _print(records: Iterable[AuditRecord], *, as_json: bool) -> None:
