@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 
 from paddock.model.canonical import canonical
-from paddock.model.limits import Grants, GuestLimits, LimitOverrides
+from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.settings import TIERS, ProfileLimits, Rule, Settings, Tier
@@ -16,7 +16,6 @@ JIT_REFUSED = (
     "in the paddock.toml of the user or the system"
 )
 
-_NO_WISHES = LimitOverrides()
 _REMEMBERED = 4096
 
 GUEST_TIER: Tier = "landlock"
@@ -40,7 +39,7 @@ class Policy:
     def decide(self, request: ExecutionRequest) -> Decision:
         """Return what `decide` returns."""
         work = request.work
-        if not isinstance(work, ServerCall) or request.jit or request.limits != _NO_WISHES:
+        if not isinstance(work, ServerCall) or request.jit or request.limits.model_fields_set:
             return decide(request, self._settings)
         key = (work.server, work.tool)
         decision = self._decided.get(key)
