@@ -21,6 +21,8 @@ from paddock.policy.layers import JOINED, RULES, Layer, LayerName, Merged, merge
 FILE_NAME = "paddock.toml"
 SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
 PREFIX = "PADDOCK_"
+TOKEN_VARIABLE = "PADDOCK_TOKEN"  # noqa: S105 - the name of the variable, not a token
+"""The one variable that is no setting: settings are shown to people, and a token is not."""
 
 Where = Callable[[str], str]
 """Tells people where a key stands."""
@@ -107,7 +109,7 @@ def _text_layer(name: LayerName, texts: Mapping[str, tuple[str, str]]) -> Layer:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     texts: dict[str, tuple[str, str]] = {}
     for name, text in environment.items():
-        if not name.startswith(PREFIX):
+        if not name.startswith(PREFIX) or name == TOKEN_VARIABLE:
             continue
         if name not in _VARIABLES:
             raise ConfigurationError(f"{name}: unknown variable{_suggestion(name, list(_VARIABLES))}")

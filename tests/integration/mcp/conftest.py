@@ -11,14 +11,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
 ERAS = ("legacy", "auto")
 """What a client of the library opens with: `initialize` of 2025-11-25, or whatever is newest, here 2026-07-28."""
+
+TOKEN = "correct-horse-battery-staple"
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 
 MODERN: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -64,6 +69,29 @@ class Place:
             yield client
 
     @asynccontextmanager
+    async def web(self, *flags: str, port: int = 0) -> AsyncIterator["Web"]:
+        """Start the server over HTTP."""
+        process = await asyncio.create_subprocess_exec(
+            PADDOCK,
+            "serve",
+            "mcp",
+            "--http",
+            f"127.0.0.1:{port}",
+            *flags,
+            cwd=self.workspace,
+            env={**self.environment, "PADDOCK_TOKEN": TOKEN},
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            line = await asyncio.wait_for(process.stderr.readline(), 60)
+            yield Web(process, line.decode().removeprefix("listening on ").strip())
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+    @asynccontextmanager
     async def lines(self, *flags: str) -> AsyncIterator["Lines"]:
         """Start the server and speak plain lines with it."""
         process = await asyncio.create_subprocess_exec(
@@ -84,6 +112,23 @@ class Place:
             if process.returncode is None:
                 process.kill()
             await process.communicate()
+
+
+class Web:
+    """A server over HTTP."""
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
+        self.process = process
+        self.url = url
+
+    @asynccontextmanager
+    async def client(self, *, mode: str = "legacy") -> AsyncIterator[Client]:
+        """Connect a client of the official library."""
+        async with (
+            httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
+        ):
+            yield client
 
 
 class Lines:

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
+import os
+import secrets
 import sys
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from paddock.configuration import load
+from paddock.configuration import TOKEN_VARIABLE, load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import cancelled_by_signals
@@ -18,43 +21,106 @@ from paddock.surfaces.cli.table import warn
 if TYPE_CHECKING:
     from paddock.guest.launch import Launcher
     from paddock.model.settings import Settings
+    from paddock.wiring import Session
 
 LEVELS = ("error", "warning", "info", "debug")
 
+Serve = Callable[["Session"], Coroutine[Any, Any, None]]
 
-@click.group("serve", epilog=examples("paddock serve mcp"))
+
+@click.group("serve", epilog=examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700"))
 def command() -> None:
     """Serve agents and other programs."""
 
 
-@command.command("mcp", epilog=examples("paddock serve mcp", "paddock serve mcp --workspace ~/project"))
+@command.command(
+    "mcp",
+    epilog=examples(
+        "paddock serve mcp",
+        "paddock serve mcp --workspace ~/project",
+        "paddock serve mcp --http 127.0.0.1:8700 --token-file ~/.config/paddock/token",
+    ),
+)
+@click.option(
+    "--http",
+    "address",
+    metavar="HOST:PORT",
+    help="Serve streamable HTTP there instead; a port alone is loopback.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"Bearer token of HTTP; a new file is written. Else {TOKEN_VARIABLE}, else a token made up and printed.",
+)
+@click.option(
+    "--allowed-host", "names", metavar="NAME", multiple=True, help="Further host name of HTTP requests."
+)
 @click.option(
     "--log-level", type=click.Choice(LEVELS), default="warning", help="What is logged to standard error."
 )
 @options.workspace
 @options.settings
-def mcp(workspace: Path, flags: dict[str, str], *, log_level: str) -> None:
-    """Serve MCP over standard input and output, until the client closes its end."""
+def mcp(
+    address: str | None,
+    token_file: Path | None,
+    names: tuple[str, ...],
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    log_level: str,
+) -> None:
+    """Serve MCP over standard input and output until the client closes its end, or over HTTP until stopped."""
     logging.basicConfig(
         stream=sys.stderr, level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s"
     )
     settings = load(workspace, flags=flags).settings
+    if address is None and (token_file or names):
+        raise click.UsageError("--token-file and --allowed-host go with --http.")
     from paddock.guest.launch import Launcher  # noqa: PLC0415 - help does without
 
     launcher = Launcher()
     try:
         launcher.begin("guest")  # it comes up while the protocol's library is imported
-        asyncio.run(_serve(settings, workspace, launcher))
+        if address is None:
+            serve = _stdio(settings, workspace)
+        else:
+            serve = _http(settings, workspace, address, token_file, names)
+        asyncio.run(_serve(settings, workspace, launcher, serve))
     finally:
         launcher.close()
 
 
-async def _serve(settings: "Settings", workspace: Path, launcher: "Launcher") -> None:
+def _stdio(settings: "Settings", workspace: Path) -> Serve:
     from paddock.surfaces.mcp.service import serve_stdio  # noqa: PLC0415 - the protocol's library costs 0.8 s
-    from paddock.wiring import open_session  # noqa: PLC0415
+
+    return lambda session: serve_stdio(session, settings, workspace)
+
+
+def _http(
+    settings: "Settings", workspace: Path, address: str, token_file: Path | None, names: tuple[str, ...]
+) -> Serve:
+    from paddock.surfaces.mcp import http  # noqa: PLC0415 - likewise
+    from paddock.surfaces.mcp.service import serve_http  # noqa: PLC0415
+
+    if token_file is not None:
+        token = http.read_token(token_file)
+    elif TOKEN_VARIABLE in os.environ:
+        token = http.checked_token(os.environ[TOKEN_VARIABLE], TOKEN_VARIABLE)
+    else:
+        token = secrets.token_urlsafe(32)
+        click.echo(f"token: {token}", err=True)
+    listener = http.listen(address)
+    host, port = listener.getsockname()[:2]
+    click.echo(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}{http.PATH}", err=True)
+    door = http.Door(listener, token, names)
+    return lambda session: serve_http(session, settings, workspace, door)
+
+
+async def _serve(settings: "Settings", workspace: Path, launcher: "Launcher", serve: Serve) -> None:
+    from paddock.wiring import open_session  # noqa: PLC0415 - help does without
 
     with cancelled_by_signals(), suppress(asyncio.CancelledError):
         async with open_session(settings, workspace, launcher=launcher) as session:
-            await serve_stdio(session, settings, workspace)
+            await serve(session)
             for text in session.warnings:
                 warn(text)

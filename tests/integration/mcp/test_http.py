@@ -1,0 +1,221 @@
+"""`paddock serve mcp --http`: both eras, who gets in, and what ends a program."""
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, TOKEN, Place, Web, all_end, descendants, watched
+from .test_lines import SPIN, running_workers
+
+ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+CALL = {"name": "execute_code", "arguments": {"code": SPIN}, "_meta": {"progressToken": "p"}}
+
+
+def modern(method: str, params: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return headers and body of a request of 2026-07-28."""
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
+    if "name" in params:
+        headers["Mcp-Name"] = params["name"]
+    params = {**params, "_meta": {**MODERN, **params.get("_meta", {})}}
+    return {**ACCEPT, **headers}, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+@asynccontextmanager
+async def spinning(http: httpx2.AsyncClient, url: str, headers: Any, body: Any) -> AsyncIterator[None]:
+    """Hold the stream of a program open that spins."""
+    async with http.stream("POST", url, headers=headers, json=body) as response:
+        async for line in response.aiter_lines():
+            if "notifications/progress" in line:
+                break
+        yield
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_programs_over_http(place: Place, mode: str) -> None:
+    async def main() -> None:
+        async with place.web() as web, web.client(mode=mode) as client:
+            assert client.protocol_version == {"legacy": "2025-11-25", "auto": "2026-07-28"}[mode]
+            assert [tool.name for tool in (await client.list_tools()).tools][:1] == ["execute_code"]
+            seen: list[str | None] = []
+
+            async def listen(_progress: float, _total: float | None, message: str | None) -> None:
+                seen.append(message)
+
+            source = "console.log('hi'); return await servers.odd.echo({text: 'over http'})"
+            result = await client.call_tool("execute_code", {"code": source}, progress_callback=listen)
+            assert (result.structured_content["value"], seen) == ("over http", ["hi"])
+
+    asyncio.run(main())
+
+
+def post(http: httpx2.AsyncClient, web: Web, **headers: str) -> Any:
+    its_own, body = modern("tools/list", {})
+    return http.post(web.url, headers={**its_own, **headers}, json=body)
+
+
+def test_only_the_token_opens(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient() as http:
+            wrong = ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN)
+            refused = [await post(http, web, Authorization=text) for text in wrong]
+            refused.append(await post(http, web))
+            refused.append(await http.get(web.url.replace("/mcp", "/")))
+            assert {response.status_code for response in refused} == {401}
+            assert refused[0].headers["www-authenticate"] == "Bearer"
+            assert "Authorization: Bearer TOKEN" in refused[0].text
+            assert (await post(http, web, **AUTHORIZED)).status_code == 200
+
+    asyncio.run(main())
+
+
+def test_no_web_page_gets_in_by_another_name(place: Place) -> None:
+    async def main() -> None:
+        async with (
+            place.web("--allowed-host", "paddock.test") as web,
+            httpx2.AsyncClient(headers=AUTHORIZED) as http,
+        ):
+            port = web.url.split(":")[2].split("/")[0]
+            statuses = {
+                name: (await post(http, web, **headers)).status_code
+                for name, headers in {
+                    "rebound": {"Host": f"evil.test:{port}"},
+                    "other port": {"Host": "127.0.0.1:1"},
+                    "page": {"Origin": "https://evil.test"},
+                    "local page": {"Origin": "http://localhost:3000"},
+                    "localhost": {"Host": f"localhost:{port}"},
+                    "allowed": {"Host": f"paddock.test:{port}", "Origin": f"http://paddock.test:{port}"},
+                }.items()
+            }
+            assert statuses == {
+                "rebound": 421,
+                "other port": 421,
+                "page": 403,
+                "local page": 403,
+                "localhost": 200,
+                "allowed": 200,
+            }
+
+    asyncio.run(main())
+
+
+def test_bodies_are_bounded_and_broken_ones_refused(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED) as http:
+            headers, _ = modern("tools/list", {})
+            too_large = await http.post(web.url, headers=headers, content=b"x" * (17 * 1024 * 1024))
+            assert too_large.status_code == 413
+            broken = await http.post(web.url, headers=headers, content=b"{")
+            assert (broken.status_code, broken.json()["error"]["code"]) == (400, -32700)
+            assert (await post(http, web)).status_code == 200
+
+    asyncio.run(main())
+
+
+def test_closing_the_stream_kills_the_program(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            async with spinning(http, web.url, *modern("tools/call", CALL)):
+                handles = watched(running_workers(web.process.pid))
+                assert len(handles) == 1
+            assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deleted"])
+def test_a_session_ends_its_programs(place: Place, how: str) -> None:
+    async def main() -> None:
+        async with (
+            place.web() as web,
+            httpx2.AsyncClient(headers={**AUTHORIZED, **ACCEPT}, timeout=60) as http,
+        ):
+            hello = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "w", "version": "1"},
+            }
+            begun = await http.post(
+                web.url, json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+            )
+            http.headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+            http.headers["MCP-Protocol-Version"] = "2025-11-25"
+            await http.post(web.url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}
+            async with spinning(http, web.url, {}, body):
+                handles = watched(running_workers(web.process.pid))
+                if how == "deleted":
+                    assert (await http.delete(web.url)).status_code == 200
+                else:
+                    note = {"method": "notifications/cancelled", "params": {"requestId": 1}}
+                    assert (await http.post(web.url, json={"jsonrpc": "2.0", **note})).status_code == 202
+                assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+def test_termination_ends_everything(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            async with spinning(http, web.url, *modern("tools/call", CALL)):
+                handles = watched(descendants(web.process.pid))
+                web.process.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(web.process.wait(), 30) == 0
+            assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+def serve(place: Place, *flags: str, **environment: str) -> tuple[int, str]:
+    """Run a server that must not start; return its exit code and what it says."""
+    done = subprocess.run(
+        [PADDOCK, "serve", "mcp", *flags],
+        cwd=place.workspace,
+        env={**place.environment, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+def test_tokens_that_are_refused(place: Place) -> None:
+    file = place.home / "token"
+    file.write_text(TOKEN)
+    file.chmod(0o644)
+    assert serve(place, "--http", "0", "--token-file", str(file)) == (
+        1,
+        f"{file}: others can read this token; run: chmod 600 {file}\n",
+    )
+    code, text = serve(place, "--http", "0", PADDOCK_TOKEN="short")
+    assert (code, text.partition(";")[0]) == (
+        1,
+        "PADDOCK_TOKEN: a token is at least 16 ASCII characters without spaces",
+    )
+    assert serve(place, "--http", "here", PADDOCK_TOKEN=TOKEN) == (
+        1,
+        "--http here: this is not HOST:PORT; for instance 127.0.0.1:8700\n",
+    )
+    assert serve(place, "--token-file", str(file))[0] == 2
+
+
+def test_a_token_is_made_once_and_kept(place: Place) -> None:
+    file = place.home / "token"
+
+    async def main() -> None:
+        async with place.web("--token-file", str(file)) as web, httpx2.AsyncClient() as http:
+            token = file.read_text().strip()
+            assert (file.stat().st_mode & 0o777, len(token)) == (0o600, 43)
+            assert (await post(http, web, Authorization=f"Bearer {token}")).status_code == 200
+            assert (await post(http, web, **AUTHORIZED)).status_code == 401
+        async with place.web("--token-file", str(file)) as web, httpx2.AsyncClient() as http:
+            assert (await post(http, web, Authorization=f"bearer {token}")).status_code == 200
+
+    asyncio.run(main())
