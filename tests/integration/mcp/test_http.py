@@ -166,6 +166,7 @@ def test_termination_ends_everything(place: Place) -> None:
                 handles = watched(descendants(web.process.pid))
                 web.process.send_signal(signal.SIGTERM)
                 assert await asyncio.wait_for(web.process.wait(), 30) == 0
+                assert await web.process.stderr.read() == b""
             assert await asyncio.to_thread(all_end, handles)
 
     asyncio.run(main())

@@ -16,7 +16,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a script."),
     "script": ("scripts", "List, create and show scripts."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
-    "serve": ("serve", "Serve agents: MCP over standard input and output."),
+    "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
     "audit": ("audit", "Read and verify the record of what was done."),
     "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),
     "config": ("config", "Show the settings in force and where each comes from."),

@@ -5,10 +5,9 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,11 +20,9 @@ from paddock.surfaces.cli.table import warn
 if TYPE_CHECKING:
     from paddock.guest.launch import Launcher
     from paddock.model.settings import Settings
-    from paddock.wiring import Session
+    from paddock.surfaces.mcp.door import Door
 
 LEVELS = ("error", "warning", "info", "debug")
-
-Serve = Callable[["Session"], Coroutine[Any, Any, None]]
 
 
 @click.group("serve", epilog=examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700"))
@@ -76,51 +73,41 @@ def mcp(
     settings = load(workspace, flags=flags).settings
     if address is None and (token_file or names):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
+    door = None if address is None else _door(address, token_file, names)
     from paddock.guest.launch import Launcher  # noqa: PLC0415 - help does without
 
     launcher = Launcher()
     try:
         launcher.begin("guest")  # it comes up while the protocol's library is imported
-        if address is None:
-            serve = _stdio(settings, workspace)
-        else:
-            serve = _http(settings, workspace, address, token_file, names)
-        asyncio.run(_serve(settings, workspace, launcher, serve))
+        asyncio.run(_serve(settings, workspace, launcher, door))
     finally:
         launcher.close()
 
 
-def _stdio(settings: "Settings", workspace: Path) -> Serve:
-    from paddock.surfaces.mcp.service import serve_stdio  # noqa: PLC0415 - the protocol's library costs 0.8 s
+def _door(address: str, token_file: Path | None, names: tuple[str, ...]) -> "Door":
+    from paddock.surfaces.mcp.door import checked_token, open_door, read_token  # noqa: PLC0415 - stdio does without
 
-    return lambda session: serve_stdio(session, settings, workspace)
-
-
-def _http(
-    settings: "Settings", workspace: Path, address: str, token_file: Path | None, names: tuple[str, ...]
-) -> Serve:
-    from paddock.surfaces.mcp import http  # noqa: PLC0415 - likewise
-    from paddock.surfaces.mcp.service import serve_http  # noqa: PLC0415
-
+    made_up = token_file is None and TOKEN_VARIABLE not in os.environ
     if token_file is not None:
-        token = http.read_token(token_file)
-    elif TOKEN_VARIABLE in os.environ:
-        token = http.checked_token(os.environ[TOKEN_VARIABLE], TOKEN_VARIABLE)
+        token = read_token(token_file)
     else:
-        token = secrets.token_urlsafe(32)
+        token = checked_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE)
+    door = open_door(address, token, names)
+    if made_up:
         click.echo(f"token: {token}", err=True)
-    listener = http.listen(address)
-    host, port = listener.getsockname()[:2]
-    click.echo(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}{http.PATH}", err=True)
-    door = http.Door(listener, token, names)
-    return lambda session: serve_http(session, settings, workspace, door)
+    click.echo(f"listening on {door.url}", err=True)
+    return door
 
 
-async def _serve(settings: "Settings", workspace: Path, launcher: "Launcher", serve: Serve) -> None:
+async def _serve(settings: "Settings", workspace: Path, launcher: "Launcher", door: "Door | None") -> None:
+    from paddock.surfaces.mcp.service import serve_http, serve_stdio  # noqa: PLC0415 - it costs 0.8 s
     from paddock.wiring import open_session  # noqa: PLC0415 - help does without
 
     with cancelled_by_signals(), suppress(asyncio.CancelledError):
         async with open_session(settings, workspace, launcher=launcher) as session:
-            await serve(session)
+            if door is None:
+                await serve_stdio(session, settings, workspace)
+            else:
+                await serve_http(session, settings, workspace, door)
             for text in session.warnings:
                 warn(text)

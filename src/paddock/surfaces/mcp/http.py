@@ -6,44 +6,27 @@ that a browser shows can reach a server on loopback (DNS rebinding).
 
 import asyncio
 import hmac
-import ipaddress
-import os
-import secrets
-import socket
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
-from paddock.model.errors import ConfigurationError
+from paddock.surfaces.mcp.door import PATH, Door
 from paddock.surfaces.mcp.stdio import LINE_LIMIT
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
-PATH = "/mcp"
 SESSIONS = 64
 CONNECTIONS = 256
-_SHORTEST_TOKEN = 16
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Door:
-    """Where a server is reached and by whom."""
-
-    listener: socket.socket
-    token: str
-    names: tuple[str, ...] = ()
-    """Host names under which the server may be asked for, besides those of its address."""
 
 
 class TokenRequired:
@@ -73,62 +56,11 @@ class TokenRequired:
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
 
 
-def listen(address: str) -> socket.socket:
-    """Return a socket that listens on `HOST:PORT`, `[HOST]:PORT` or `PORT` of loopback; port 0 is any free one.
-
-    Raises ConfigurationError.
-    """
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not (port.isascii() and port.isdigit()):
-        raise ConfigurationError(f"--http {address}: this is not HOST:PORT; for instance 127.0.0.1:8700")
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(where)
-        listener.listen()
-    except (OSError, OverflowError) as problem:
-        raise ConfigurationError(f"--http {address}: cannot listen there: {problem}") from None
-    return listener
-
-
-def read_token(file: Path) -> str:
-    """Return the token in a file that nobody else can read; one that does not exist is written.
-
-    Raises ConfigurationError.
-    """
-    try:
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:  # noqa: PTH123 - a descriptor
-            new.write(secrets.token_urlsafe(32) + "\n")
-    except FileExistsError:
-        pass
-    except OSError as problem:
-        raise ConfigurationError(f"{file}: cannot write this token file: {problem.strerror}") from None
-    try:
-        if file.stat().st_mode & 0o077:
-            raise ConfigurationError(f"{file}: others can read this token; run: chmod 600 {file}")
-        token = file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigurationError(f"{file}: cannot read this token file: {problem}") from None
-    return checked_token(token, str(file))
-
-
-def checked_token(token: str, where: str) -> str:
-    """Return a token that is worth the name. Raises ConfigurationError."""
-    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigurationError(
-            f"{where}: a token is at least {_SHORTEST_TOKEN} ASCII characters without spaces; "
-            'make one with: python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
-        )
-    return token
-
-
 @asynccontextmanager
 async def http_service(server: "Server[Any]", door: Door) -> AsyncGenerator[asyncio.Task[None]]:
     """Serve through a door; gives the task that serves. Leaving the context ends all work in order."""
     port = door.listener.getsockname()[1]
-    hosts = [f"{host}:{port}" for host in (*_own_names(door.listener), *door.names)]
+    hosts = [f"{host}:{port}" for host in door.names]
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=LINE_LIMIT,
@@ -147,6 +79,8 @@ async def http_service(server: "Server[Any]", door: Door) -> AsyncGenerator[asyn
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=0,
     )
+    # That what still runs is cancelled is how every service ends here, and no error.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not str(record.msg).startswith("Cancel "))
     http = _Http(config)
     task = asyncio.create_task(http.serve(sockets=[door.listener]))
     try:
@@ -161,9 +95,3 @@ class _Http(uvicorn.Server):
     def capture_signals(self) -> Generator[None]:
         """Leave signals to the command."""
         yield
-
-
-def _own_names(listener: socket.socket) -> list[str]:
-    address = listener.getsockname()[0]
-    names = [f"[{address}]" if ":" in address else address]
-    return [*names, "localhost"] if ipaddress.ip_address(address).is_loopback else names

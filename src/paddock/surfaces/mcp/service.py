@@ -5,7 +5,8 @@ from pathlib import Path
 
 from paddock.model.settings import Settings
 from paddock.surfaces.mcp.code import code_tools
-from paddock.surfaces.mcp.http import Door, http_service
+from paddock.surfaces.mcp.door import Door
+from paddock.surfaces.mcp.http import http_service
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.stdio import standard_streams
 from paddock.surfaces.mcp.tools import Toolbox
