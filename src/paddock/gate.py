@@ -35,10 +35,11 @@ from paddock.model.errors import (
     UnknownServer,
 )
 from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, Outcome, RawResult, Status, Usage
-from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
 from paddock.model.settings import Settings
 from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
 from paddock.policy.rules import Policy
+from paddock.programs import Programs
 from paddock.store.audit import AuditSink, Field
 
 _NAME = 200
@@ -58,11 +59,19 @@ class Servers(Protocol):
 class Gate:
     """Decides, records, runs and reports requests."""
 
-    def __init__(self, settings: Settings, audit: AuditSink, guest: GuestEngine, servers: Servers) -> None:
-        self._policy = Policy(settings)
+    def __init__(
+        self,
+        settings: Settings,
+        audit: AuditSink,
+        guest: GuestEngine,
+        servers: Servers,
+        programs: Programs,
+    ) -> None:
+        self._policy = Policy(settings, programs.executables)
         self._audit = audit
         self._guest = guest
         self._servers = servers
+        self._programs = programs
 
     async def execute(self, request: ExecutionRequest, *, on_console: OnConsole | None = None) -> Outcome:
         """Return what became of a request. `on_console` sees each console line as it comes.
@@ -71,6 +80,14 @@ class Gate:
         written: then nothing has run, or nothing more will.
         """
         decision = self._policy.decide(request)
+        if decision.allowed and isinstance(work := request.work, RuntimeRun):
+            async with self._programs.admit(request, work, decision) as admitted:
+                return await self._carry_out(request, admitted, on_console)
+        return await self._carry_out(request, decision, on_console)
+
+    async def _carry_out(
+        self, request: ExecutionRequest, decision: Decision, on_console: OnConsole | None
+    ) -> Outcome:
         facts = _identity(request, decision)
         if not decision.allowed:
             audit = self._audit.append(
@@ -105,6 +122,8 @@ class Gate:
                 return await self._guest.run(job, _HostCalls(self, request), _redacting(on_console))
             case ServerCall() as work:
                 return await self._call_server(work, decision.limits.wall_ms)
+            case RuntimeRun() as work:
+                return await self._programs.run(request, work, decision)
 
     async def _call_server(self, work: ServerCall, limit_ms: int) -> RawResult:
         started = time.perf_counter()
@@ -174,12 +193,21 @@ def _identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]
             data = canonical(work.arguments)
             facts |= {"name": _short(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
             facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
+        case RuntimeRun() as work:
+            size = len((work.code or "").encode("utf-8", "surrogatepass")) + len(work.stdin or b"")
+            facts |= {"name": work.runtime, "executable": _short(work.executable or ""), "bytes_in": size}
+            facts |= {
+                "content_sha256": work.sha256,
+                "argument_count": len(work.args),
+                "cwd": _short(work.cwd),
+            }
+            facts |= {"access": work.access, "network": work.network}
     return facts
 
 
 def _ending(result: RawResult, ms: float, size: int) -> dict[str, Field]:
     usage = result.usage
-    return {
+    facts: dict[str, Field] = {
         "status": result.status.value,
         "ms": ms,
         "cpu_ms": usage.cpu_ms,
@@ -189,6 +217,12 @@ def _ending(result: RawResult, ms: float, size: int) -> dict[str, Field]:
         "tier": result.sandbox.tier,
         "layers": list(result.sandbox.layers),
     }
+    if (program := result.program) is not None:
+        facts |= {"phase": program.phase, "exit_code": program.exit_code, "signal": program.signal}
+        facts |= {"stdout_bytes": program.stdout.total_bytes, "stderr_bytes": program.stderr.total_bytes}
+        facts |= {"artifact": program.artifact, "cached": program.cached, "survivors": program.survivors}
+        facts |= {"limit": program.limit, "violations": list(program.violations)}
+    return facts
 
 
 def _short(text: str) -> str:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 
 from paddock.model.capture import Ends
-from paddock.model.process import Captured
+from paddock.model.program import Captured
 
 Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces. Must not block and must not raise."""

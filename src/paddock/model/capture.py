@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from paddock.model.process import Captured
+from paddock.model.program import Captured
 
 
 class Ends:

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from paddock.model.base import Json, Value
 from paddock.model.limits import Grants, GuestLimits
+from paddock.model.program import ProgramEnd, ProgramTerms
 
 
 class Status(StrEnum):
@@ -39,6 +40,8 @@ class Decision(Value):
     reasons: tuple[str, ...] = ()
     limits: GuestLimits = GuestLimits()
     grants: Grants = Grants()
+    program: ProgramTerms | None = None
+    """Limits and grants of a program in a language runtime, in the place of the two above."""
     rule: str = "default"
     """Which rule decided."""
     audit_hash: str = ""
@@ -114,6 +117,8 @@ class RawResult(Value):
     calls: tuple[CallRecord, ...] = ()
     in_flight: int = 0
     """Host calls whose end the program did not see; their effect is unknown."""
+    program: ProgramEnd | None = None
+    """How a program in a language runtime ended; None for other work, and when none was started."""
     usage: Usage = Usage()
     sandbox: SandboxFacts = SandboxFacts()
 

@@ -8,9 +8,7 @@ from pydantic import Field
 from paddock.model.base import PositiveInt, Value
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import SandboxFacts, Status
-
-Workspace = Literal["none", "read-only", "workspace-write"]
-Network = Literal["none", "full"]
+from paddock.model.program import Access, Captured, Network
 
 GIB = 1024 * MIB
 
@@ -45,6 +43,8 @@ class ProcessLimits(Value):
     """Bytes of standard input; with more, nothing is started."""
     kept_bytes: PositiveInt = 256 * KIB
     """Bytes of each output stream that stay in memory: one half from its start, one half from its end."""
+    kept_stderr_bytes: PositiveInt | None = None
+    """The same for standard error alone, where that is to be another number."""
 
 
 class ProcessGrants(Value):
@@ -52,7 +52,7 @@ class ProcessGrants(Value):
 
     workspace: Path | None = None
     """Directory that the request belongs to; the working directory unless `cwd` says otherwise."""
-    access: Workspace = "none"
+    access: Access = "none"
     """How the workspace may be used."""
     cwd: Path | None = None
     """Working directory, inside of what is granted; without it and without a workspace it is scratch."""
@@ -63,25 +63,6 @@ class ProcessGrants(Value):
     """Further directories to write to."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Every variable the process gets, apart from those that point into scratch, PATH and LANG."""
-
-
-class Captured(Value):
-    """What is left of one output stream: its start and its end."""
-
-    head: str = ""
-    tail: str = ""
-    """Empty when all fits into `head`."""
-    total_bytes: int = 0
-    """Bytes that the process wrote."""
-    omitted_bytes: int = 0
-    """Bytes between head and tail."""
-    omitted_line_ends: int = 0
-    """Line ends between head and tail, so that the lines of the tail can be numbered."""
-
-    @property
-    def truncated(self) -> bool:
-        """Whether something is missing."""
-        return self.omitted_bytes > 0
 
 
 class ProcessUsage(Value):

@@ -1,13 +1,28 @@
 """What somebody asks Paddock to run. One request carries one kind of work."""
 
+import hashlib
+import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from paddock.model.base import Json, Value
 from paddock.model.ids import new_id
 from paddock.model.limits import LimitOverrides
+from paddock.model.program import (
+    ARGUMENT_BYTES,
+    ARGUMENTS,
+    ARGUMENTS_BYTES,
+    CODE_CHARS,
+    LEAST_MS,
+    MOST_MS,
+    STDIN_BYTES,
+    Access,
+    Network,
+    OutputWishes,
+    Runtime,
+)
 
 Profile = Literal["script", "execute", "compute"]
 Language = Literal["auto", "javascript", "typescript"]
@@ -41,7 +56,65 @@ class ServerCall(Value):
     """Whether the value is the whole CallToolResult, with `isError` a value like any other (X27)."""
 
 
-Work = Annotated[GuestRun | ServerCall, Field(discriminator="kind")]
+SHELL_NEEDS_CODE = (
+    "Shell runtime requires the code parameter. Direct args execution is not supported for security reasons."
+)
+
+
+class RuntimeRun(Value):
+    """A program in one of the language runtimes, or with arguments alone a call of its executable (spec 5.2).
+
+    With `code` the arguments are the program's. Raises ValueError for what is beyond a bound, which it names (S14).
+    """
+
+    kind: Literal["runtime"] = "runtime"
+    runtime: Runtime
+    code: Annotated[str, Field(max_length=CODE_CHARS)] | None = None
+    args: Annotated[tuple[str, ...], Field(max_length=ARGUMENTS)] = ()
+    executable: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """What to run it with instead of the runtime's first choice; policy says what is compatible."""
+    cwd: Annotated[str, Field(min_length=1, max_length=4096)] = "."
+    """Working directory, relative to the workspace."""
+    stdin: Annotated[bytes, Field(max_length=STDIN_BYTES)] | None = None
+    access: Access = "read-only"
+    """How the program may use the workspace."""
+    network: Network = "none"
+    output: OutputWishes = OutputWishes()
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 (hex) over all that decides what is run; how its output is shown does not."""
+        stdin = None if self.stdin is None else hashlib.sha256(self.stdin).hexdigest()
+        what = (
+            self.runtime,
+            self.code,
+            self.args,
+            self.executable,
+            self.cwd,
+            stdin,
+            self.access,
+            self.network,
+        )
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.code is None and self.runtime == "shell":
+            raise ValueError(SHELL_NEEDS_CODE)
+        if self.code is None and not self.args:
+            raise ValueError("there is nothing to run: give `code`, or `args` for the executable itself")
+        texts = (*self.args, self.executable or "", self.cwd)
+        if any("\0" in text for text in texts):
+            raise ValueError("an argument, the executable or the working directory holds a NUL character")
+        sizes = [len(text.encode("utf-8", "surrogatepass")) for text in self.args]
+        if max(sizes, default=0) > ARGUMENT_BYTES:
+            raise ValueError(f"an argument is over {ARGUMENT_BYTES} bytes; pass it on standard input")
+        if sum(sizes) > ARGUMENTS_BYTES:
+            raise ValueError(f"the arguments are over {ARGUMENTS_BYTES} bytes; pass them on standard input")
+        return self
+
+
+Work = Annotated[GuestRun | ServerCall | RuntimeRun, Field(discriminator="kind")]
 
 
 class ExecutionRequest(Value):
@@ -58,3 +131,10 @@ class ExecutionRequest(Value):
     limits: LimitOverrides = LimitOverrides()
     jit: bool = False
     """Ask for the JIT grant."""
+
+    @model_validator(mode="after")
+    def _has_a_wall_time_in_bounds(self) -> Self:
+        wall_ms = self.limits.wall_ms
+        if isinstance(self.work, RuntimeRun) and wall_ms is not None and not LEAST_MS <= wall_ms <= MOST_MS:
+            raise ValueError(f"a program's timeout is {LEAST_MS} to {MOST_MS} ms, not {wall_ms}")
+        return self

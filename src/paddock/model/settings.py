@@ -7,7 +7,8 @@ from platformdirs import user_state_path
 from pydantic import Field, model_validator
 
 from paddock.model.base import PositiveInt, Value
-from paddock.model.limits import MIB, Grants, GuestLimits
+from paddock.model.limits import KIB, MIB, Grants, GuestLimits
+from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.request import Profile
 
 HOUR_MS = 3_600_000
@@ -175,6 +176,40 @@ class GuestSettings(Value):
     """Workers kept ready for the next program."""
 
 
+class RuntimeSettings(Value):
+    """`[runtimes]`: programs in language runtimes (`paddock exec`), and the most that they may be granted."""
+
+    enabled: bool = True
+    """Whether such programs run at all (S1)."""
+    allowed: tuple[Runtime, ...] = RUNTIMES
+    """Runtimes that may be used (S2)."""
+    executables: tuple[str, ...] = ()
+    """Names of executables that may run programs; empty allows all that are compatible with the runtime (S4, S5)."""
+    max_duration_ms: Annotated[int, Field(ge=LEAST_MS, le=MOST_MS)] = 30_000
+    """Wall time of a program that asks for none, compile step included, and the most it may ask for (S13)."""
+    max_memory_bytes: PositiveInt = 1024 * MIB
+    """Resident memory of a program that asks for none, and the most it may ask for."""
+    max_stdout_bytes: Annotated[int, Field(ge=1024)] = MIB
+    """Bytes of standard output that an answer is made of, half from its start and half from its end."""
+    max_stderr_bytes: Annotated[int, Field(ge=1024)] = 256 * KIB
+    """Bytes of standard error that an answer is made of."""
+    environment: tuple[str, ...] = ()
+    """Variables of Paddock's environment that programs get (S27); apart from these, those that a runtime cannot do
+    without."""
+    access: Access = "read-only"
+    """Most that a program may do with the workspace: nothing (`none`), read it, or write to it too."""
+    network: Network = "none"
+    """Most that a program may do with the network: nothing (`none`), or everything (`full`)."""
+    max_jobs: Annotated[int, Field(ge=1, le=12)] = 2
+    """Programs that run at a time (S16)."""
+    max_waiting: Count = 64
+    """Programs that wait for their turn; with 0 one too many is refused at once."""
+    max_wait_ms: PositiveInt = 30_000
+    """A program that has waited so long is refused."""
+    cache_bytes: Count = 512 * MIB
+    """Bytes of compiled programs kept for the next run of the same source; with 0 nothing is kept."""
+
+
 class Rule(Value):
     """One `[[policy.rule]]`. It concerns every request that all of its given fields match."""
 
@@ -184,22 +219,50 @@ class Rule(Value):
     """Glob over `server/tool`, for instance `github/delete_*` or `*/write_*`."""
     server: str | None = None
     """Glob over the server's name."""
-    kind: Literal["guest", "server"] | None = None
-    """Kind of work: `guest` (programs) or `server` (calls of upstream tools)."""
+    runtime: str | None = None
+    """Glob over the runtime of a program, for instance `python`."""
+    executable: str | None = None
+    """Glob over the name of the executable that a program asks for."""
+    access: Access | None = None
+    """What a program may do with the workspace."""
+    network: Network | None = None
+    """What a program may do with the network."""
+    workspace: str | None = None
+    """Glob over the path of the workspace."""
+    kind: Literal["guest", "server", "runtime"] | None = None
+    """Kind of work: `guest` (scripts), `server` (calls of upstream tools) or `runtime` (programs)."""
     reason: str = ""
     """What the refused caller is told."""
     origin: str = ""
     """Which file the rule came from; filled in by Paddock, an error in a file."""
 
+    @property
+    def about(self) -> str | None:
+        """The kind of work that the rule speaks about; None for any."""
+        return next((kind for name, kind in _ABOUT.items() if getattr(self, name) is not None), self.kind)
+
     @model_validator(mode="after")
     def _concerns_something(self) -> Self:
-        if self.tool is None and self.server is None and self.kind is None:
-            raise ValueError("a rule needs at least one of `tool`, `server` and `kind`")
-        if self.kind == "guest" and (self.tool is not None or self.server is not None):
-            raise ValueError('`tool` and `server` go with kind = "server", not with "guest"')
+        if self.about is None and self.workspace is None:
+            names = ", ".join(f"`{name}`" for name in (*_ABOUT, "workspace"))
+            raise ValueError(f"a rule needs at least one of {names} and `kind`")
+        for name, kind in _ABOUT.items():
+            if getattr(self, name) is not None and {kind} != {self.about, self.kind or kind}:
+                raise ValueError(f'`{name}` goes with kind = "{kind}" alone')
         if self.tool is not None and "/" not in self.tool:
             raise ValueError(f"`tool` is a glob over server/tool, for instance `*/{self.tool}`")
         return self
+
+
+_ABOUT = {
+    "tool": "server",
+    "server": "server",
+    "runtime": "runtime",
+    "executable": "runtime",
+    "access": "runtime",
+    "network": "runtime",
+}
+"""Fields of a rule that speak about one kind of work."""
 
 
 class PolicySettings(Value):
@@ -230,6 +293,8 @@ class Settings(Value):
     """The MCP server."""
     guest: GuestSettings = GuestSettings()
     """Guest workers."""
+    runtimes: RuntimeSettings = RuntimeSettings()
+    """Programs in language runtimes."""
     policy: PolicySettings = PolicySettings()
     """Rules over requests."""
 

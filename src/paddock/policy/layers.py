@@ -145,6 +145,11 @@ def _same(bound: SettingValue, value: SettingValue) -> bool:
     return bound == value
 
 
+def _fewer_names(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
+    """Compare lists whose emptiness means everything."""
+    return not bound or (bool(value) and set(value) <= set(bound))
+
+
 def _anything(_bound: SettingValue, _value: SettingValue) -> bool:
     return True
 
@@ -160,6 +165,12 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "sandbox.minimum_tier": _stricter("unconfined", "landlock", "namespaces"),
     "sandbox.job_user": _same,
     "sandbox.protected_paths": _stricter("restore", "refuse"),
+    "runtimes.enabled": _only_off,
+    "runtimes.allowed": _subset,
+    "runtimes.executables": _fewer_names,
+    "runtimes.environment": _subset,
+    "runtimes.access": _stricter("workspace-write", "read-only", "none"),
+    "runtimes.network": _stricter("full", "none"),
     "audit.directory": _same,
     "audit.sync": _stricter("batch", "always"),
     "artifacts.enabled": _only_off,

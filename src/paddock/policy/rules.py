@@ -4,12 +4,18 @@ import hashlib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from paddock.model.canonical import canonical
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Decision
-from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
 from paddock.model.settings import TIERS, ProfileLimits, Rule, Settings, Tier
+from paddock.policy import programs
+from paddock.policy.programs import Catalogue, Verdict, nothing_known
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JIT_REFUSED = (
     "just-in-time compilation is not granted; run without it, or set `jit = true` under [grants] "
@@ -21,61 +27,92 @@ _REMEMBERED = 4096
 GUEST_TIER: Tier = "landlock"
 """What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
 
-Verdict = tuple[str, str]
-"""Name of the rule that decided, and the reason for people."""
 
 
 class Policy:
     """Decides on requests under one set of settings.
 
     A program may call the same tool a thousand times: what was decided on a tool is remembered, for it depends on
-    nothing else of the call. Only the audit hash is made anew.
+    nothing else of the call but its workspace. Only the audit hash is made anew.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue = nothing_known) -> None:
         self._settings = settings
-        self._decided: dict[tuple[str, str], Decision] = {}
+        self._catalogue = catalogue
+        self._decided: dict[tuple[Path, str, str], Decision] = {}
 
     def decide(self, request: ExecutionRequest) -> Decision:
         """Return what `decide` returns."""
         work = request.work
         if not isinstance(work, ServerCall) or request.jit or request.limits.model_fields_set:
-            return decide(request, self._settings)
-        key = (work.server, work.tool)
+            return decide(request, self._settings, self._catalogue)
+        key = (request.workspace, work.server, work.tool)
         decision = self._decided.get(key)
         if decision is None:
-            decision = _judge(request, self._settings)
+            decision = _judge(request, work, self._settings)
             if len(self._decided) < _REMEMBERED:
                 self._decided[key] = decision
         return _signed(request, decision)
 
 
-def decide(request: ExecutionRequest, settings: Settings) -> Decision:
+def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue = nothing_known) -> Decision:
     """Return whether a request may run and with which limits and grants.
 
     All objections are given as reasons, the first of them names the deciding rule. The audit hash covers the
     decision and the identity of the request, never its payload.
     """
-    return _signed(request, _judge(request, settings))
+    work = request.work
+    judged = (
+        _judge_program(request, work, settings, catalogue)
+        if isinstance(work, RuntimeRun)
+        else _judge(request, work, settings)
+    )
+    return _signed(request, judged)
 
 
-def _judge(request: ExecutionRequest, settings: Settings) -> Decision:
+def refuse(request: ExecutionRequest, decision: Decision, rule: str, reason: str) -> Decision:
+    """Return the refusal of what was allowed, for a reason that only the moment could show."""
+    refused = decision.model_copy(update={"allowed": False, "rule": rule, "reasons": (reason,)})
+    return _signed(request, _hashed(refused))
+
+
+def _judge_program(
+    request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
+) -> Decision:
+    terms, notes, objections = programs.judge(work, request.limits, settings, catalogue)
+    objections = [*objections, *_rules(request, settings)]
+    return _hashed(
+        Decision(
+            allowed=not objections,
+            reasons=tuple(reason for _, reason in objections or notes),
+            program=terms,
+            rule=(objections or notes or [("default", "")])[0][0],
+        )
+    )
+
+
+def _judge(request: ExecutionRequest, work: GuestRun | ServerCall, settings: Settings) -> Decision:
     """Return the decision; its audit hash covers only itself."""
-    limits, notes, objections = _limits(request, settings)
+    limits, notes, objections = _limits(request, work, settings)
     objections = [
-        *_code_size(request, limits),
-        *_confinement(request, settings),
+        *_code_size(work, limits),
+        *_confinement(work, settings),
         *objections,
-        *_grants(request, settings),
+        *_grants(request, work, settings),
         *_rules(request, settings),
     ]
-    decision = Decision(
-        allowed=not objections,
-        reasons=tuple(reason for _, reason in objections or notes),
-        limits=limits,
-        grants=Grants(jit=request.jit and settings.grants.jit, servers=settings.grants.servers),
-        rule=(objections or notes or [("default", "")])[0][0],
+    return _hashed(
+        Decision(
+            allowed=not objections,
+            reasons=tuple(reason for _, reason in objections or notes),
+            limits=limits,
+            grants=Grants(jit=request.jit and settings.grants.jit, servers=settings.grants.servers),
+            rule=(objections or notes or [("default", "")])[0][0],
+        )
     )
+
+
+def _hashed(decision: Decision) -> Decision:
     itself = canonical(decision.model_dump(mode="json", exclude={"audit_hash"}))
     return decision.model_copy(update={"audit_hash": _sha256(itself)})
 
@@ -92,9 +129,12 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
             }
         case ServerCall():
             what = {"server": work.server, "tool": work.tool}
+        case RuntimeRun():
+            what = {"runtime": work.runtime, "content_sha256": work.sha256}
     identity = {
-        "id": request.id,
-        "parent": request.parent,
+        # Equal requests for programs have equal hashes (S17).
+        "id": None if isinstance(work, RuntimeRun) else request.id,
+        "parent": None if isinstance(work, RuntimeRun) else request.parent,
         "actor": request.actor,
         "surface": request.surface,
         "kind": work.kind,
@@ -105,10 +145,10 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
 
 
 def _limits(
-    request: ExecutionRequest, settings: Settings
+    request: ExecutionRequest, work: GuestRun | ServerCall, settings: Settings
 ) -> tuple[GuestLimits, list[Verdict], list[Verdict]]:
     """Return the effective limits, what was clamped, and what is refused."""
-    profile, group = _profile(request, settings)
+    profile, group = _profile(work, settings)
     limits = {name: getattr(profile, name) for name in GuestLimits.model_fields}
     limits["wall_ms"] = min(profile.wall_ms, profile.wall_ceiling_ms)
     clamped: list[Verdict] = []
@@ -128,9 +168,9 @@ def _limits(
     return GuestLimits(**limits), clamped, refused
 
 
-def _profile(request: ExecutionRequest, settings: Settings) -> tuple[ProfileLimits, str]:
+def _profile(work: GuestRun | ServerCall, settings: Settings) -> tuple[ProfileLimits, str]:
     """Return the limits that hold for a request by default, and the settings key they come from."""
-    match request.work:
+    match work:
         case GuestRun(profile=name):
             return settings.limits.of(name), f"limits.{name}"
         case ServerCall():
@@ -139,10 +179,10 @@ def _profile(request: ExecutionRequest, settings: Settings) -> tuple[ProfileLimi
             return settings.limits.execute.model_copy(update=walls), "servers.call_timeout_ms"
 
 
-def _code_size(request: ExecutionRequest, limits: GuestLimits) -> Iterator[Verdict]:
+def _code_size(work: GuestRun | ServerCall, limits: GuestLimits) -> Iterator[Verdict]:
     """Object to a program above the limit (M14, X18, X19: 51,200 bytes pass, one more does not)."""
     most = limits.code_bytes
-    match request.work:
+    match work:
         case GuestRun(source=source):
             if len(source) > most or len(source.encode("utf-8", "surrogatepass")) > most:
                 yield "code-size", f"Code size exceeds limit ({most} bytes)"
@@ -150,19 +190,19 @@ def _code_size(request: ExecutionRequest, limits: GuestLimits) -> Iterator[Verdi
             pass
 
 
-def _confinement(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
+def _confinement(work: GuestRun | ServerCall, settings: Settings) -> Iterator[Verdict]:
     least = settings.sandbox.minimum_tier
-    if isinstance(request.work, GuestRun) and TIERS.index(GUEST_TIER) < TIERS.index(least):
+    if isinstance(work, GuestRun) and TIERS.index(GUEST_TIER) < TIERS.index(least):
         what = (
             f"guest workers are confined by the tier {GUEST_TIER}, and sandbox.minimum_tier asks for {least}"
         )
         yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that asks for more"
 
 
-def _grants(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
+def _grants(request: ExecutionRequest, work: GuestRun | ServerCall, settings: Settings) -> Iterator[Verdict]:
     if request.jit and not settings.grants.jit:
         yield "grants.jit", JIT_REFUSED
-    match request.work:
+    match work:
         case ServerCall(server=server):
             granted = settings.grants.servers
             if "*" not in granted and server not in granted:
@@ -177,7 +217,7 @@ def _rules(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
     """Object as the rules say. Each file is judged by itself, so that no file can widen another one."""
     for origin, rules in groupby(settings.policy.rule, key=lambda rule: rule.origin):
         mine = [
-            (number, rule) for number, rule in enumerate(rules, 1) if _kind(rule) in (None, request.work.kind)
+            (number, rule) for number, rule in enumerate(rules, 1) if rule.about in (None, request.work.kind)
         ]
         denying = [
             (number, rule) for number, rule in mine if rule.effect == "deny" and _concerns(rule, request)
@@ -192,13 +232,10 @@ def _rules(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
             yield name, f"{_label(request)} is allowed by none of the {name}"
 
 
-def _kind(rule: Rule) -> str | None:
-    """Return the kind of work a rule speaks about, or None for any."""
-    return "server" if rule.tool is not None or rule.server is not None else rule.kind
-
-
 def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
     """Tell whether a rule of the right kind matches; `server/tool` globs match each part by itself."""
+    if not fnmatchcase(str(request.workspace), rule.workspace or "*"):
+        return False
     match request.work:
         case ServerCall(server=server, tool=tool):
             server_glob, _, tool_glob = (rule.tool or "*/*").partition("/")
@@ -207,6 +244,8 @@ def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
                 and fnmatchcase(server, server_glob)
                 and fnmatchcase(tool, tool_glob)
             )
+        case RuntimeRun() as work:
+            return programs.concerns(rule, work)
         case GuestRun():
             return True
 
@@ -217,6 +256,8 @@ def _label(request: ExecutionRequest) -> str:
             return f"{server}/{tool}"
         case GuestRun():
             return "running a program"
+        case RuntimeRun(runtime=runtime):
+            return f"running a {runtime} program"
 
 
 def _sha256(data: bytes) -> str:

@@ -15,7 +15,7 @@ from typing import IO
 
 from paddock.model.artifact import STREAMS, RunFacts, Stream
 from paddock.model.capture import Ends
-from paddock.model.process import Captured
+from paddock.model.program import Captured
 from paddock.policy.redaction import Redactor, StreamRedactor
 
 OnOutput = Callable[[Stream, bytes], None]

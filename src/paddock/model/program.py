@@ -1,0 +1,149 @@
+"""Programs in language runtimes: what they may use, and what is known of their end."""
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from paddock.model.base import PositiveInt, Value
+from paddock.model.limits import KIB, MIB
+
+Runtime = Literal[
+    "node", "typescript", "python", "shell", "go", "java", "kotlin", "rust",
+    "c", "cpp", "csharp", "ruby", "php", "perl", "r", "elixir",
+]  # fmt: skip
+RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)
+"""Every runtime, in the order of the seed (seed 004, "Supported Runtimes")."""
+
+Access = Literal["none", "read-only", "workspace-write"]
+ACCESSES: tuple[Access, ...] = get_args(Access)
+"""How a program may use the workspace, least first."""
+
+Network = Literal["none", "full"]
+NETWORKS: tuple[Network, ...] = get_args(Network)
+"""How a program may use the network, least first."""
+
+OutputMode = Literal["minimal", "summary", "intent", "digest"]
+
+CODE_CHARS = 1024 * KIB
+STDIN_BYTES = 512 * KIB
+ARGUMENTS = 100
+ARGUMENT_BYTES = 128 * KIB - 1
+"""MAX_ARG_STRLEN of Linux without the NUL, execve(2)."""
+ARGUMENTS_BYTES = 1024 * KIB
+"""Half of what execve(2) takes under the usual stack limit; the other half is the environment's."""
+LEAST_MS, MOST_MS = 100, 600_000
+"""Bounds of a wall time that a request may ask for (spec 5.2, S14)."""
+
+
+class OutputWishes(Value):
+    """What of the output the answer shows, and whether the rest is kept (spec 5.2)."""
+
+    mode: OutputMode = "minimal"
+    query_terms: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=10)
+    ] = ()
+    """Lines with any of these, in either case, are shown as excerpts."""
+    max_lines: Annotated[int, Field(ge=10, le=1000)] = 100
+    """Most lines of standard output that a summary shows."""
+    context_lines: Annotated[int, Field(ge=0, le=20)] = 3
+    """Lines around each match of an excerpt."""
+    persist: bool = True
+    """Whether the whole output is kept, for `paddock output`."""
+
+
+class ProgramLimits(Value):
+    """Ceilings of one program, its compile step included."""
+
+    wall_ms: PositiveInt = 30_000
+    """Wall time of compile step and program together, in milliseconds."""
+    memory_bytes: PositiveInt = 1024 * MIB
+    """Resident memory of the program and all it starts."""
+    stdout_bytes: PositiveInt = MIB
+    """Bytes of standard output kept for the answer; more does not end the program (S24, S25)."""
+    stderr_bytes: PositiveInt = 256 * KIB
+    """Bytes of standard error kept for the answer."""
+
+
+class ProgramGrants(Value):
+    """What one program may reach."""
+
+    access: Access = "read-only"
+    network: Network = "none"
+    executables: tuple[str, ...] = ()
+    """Names of what may run the program, the preferred one first."""
+    environment: tuple[str, ...] = ()
+    """Variables of Paddock's own environment that the program gets."""
+
+
+class ProgramTerms(Value):
+    """The effective limits and grants of one program, as policy decided."""
+
+    limits: ProgramLimits = ProgramLimits()
+    grants: ProgramGrants = ProgramGrants()
+
+
+class Captured(Value):
+    """What is left of one output stream: its start and its end."""
+
+    head: str = ""
+    tail: str = ""
+    """Empty when all fits into `head`."""
+    total_bytes: int = 0
+    """Bytes that the process wrote."""
+    omitted_bytes: int = 0
+    """Bytes between head and tail."""
+    omitted_line_ends: int = 0
+    """Line ends between head and tail, so that the lines of the tail can be numbered."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something is missing."""
+        return self.omitted_bytes > 0
+
+
+class ProgramEnd(Value):
+    """How a program ended and what it printed."""
+
+    runtime: Runtime
+    executable: str = ""
+    """Name of what ran the program, without its directory; empty when there is none."""
+    version: str = ""
+    phase: Literal["compile", "run"] = "run"
+    """`compile` means that the program itself did not run, and exit code and streams are the compiler's."""
+    exit_code: int | None = None
+    signal: int | None = None
+    limit: str | None = None
+    """The ceiling that ended it: `wall`, `memory`, `processes`, ..."""
+    stdout: Captured = Captured()
+    stderr: Captured = Captured()
+    artifact: str | None = None
+    """Handle of the whole output; None when it is not kept."""
+    compile_ms: float = 0.0
+    """Wall time of the compile step; 0 when there is none."""
+    cached: bool = False
+    """Whether the compiled program came out of the cache."""
+    stdin_bytes: int = 0
+    stdin_sha256: str = ""
+    """SHA-256 (hex) of standard input; empty when there was none (S54)."""
+    processes_peak: int = 0
+    """Most processes alive at a time, sampled."""
+    kill: Literal["none", "sweep", "namespace"] = "none"
+    """How what still lived was ended; `none` when everything had ended by itself."""
+    survivors: int = 0
+    """Processes that the kernel had not let die when the report was due; anything but 0 is a fault."""
+    violations: tuple[str, ...] = ()
+    """Protected paths of the workspace that were changed, and have been put back."""
+
+
+def file_name(executable: str) -> str:
+    """Return the name by which executables are compared: no quotes, no directories, lower case (S7)."""
+    return executable.strip().strip("\"'").replace("\\", "/").rpartition("/")[2].lower()
+
+
+class Executables(Value):
+    """What can run the programs of a runtime, by file name in lower case."""
+
+    candidates: tuple[str, ...]
+    """What is tried, in this order, when a request names nothing."""
+    compatible: frozenset[str]
+    """What a request may name."""

@@ -1,0 +1,33 @@
+"""Keep a working directory inside its workspace. What the kernel enforces comes on top of this, not instead."""
+
+import os
+import re
+from pathlib import Path
+
+ESCAPES = "Path traversal detected: target escapes repository root"
+
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+class JailError(ValueError):
+    """A working directory is not inside the workspace, or not there; the text says which (S10, S12)."""
+
+
+def is_confined(cwd: str) -> bool:
+    """Tell whether a relative path stays inside by its letters alone, on any system (S9)."""
+    parts = re.split(r"[/\\]", cwd)
+    return parts[0] != "" and ".." not in parts and not _DRIVE.match(cwd)
+
+
+def resolve(workspace: Path, cwd: str) -> Path:
+    """Return the directory that `cwd` means below `workspace`, without links. Raises JailError.
+
+    Whether something outside of the workspace exists cannot be learned from the error.
+    """
+    root = os.path.realpath(workspace)
+    target = Path(os.path.realpath(os.path.join(root, cwd)))  # noqa: PTH118 - Path cannot resolve what is not there
+    if not target.is_relative_to(root):
+        raise JailError(ESCAPES)
+    if not os.path.isdir(target):  # noqa: PTH112 - False, not an error, for what cannot be looked at
+        raise JailError(f"Working directory does not exist: {cwd}")
+    return target

@@ -1,0 +1,169 @@
+"""Decide on a program in a language runtime: the rules of spec 5.4, in their order and with their reasons.
+
+A later rule speaks only when no earlier one has objected. Rules 1 to 5 are the seed's; those on executables by
+path, memory, workspace and network are Paddock's own. The last one, on how many run at a time, is the gate's.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from paddock.model.limits import LimitOverrides
+from paddock.model.program import (
+    ACCESSES,
+    NETWORKS,
+    Executables,
+    ProgramGrants,
+    ProgramLimits,
+    ProgramTerms,
+    Runtime,
+    file_name,
+)
+from paddock.model.request import RuntimeRun
+from paddock.model.settings import Rule, Settings
+from paddock.policy.jail import is_confined
+
+Verdict = tuple[str, str]
+"""Name of the rule that decided, and the reason for people."""
+
+Catalogue = Callable[[Runtime], Executables]
+
+DISABLED = "Runtime execution is disabled in configuration (runtime.enabled = false)"
+_SHOWN = 100
+
+
+def nothing_known(_runtime: Runtime) -> Executables:
+    """Be the catalogue of who knows no executables: none is compatible."""
+    return Executables(candidates=(), compatible=frozenset())
+
+
+def judge(
+    work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
+) -> tuple[ProgramTerms, list[Verdict], list[Verdict]]:
+    """Return what a program gets, what was clamped, and what is refused; each with the name of its rule."""
+    known = catalogue(work.runtime)
+    names = _allowed_names(work, settings, known)
+    limits, clamped, refused = _limits(asked, settings)
+    grants = ProgramGrants(
+        access=work.access,
+        network=work.network,
+        executables=names,
+        environment=settings.runtimes.environment,
+    )
+    terms = ProgramTerms(limits=limits, grants=grants)
+    rules = (
+        _enabled(settings),
+        _runtime(work, settings, known),
+        _executable(work, settings, known, names),
+        _path(work),
+        _cwd(work),
+        iter(refused),
+        _grants(work, settings),
+    )
+    return terms, clamped, _first(rules)
+
+
+def _first(rules: Iterable[Iterator[Verdict]]) -> list[Verdict]:
+    for rule in rules:
+        if found := list(rule):
+            return found
+    return []
+
+
+def _enabled(settings: Settings) -> Iterator[Verdict]:
+    if not settings.runtimes.enabled:
+        yield "runtimes.enabled", DISABLED
+
+
+def _runtime(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Verdict]:
+    allowed = settings.runtimes.allowed
+    if work.runtime not in allowed:
+        names = ", ".join(allowed)
+        yield (
+            "runtimes.allowed",
+            f'Runtime "{work.runtime}" is not in the allowed runtimes list: [{names}]',
+        )
+    if work.executable is not None and file_name(work.executable) not in known.compatible:
+        shown = work.executable[:_SHOWN]
+        yield (
+            "runtimes.compatible",
+            f'Executable "{shown}" is not compatible with runtime "{work.runtime}"',
+        )
+
+
+def _allowed_names(work: RuntimeRun, settings: Settings, known: Executables) -> tuple[str, ...]:
+    """Return what may run the program, in the order of preference; empty when nothing may."""
+    wanted = (work.executable.strip().strip("\"'"),) if work.executable is not None else known.candidates
+    allowed = {file_name(name) for name in settings.runtimes.executables}
+    return tuple(name for name in wanted if not allowed or file_name(name) in allowed)
+
+
+def _executable(
+    work: RuntimeRun, settings: Settings, known: Executables, names: tuple[str, ...]
+) -> Iterator[Verdict]:
+    if settings.runtimes.executables and not names:
+        wanted = work.executable or next(iter(known.candidates), work.runtime)
+        yield "runtimes.executables", f'Executable "{wanted[:_SHOWN]}" is not in the allowed executables list'
+
+
+def _path(work: RuntimeRun) -> Iterator[Verdict]:
+    """Object to paths: with them a request could choose what whoever writes to the workspace has put there."""
+    if "/" in (work.executable or ""):
+        shown = (work.executable or "")[:_SHOWN]
+        yield "runtimes.executable", f'Executable "{shown}" must be a name, which is looked for on PATH'
+
+
+def _cwd(work: RuntimeRun) -> Iterator[Verdict]:
+    if not is_confined(work.cwd):
+        shown = work.cwd[:_SHOWN]
+        yield (
+            "runtimes.cwd",
+            f'Relative CWD "{shown}" contains path traversal or absolute path components',
+        )
+
+
+def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, list[Verdict], list[Verdict]]:
+    """Return the effective limits, what was clamped, and what is refused (rule 5; S13)."""
+    mine = settings.runtimes
+    limits = ProgramLimits(
+        wall_ms=min(asked.wall_ms or mine.max_duration_ms, mine.max_duration_ms),
+        memory_bytes=min(asked.memory_bytes or mine.max_memory_bytes, mine.max_memory_bytes),
+        stdout_bytes=mine.max_stdout_bytes,
+        stderr_bytes=mine.max_stderr_bytes,
+    )
+    over: list[Verdict] = []
+    if asked.wall_ms is not None and asked.wall_ms > mine.max_duration_ms:
+        text = f"Requested timeout ({asked.wall_ms}ms) exceeds maximum ({mine.max_duration_ms}ms)"
+        over.append(("runtimes.max_duration_ms", text))
+    if asked.memory_bytes is not None and asked.memory_bytes > mine.max_memory_bytes:
+        text = (
+            f"Requested memory ({asked.memory_bytes} bytes) exceeds maximum ({mine.max_memory_bytes} bytes)"
+        )
+        over.append(("runtimes.max_memory_bytes", text))
+    others = asked.model_dump(exclude={"wall_ms", "memory_bytes"}, exclude_none=True)
+    unknown = [(f"limits.{name}", f"Programs have no limit {name}") for name in others]
+    if settings.limits.timeout_policy == "clamp":
+        return limits, [(rule, f"{text}; the maximum holds instead") for rule, text in over], unknown
+    return limits, [], over + unknown
+
+
+def _grants(work: RuntimeRun, settings: Settings) -> Iterator[Verdict]:
+    mine = settings.runtimes
+    fix = "in the paddock.toml of the user or the system"
+    if ACCESSES.index(work.access) > ACCESSES.index(mine.access):
+        text = f"access {work.access} to the workspace is not granted (granted: {mine.access})"
+        yield "runtimes.access", f'{text}; set `access = "{work.access}"` under [runtimes] {fix}'
+    if NETWORKS.index(work.network) > NETWORKS.index(mine.network):
+        text = f'the network is not granted; set `network = "{work.network}"` under [runtimes] {fix}'
+        yield "runtimes.network", text
+    if work.access == "none" and work.cwd != ".":
+        yield "runtimes.cwd", f'Relative CWD "{work.cwd[:_SHOWN]}" needs access to the workspace'
+
+
+def concerns(rule: Rule, work: RuntimeRun) -> bool:
+    """Tell whether a rule matches a program."""
+    return (
+        fnmatchcase(work.runtime, rule.runtime or "*")
+        and fnmatchcase(file_name(work.executable or ""), rule.executable or "*")
+        and rule.access in (None, work.access)
+        and rule.network in (None, work.network)
+    )
