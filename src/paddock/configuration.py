@@ -171,6 +171,8 @@ def _explained(error: ErrorDetails, where: Where) -> str:
         case "greater_than" | "greater_than_equal":
             least = context.get("gt", context.get("ge"))
             expected = f"a whole number {'above' if 'gt' in context else 'from'} {least}"
+        case "less_than_equal":
+            expected = f"a whole number up to {context['le']}"
         case kind:
             expected = _EXPECTED.get(kind, error["msg"])
     return f"{place}: {key} must be {expected}, not {_shown(error['input'])}"

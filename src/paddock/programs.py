@@ -6,6 +6,7 @@ run      engine -> RawResult, its streams without secrets
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Protocol
 
 from paddock.model.outcome import Decision, RawResult
@@ -15,7 +16,7 @@ from paddock.model.settings import RuntimeSettings
 from paddock.policy.jail import JailError, resolve
 from paddock.policy.redact import redact_text
 from paddock.policy.rules import refuse
-from paddock.runtimes.job import ProgramJob
+from paddock.runtimes.job import ProgramJob, Sinks
 from paddock.runtimes.turns import Turns
 
 
@@ -26,7 +27,7 @@ class Engine(Protocol):
         """Return what can run the programs of a runtime."""
         ...
 
-    async def run(self, job: ProgramJob) -> RawResult:
+    async def run(self, job: ProgramJob, sinks: Sinks) -> RawResult:
         """Return what became of a program. Cancelling the task ends it first."""
         ...
 
@@ -35,12 +36,16 @@ class Programs:
     """Admits and runs programs. `engine` is asked for at the first use: most requests are of another kind."""
 
     def __init__(self, settings: RuntimeSettings, engine: Callable[[], Engine]) -> None:
-        self._engine = engine
+        self._make_engine = engine
         self._turns = Turns(settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return self._make_engine()
 
     def executables(self, runtime: Runtime) -> Executables:
         """Return what can run the programs of a runtime."""
-        return self._engine().executables(runtime)
+        return self._engine.executables(runtime)
 
     @asynccontextmanager
     async def admit(
@@ -59,11 +64,16 @@ class Programs:
         """Return what became of a program that was admitted. Raises EngineError when nothing ran."""
         assert decision.program is not None
         cwd = resolve(request.workspace, work.cwd)
-        result = await self._engine().run(ProgramJob(work, decision.program, request.workspace, cwd))
+        job = ProgramJob(work, decision.program, request.workspace, cwd)
+        result = await self._engine.run(job, Sinks(stdout=_nobody, stderr=_nobody))
         if (program := result.program) is None:
             return result
         streams = {name: _clean(getattr(program, name)) for name in ("stdout", "stderr")}
         return result.model_copy(update={"program": program.model_copy(update=streams)})
+
+
+def _nobody(_data: bytes) -> None:
+    """Take output that nobody waits for."""
 
 
 def _clean(stream: Captured) -> Captured:

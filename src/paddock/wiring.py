@@ -4,9 +4,11 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
 
 from paddock.gate import Gate
 from paddock.guest.engine import GuestEngine
@@ -17,12 +19,14 @@ from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.settings import SandboxSettings, Settings
 from paddock.policy.environment import child_environment
+from paddock.programs import Programs
 from paddock.store.ledger import Ledger
 
 if TYPE_CHECKING:
     from paddock.confine.process import Sandbox
     from paddock.hub.config import ServersConfig
     from paddock.hub.pool import Hub, ServerStatus
+    from paddock.runtimes.engine import RuntimeEngine
     from paddock.store.artifacts import Artifacts
 
 
@@ -133,6 +137,14 @@ class Session:
         return self.hub.config.warnings if self.hub.used else ()
 
 
+def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
+    from paddock.runtimes.cache import Cache  # noqa: PLC0415 - only programs in other languages pay for it
+    from paddock.runtimes.engine import RuntimeEngine  # noqa: PLC0415
+
+    compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
+    return RuntimeEngine(processes.sandbox, os.environ, compiled)
+
+
 @asynccontextmanager
 async def open_session(
     settings: Settings, workspace: Path, *, launcher: Launcher | None = None
@@ -151,7 +163,8 @@ async def open_session(
         processes = Processes(settings.sandbox)
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
-            yield Session(Gate(settings, ledger, guest, servers), servers, processes)
+            programs = Programs(settings.runtimes, partial(_engine, settings, processes))
+            yield Session(Gate(settings, ledger, guest, servers, programs), servers, processes)
         finally:
             await processes.close()
             await servers.close()

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from paddock.confine import interpreter, landlock, plan
+from paddock.confine import landlock, plan, scratch
+from paddock.confine.fork_server import Zygote
 from paddock.confine.order import Report
 from paddock.confine.output import Reader, Sink, Writer
-from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.settings import Protection, Tier
@@ -53,12 +53,24 @@ class Streams:
     stderr: Sink | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a job can start: a warden, and the scratch that it will remove."""
+@dataclass(slots=True)
+class Place:
+    """Where a job can start: a warden, and the scratch that it removes once the place is released.
+
+    Before the job, scratch can be filled; after it, what the job made can be read: nothing of it lives any more.
+    """
 
     warden: socket.socket
     scratch: Path
+    ordered: bool = False
+    """Whether the warden has an order, and with it the duty to remove scratch."""
+
+    def release(self) -> None:
+        """Have scratch removed; harmless when it has been. A program that still runs is killed first."""
+        self.warden.close()
+        if not self.ordered:
+            self.ordered = True
+            scratch.remove(str(self.scratch))
 
 
 def _key(grants: ProcessGrants, limits: ProcessLimits) -> str:
@@ -81,8 +93,8 @@ class Sandbox:
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     spares: int = 0
     """Wardens (with their jails) that wait for the next program of the same grants."""
-    _zygote: "_Zygote | None" = None
-    _waiting: "dict[str, deque[_Place]]" = field(default_factory=dict)
+    _zygote: Zygote | None = None
+    _waiting: "dict[str, deque[Place]]" = field(default_factory=dict)
     _jobs: "set[Job]" = field(default_factory=set)
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -99,15 +111,17 @@ class Sandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
+        place: Place | None = None,
         canary: str = "",
     ) -> ProcessResult:
         """Run a program to its end and return what became of it, no later than wall limit + 250 ms.
 
-        Cancelling the caller kills the program, to the last process, before the cancellation goes on.
+        Cancelling the caller kills the program, to the last process, before the cancellation goes on. A `place` of the
+        same grants and limits serves one program and stays until it is released.
         With `canary` the program is `paddock.confine.canary` with that target.
         Raises EngineError only when Paddock's own machinery fails.
         """
-        job = await self.launch(argv, grants, limits, streams, canary=canary)
+        job = await self.launch(argv, grants, limits, streams, place=place, canary=canary)
         if isinstance(job, ProcessResult):
             return job
         try:
@@ -124,6 +138,7 @@ class Sandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
+        place: Place | None = None,
         canary: str = "",
     ) -> "Job | ProcessResult":
         """Start a program and return it, or the result that says why it may not start."""
@@ -144,7 +159,8 @@ class Sandbox:
                 return ProcessResult(
                     status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
                 )
-        place = await self._place(grants, limits)
+        kept = place is not None
+        place = place or await self.place(grants, limits)
         order = plan.order(
             list(argv),
             grants,
@@ -155,7 +171,8 @@ class Sandbox:
             job_user=self.job_user,
             canary=canary,
         )
-        job = Job(place.warden, limits, streams, self.facts, jailed=self.tier == "namespaces")
+        place.ordered = True
+        job = Job(place.warden, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
         self._jobs.add(job)
         job.result.add_done_callback(lambda _: self._jobs.discard(job))
         job.start(order.to_file())
@@ -180,11 +197,13 @@ class Sandbox:
             ).to_file()
             try:
                 socket.send_fds(place.warden, [b"prepare"], [order])
+                place.ordered = True
             finally:
                 os.close(order)
             waiting.append(place)
 
-    async def _place(self, grants: ProcessGrants, limits: ProcessLimits) -> "_Place":
+    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
+        """Return a place for one program of these grants and limits; it is the caller's to release."""
         waiting = self._waiting.get(_key(grants, limits))
         place = waiting.popleft() if waiting else await self._new_place(grants)
         if self.spares:
@@ -193,12 +212,12 @@ class Sandbox:
             task.add_done_callback(self._refills.discard)
         return place
 
-    async def _new_place(self, grants: ProcessGrants) -> "_Place":
+    async def _new_place(self, grants: ProcessGrants) -> Place:
         if self._zygote is None or not self._zygote.alive:
-            self._zygote = _Zygote()
+            self._zygote = Zygote()
         await self._zygote.ready()
-        scratch = plan.make_scratch(self.scratch_root, plan.user(grants, self.job_user))
-        return _Place(self._zygote.warden(), scratch)
+        folder = plan.make_scratch(self.scratch_root, plan.user(grants, self.job_user))
+        return Place(self._zygote.warden(), folder)
 
     async def close(self) -> None:
         """End every job, every waiting jail and the zygote."""
@@ -229,7 +248,9 @@ class Job:
         facts: SandboxFacts,
         *,
         jailed: bool,
+        kept: bool,
     ) -> None:
+        self._kept = kept
         self._loop = asyncio.get_running_loop()
         self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
         self._warden = warden
@@ -287,7 +308,8 @@ class Job:
         assert self._late is not None
         self._late.cancel()
         self._loop.remove_reader(self._warden.fileno())
-        self._warden.close()
+        if not self._kept:
+            self._warden.close()
         stdin, stdout, stderr = self._pipes
         stdin.close()
         out, err = stdout.finish(), stderr.finish()
@@ -337,48 +359,3 @@ def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:
             return (Status.OK if report.code == 0 else Status.FAILED), None, ""
         case _:
             return Status.LOST, None, report.why
-
-
-class _Zygote:
-    """The server's end of the fork server."""
-
-    def __init__(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control.setblocking(False)  # noqa: FBT003
-        with theirs:
-            self._process = interpreter.start(
-                "paddock.confine.zygote", str(theirs.fileno()), keep=theirs.fileno()
-            )
-        self._ready = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(self._control, 16))
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    async def ready(self) -> None:
-        """Wait until it forks. Raises EngineError when it does not come up."""
-        try:
-            async with asyncio.timeout(_START_S):
-                word = await asyncio.shield(self._ready)
-        except (OSError, TimeoutError) as error:
-            raise EngineError(f"the process zygote did not start: {error}") from error
-        if word != b"ready":
-            raise EngineError("the process zygote died while it started")
-
-    def warden(self) -> socket.socket:
-        """Return the server's end of a new warden's socket. Raises EngineError when the zygote is gone."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)  # noqa: FBT003
-        with theirs:
-            try:
-                socket.send_fds(self._control, [b"W"], [theirs.fileno()])
-            except OSError as error:
-                ours.close()
-                raise EngineError(f"the process zygote is gone ({error.strerror})") from error
-        return ours
-
-    async def close(self) -> None:
-        if not self._ready.done():
-            self._ready.cancel()
-        self._control.close()
-        await asyncio.to_thread(self._process.wait)

@@ -5,7 +5,7 @@
        |                 |  the program ends, or a ceiling is hit, or the server says stop or is gone
        |                 |  sweep: kill and reap until there is no child left (`paddock.confine.tree`)
        |                 |  put protected paths back
-       <----report-------+  remove scratch, end
+       <----report-------+  the server lets go: remove scratch, end
 
 The warden adopts every orphan of its job, so nothing escapes by double forks or sessions of its own. It does not die
 with its parent: the end of the server shows as the end of the socket, and then there is a job to be killed first.
@@ -97,9 +97,13 @@ class Warden:
         self._end()
         return report
 
-    def clean_up(self) -> None:
-        """Finish what the report need not wait for: the last processes, and scratch."""
+    def bury(self) -> None:
+        """End the last processes, for which the report did not wait."""
         tree.sweep(seconds=_PATIENCE_S, reaped=self._reaped)
+
+    def clean_up(self) -> None:
+        """Remove scratch, after the last process."""
+        self.bury()
         with contextlib.suppress(OSError):
             scratch.remove(self._order.scratch)
 
@@ -302,6 +306,9 @@ def serve(server: socket.socket, threads: dict[int, int]) -> None:
             report = warden.run((streams[0], streams[1], streams[2]))
             with contextlib.suppress(OSError):  # the server may be gone
                 server.send(report.to_bytes())
+                warden.bury()
+                while server.recv(_MESSAGE_BYTES):  # its end says that scratch is no longer needed
+                    pass
     finally:
         server.close()
         warden.clean_up()

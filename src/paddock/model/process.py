@@ -43,8 +43,6 @@ class ProcessLimits(Value):
     """Bytes of standard input; with more, nothing is started."""
     kept_bytes: PositiveInt = 256 * KIB
     """Bytes of each output stream that stay in memory: one half from its start, one half from its end."""
-    kept_stderr_bytes: PositiveInt | None = None
-    """The same for standard error alone, where that is to be another number."""
 
 
 class ProcessGrants(Value):

@@ -22,6 +22,7 @@ Network = Literal["none", "full"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
 """How a program may use the network, least first."""
 
+Phase = Literal["compile", "run"]
 OutputMode = Literal["minimal", "summary", "intent", "digest"]
 
 CODE_CHARS = 1024 * KIB
@@ -108,7 +109,7 @@ class ProgramEnd(Value):
     executable: str = ""
     """Name of what ran the program, without its directory; empty when there is none."""
     version: str = ""
-    phase: Literal["compile", "run"] = "run"
+    phase: Phase = "run"
     """`compile` means that the program itself did not run, and exit code and streams are the compiler's."""
     exit_code: int | None = None
     signal: int | None = None

@@ -16,7 +16,8 @@ import pytest
 from paddock.confine.output import decoded
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
-from paddock.model.process import Captured, ProcessGrants, ProcessLimits
+from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.program import Captured
 
 TIERS = ("landlock", "namespaces")
 tiers = pytest.mark.parametrize("tier", TIERS)

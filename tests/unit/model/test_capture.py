@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.capture import Ends
-from paddock.model.process import Captured
+from paddock.model.program import Captured
 
 
 @given(st.lists(st.binary(max_size=12)), st.integers(1, 40))

@@ -18,6 +18,12 @@ CHOICES = {
     "sandbox.minimum_tier": ["unconfined", "landlock", "namespaces"],
     "sandbox.job_user": ["", "nobody"],
     "sandbox.protected_paths": ["restore", "refuse"],
+    "runtimes.enabled": [True, False],
+    "runtimes.allowed": [("python", "node"), ("python",), ()],
+    "runtimes.executables": [(), ("bash", "sh"), ("bash",)],
+    "runtimes.environment": [("A", "B"), ("A",), ()],
+    "runtimes.access": ["workspace-write", "read-only", "none"],
+    "runtimes.network": ["full", "none"],
     "audit.sync": ["batch", "always"],
     "audit.directory": [Path("/a"), Path("/b")],
     "servers.config": [Path("/a.json"), Path("/b.json")],
@@ -30,6 +36,10 @@ CHOICES = {
     "redaction.enabled": [True, False],
     "redaction.include_defaults": [True, False],
 }
+BOUNDS = {
+    "runtimes.max_duration_ms": (100, 600_000),
+    "runtimes.max_jobs": (1, 12),
+}
 NUMBERS = sorted(key for key, value in DEFAULTS.items() if type(value) is int)
 
 
@@ -40,7 +50,7 @@ def layer(name: LayerName, **values: object) -> Layer:
 
 def settings_values() -> st.SearchStrategy[dict[str, object]]:
     choices = {key: st.sampled_from(options) for key, options in CHOICES.items()}
-    numbers = {key: st.integers(1024, 10**6) for key in NUMBERS}
+    numbers = {key: st.integers(*BOUNDS.get(key, (1024, 10**6))) for key in NUMBERS}
     return st.fixed_dictionaries({}, optional={**choices, **numbers})
 
 

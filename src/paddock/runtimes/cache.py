@@ -1,0 +1,107 @@
+"""Compiled programs by what they were made of: source, toolchain, command. Jobs never see the cache.
+
+A compile step sees neither workspace nor network, so its result depends on nothing that is not in the key. What a job
+gets is a copy. An entry appears by one rename, complete, and is never changed; so any number of processes may share a
+directory. When the total is over the bound, the entries used longest ago go.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from paddock.runtimes import trees
+
+_PROGRAM = "program"
+_STAGING = ".new-"
+_FORMAT = 1
+"""Part of every key; another layout or another way of compiling is another number."""
+
+
+def key(
+    runtime: str,
+    toolchain: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    files: Mapping[str, str],
+) -> str:
+    """Return the name of a compiled program: SHA-256 (hex) over all that makes it what it is."""
+    parts = (_FORMAT, runtime, toolchain, list(command), sorted(environment.items()), sorted(files.items()))
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class Cache:
+    """Compiled programs below a directory of this user, at most `most` bytes of them; 0 keeps nothing."""
+
+    def __init__(self, directory: Path, most: int) -> None:
+        self._directory = directory
+        self._most = most
+
+    def take(self, name: str, target: Path, *, owner: int | None) -> bool:
+        """Copy the program of that key to `target`; tell whether there was one. Whoever removes it meanwhile wins."""
+        entry = self._directory / name
+        if not self._is_ours():
+            return False
+        try:
+            trees.copy(entry / _PROGRAM, target, owner=owner)
+            os.utime(entry)
+        except (OSError, trees.TreeError):
+            _remove(target)
+            return False
+        return True
+
+    def keep(self, name: str, program: Path) -> None:
+        """Keep a program for the next time, unless that is impossible: a full disk costs nobody his result."""
+        if not self._most:
+            return
+        with contextlib.suppress(OSError):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_ours():
+                return
+            staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._directory))
+            try:
+                if trees.copy(program, staging / _PROGRAM) <= self._most:
+                    staging.rename(self._directory / name)
+            finally:
+                _remove(staging)
+            self._make_room()
+
+    def _is_ours(self) -> bool:
+        """Tell whether nobody else can put programs into the directory."""
+        try:
+            facts = os.lstat(self._directory)
+        except OSError:
+            return False
+        return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
+
+    def _make_room(self) -> None:
+        """Remove the entries used longest ago, and what writers that died have left, until the rest fits."""
+        entries: list[tuple[float, int, Path]] = []
+        for entry in self._directory.iterdir():
+            with contextlib.suppress(OSError):
+                entries.append((entry.stat().st_mtime, _size(entry), entry))
+        total = 0
+        for _, size, entry in sorted(entries, reverse=True):
+            total += size
+            if total > self._most:
+                _remove(entry)
+
+
+def _size(entry: Path) -> int:
+    return sum(
+        os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118
+        for folder, _, names in os.walk(entry)
+        for name in names
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,270 @@
+"""The engine of programs: a recipe, a toolchain, one or two confined steps, one raw result.
+
+    find the toolchain -> compile, or take the program out of the cache -> run -> RawResult
+
+Each step has a place of its own: a scratch directory with the program's file, readable by its job alone and removed
+with it. The compiler sees neither workspace nor network. Both steps share the wall time.
+"""
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.confine import plan
+from paddock.confine.process import Sandbox, Streams
+from paddock.model.limits import MIB
+from paddock.model.outcome import ErrorInfo, RawResult, Status
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.program import Executables, Phase, ProgramEnd, Runtime
+from paddock.runtimes import cache, trees
+from paddock.runtimes.cache import Cache
+from paddock.runtimes.job import ProgramJob, Sinks
+from paddock.runtimes.recipe import recipes
+from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
+from paddock.runtimes.toolchain import Missing, Search, Toolchain, find, on_path
+from paddock.runtimes.verdict import result_of
+
+if TYPE_CHECKING:
+    from paddock.confine.process import Place
+
+LEAST_RUN_MS = 1000
+"""A compiled program with less time left than this is not started (S31)."""
+EXHAUSTED = "Compile succeeded but execution budget exhausted."
+NO_OUTPUT = "Compile succeeded but output binary not found at expected path: program"
+
+_PROGRAM = "program"
+
+
+_COMPILER_BYTES = 8 * MIB
+"""More than this on one of its streams ends a compiler; what it said is told when it fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """How the compiled program came to be; nothing of it where nothing is compiled."""
+
+    ms: float = 0.0
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One program on its way through the engine."""
+
+    job: ProgramJob
+    sandbox: Sandbox
+    toolchain: Toolchain
+    plan: Steps
+    sinks: Sinks
+    deadline: float
+    """When its wall time is over, as `time.monotonic` counts."""
+
+    def job_in(self, place: "Place") -> Job:
+        """Return where its things are in a place."""
+        scratch = place.scratch
+        return Job(
+            source=scratch / (self.plan.file_name or _PROGRAM),
+            output=scratch / _PROGRAM,
+            scratch=scratch,
+            memory_bytes=self.job.terms.limits.memory_bytes,
+        )
+
+    def end(self, phase: Phase, compiled: Compiled) -> ProgramEnd:
+        """Return what is known of its end before there is one."""
+        stdin = self.job.work.stdin
+        return ProgramEnd(
+            runtime=self.job.work.runtime,
+            executable=self.toolchain.executable.name,
+            phase=phase,
+            compile_ms=compiled.ms,
+            cached=compiled.cached,
+            stdin_bytes=len(stdin or b""),
+            stdin_sha256="" if stdin is None else hashlib.sha256(stdin).hexdigest(),
+        )
+
+    @property
+    def inherited(self) -> tuple[str, ...]:
+        """Names of the variables that it gets from Paddock's environment."""
+        return self.job.terms.grants.environment
+
+    @property
+    def left_ms(self) -> int:
+        """What is left of its wall time, at least 1 ms."""
+        return max(1, round((self.deadline - time.monotonic()) * 1000))
+
+
+class RuntimeEngine:
+    """Runs programs in the toolchains of this machine.
+
+    `sandbox` gives the session's sandbox; `environ` is where toolchains and allowed variables come from.
+    """
+
+    def __init__(
+        self, sandbox: Callable[[], Awaitable[Sandbox]], environ: Mapping[str, str], compiled: Cache
+    ) -> None:
+        self._sandbox = sandbox
+        self._environ = environ
+        self._compiled = compiled
+
+    def executables(self, runtime: Runtime) -> Executables:
+        """Return what can run the programs of a runtime; nothing when it has no recipe."""
+        recipe = recipes().get(runtime)
+        if recipe is None:
+            return Executables(candidates=(), compatible=frozenset())
+        compatible = frozenset(name.lower() for name in recipe.compatible)
+        return Executables(candidates=recipe.candidates, compatible=compatible)
+
+    async def run(self, job: ProgramJob, sinks: Sinks) -> RawResult:
+        """Return what became of a program; cancelling the task ends it first.
+
+        Raises EngineError when Paddock's own machinery failed before the program started.
+        """
+        started = time.monotonic()
+        sandbox = await self._sandbox()
+        found = await asyncio.to_thread(self._find, job, sandbox)
+        if isinstance(found, Missing):
+            text = f"{found.recipe.title} cannot be run here: {found.reason}"
+            error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
+            return RawResult(status=Status.UNAVAILABLE, error=error)
+        try:
+            planned = steps(found, job.work.code, job.work.args)
+        except NoProgramError as problem:
+            error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
+            return RawResult(status=Status.INVALID, error=error)
+        deadline = started + job.terms.limits.wall_ms / 1000
+        return await self._carry_out(_Task(job, sandbox, found, planned, sinks, deadline))
+
+    def _find(self, job: ProgramJob, sandbox: Sandbox) -> Toolchain | Missing:
+        """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
+        recipe = recipes()[job.work.runtime]
+        user = plan.user(_grants(job), sandbox.job_user)
+        search = Search(path=on_path(self._environ), user=user, untrusted=(job.workspace,))
+        names = job.terms.grants.executables
+        if names == recipe.candidates:
+            return find(recipe, search)
+        found: Toolchain | Missing = Missing(recipe, "nothing that policy allows can run it", "")
+        for name in names:
+            found = find(recipe, search, executable=name)
+            if isinstance(found, Toolchain):
+                break
+        return found
+
+    async def _carry_out(self, task: _Task) -> RawResult:
+        grants = _grants(task.job, task.toolchain)
+        place = await task.sandbox.place(grants, _limits(task.job, task.left_ms))
+        try:
+            compiled = await self._provide(task, place)
+            if isinstance(compiled, RawResult):
+                return compiled
+            if compiled.ms and task.left_ms < LEAST_RUN_MS:
+                task.sinks.stderr(EXHAUSTED.encode())
+                exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
+                return result_of(exhausted, task.end("run", compiled), EXHAUSTED)
+            step = task.plan.run
+            job = task.job_in(place)
+            inherited = {name: self._environ[name] for name in task.inherited if name in self._environ}
+            grants = grants.model_copy(update={"environment": inherited | step.environment(job)})
+            result = await task.sandbox.run(
+                step.command(job),
+                grants,
+                _limits(task.job, task.left_ms),
+                Streams(task.job.work.stdin or b"", task.sinks.stdout, task.sinks.stderr),
+                place=place,
+            )
+            return result_of(result, task.end("run", compiled))
+        finally:
+            place.release()
+
+    async def _provide(self, task: _Task, place: "Place") -> "Compiled | RawResult":
+        """Have everything in scratch that the run needs, or return why it will not be."""
+        if task.plan.file_name:
+            await asyncio.to_thread(_write, task.plan, place.scratch)
+        step = task.plan.compile
+        if step is None:
+            return Compiled()
+        files = {task.plan.file_name: task.plan.source, **task.plan.files}
+        name = cache.key(task.job.work.runtime, task.toolchain.identity, step.words, step.variables, files)
+        owner = place.scratch.stat().st_uid
+        target = place.scratch / _PROGRAM
+        if await asyncio.to_thread(self._compiled.take, name, target, owner=owner):
+            return Compiled(cached=True)
+        return await self._compile(task, step, name, target, owner)
+
+    async def _compile(
+        self, task: _Task, step: Step, name: str, target: Path, owner: int
+    ) -> "Compiled | RawResult":
+        grants = ProcessGrants(readable=task.toolchain.prefixes)
+        limits = _limits(task.job, task.left_ms)
+        place = await task.sandbox.place(grants, limits)
+        try:
+            await asyncio.to_thread(_write, task.plan, place.scratch)
+            job = task.job_in(place)
+            grants = grants.model_copy(update={"environment": step.environment(job)})
+            said = (bytearray(), bytearray())
+            streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
+            limits = limits.model_copy(
+                update={"stdout_bytes": _COMPILER_BYTES, "stderr_bytes": _COMPILER_BYTES}
+            )
+            result = await task.sandbox.run(step.command(job), grants, limits, streams, place=place)
+            compiled = Compiled(ms=result.usage.wall_ms)
+            fault = ""
+            if result.status is Status.OK:
+                fault = await asyncio.to_thread(self._collect, name, place.scratch / _PROGRAM, target, owner)
+                if not fault:
+                    return compiled
+                result = result.model_copy(update={"status": Status.FAILED})
+                said[1].extend(fault.encode())
+            task.sinks.stdout(bytes(said[0]))
+            task.sinks.stderr(bytes(said[1]))
+            return result_of(result, task.end("compile", compiled), fault)
+        finally:
+            place.release()
+
+    def _collect(self, name: str, made: Path, target: Path, owner: int) -> str:
+        """Move what the compiler made to the program's scratch and the cache; return what is wrong with it."""
+        try:
+            trees.copy(made, target, owner=owner)
+        except FileNotFoundError:
+            return NO_OUTPUT
+        except trees.TreeError as error:
+            return f"Compile succeeded but its output is refused: {error}"
+        self._compiled.keep(name, made)
+        return ""
+
+
+def _grants(job: ProgramJob, toolchain: Toolchain | None = None) -> ProcessGrants:
+    given = job.terms.grants
+    inside = given.access != "none"
+    return ProcessGrants(
+        workspace=job.workspace if inside else None,
+        access=given.access,
+        cwd=job.cwd if inside else None,
+        network=given.network,
+        readable=toolchain.prefixes if toolchain is not None else (),
+    )
+
+
+def _limits(job: ProgramJob, wall_ms: int) -> ProcessLimits:
+    limits = job.terms.limits
+    return ProcessLimits(
+        wall_ms=wall_ms,
+        cpu_ms=wall_ms * (os.cpu_count() or 1) + 1000,  # wall time is the limit, whatever runs in parallel
+        memory_bytes=limits.memory_bytes,
+        kept_bytes=max(limits.stdout_bytes, limits.stderr_bytes),
+    )
+
+
+def _write(planned: Steps, scratch: Path) -> None:
+    """Put the program's files into scratch, readable by the job's user alone (S52)."""
+    owner = scratch.stat().st_uid
+    for name, text in {planned.file_name: planned.source, **planned.files}.items():
+        path = scratch / name
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(file, "wb") as stream:  # noqa: PTH123 - a descriptor
+            stream.write(text.encode("utf-8", "surrogatepass"))
+        os.chown(path, owner, -1)

@@ -1,0 +1,60 @@
+"""The working directory stays inside of the workspace, whatever links say."""
+
+from pathlib import Path
+
+import pytest
+
+from paddock.policy.jail import JailError, resolve
+
+
+def refusal(workspace: Path, cwd: str) -> str:
+    with pytest.raises(JailError) as raised:
+        resolve(workspace, cwd)
+    return str(raised.value)
+
+
+ESCAPES = "Path traversal detected: target escapes repository root"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    root = tmp_path / "workspace"
+    (root / "inside" / "deep").mkdir(parents=True)
+    (root / "file").write_text("")
+    (tmp_path / "workspace-beside").mkdir()
+    return root
+
+
+def test_a_directory_inside(workspace: Path) -> None:
+    assert resolve(workspace, "inside/deep") == workspace / "inside" / "deep"
+    assert resolve(workspace, ".") == workspace
+
+
+@pytest.mark.parametrize("target", ["..", "/etc", "../workspace-beside", "/", "/nowhere", "../nowhere"])
+def test_s10_a_link_to_outside_says_nothing_about_it(workspace: Path, target: str) -> None:
+    (workspace / "link").symlink_to(target)
+    assert refusal(workspace, "link") == ESCAPES
+    assert refusal(workspace, "link/deep") == ESCAPES
+
+
+def test_s10_a_link_over_a_link(workspace: Path) -> None:
+    (workspace / "inside" / "up").symlink_to("..")
+    (workspace / "out").symlink_to("inside/up/..")
+    assert resolve(workspace, "inside/up") == workspace
+    assert refusal(workspace, "out") == ESCAPES
+
+
+def test_s10_a_link_to_itself_is_no_directory(workspace: Path) -> None:
+    (workspace / "loop").symlink_to("loop")
+    assert refusal(workspace, "loop") == "Working directory does not exist: loop"
+
+
+def test_s11_the_workspace_may_be_a_link(workspace: Path) -> None:
+    root = workspace.parent / "name"
+    root.symlink_to(workspace)
+    assert resolve(root, "inside") == workspace / "inside"
+
+
+@pytest.mark.parametrize("cwd", ["missing", "file", "inside/missing", "x" * 300])
+def test_s12_a_directory_that_is_not_there(workspace: Path, cwd: str) -> None:
+    assert refusal(workspace, cwd) == f"Working directory does not exist: {cwd}"
