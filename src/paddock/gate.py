@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, HostReply, OnConsole
@@ -41,6 +41,9 @@ from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
 from paddock.policy.rules import Policy
 from paddock.programs import Programs
 from paddock.store.audit import AuditSink, Field
+
+if TYPE_CHECKING:
+    from paddock.store.recording import OnOutput
 
 _NAME = 200
 _TOLD = 2000
@@ -73,20 +76,32 @@ class Gate:
         self._servers = servers
         self._programs = programs
 
-    async def execute(self, request: ExecutionRequest, *, on_console: OnConsole | None = None) -> Outcome:
-        """Return what became of a request. `on_console` sees each console line as it comes.
+    async def execute(
+        self,
+        request: ExecutionRequest,
+        *,
+        on_console: OnConsole | None = None,
+        on_output: "OnOutput | None" = None,
+    ) -> Outcome:
+        """Return what became of a request.
 
+        `on_console` sees each console line of a script as it comes, `on_output` the output of a program; neither
+        sees a secret.
         Cancelling the task ends the work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will.
         """
         decision = self._policy.decide(request)
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
             async with self._programs.admit(request, work, decision) as admitted:
-                return await self._carry_out(request, admitted, on_console)
-        return await self._carry_out(request, decision, on_console)
+                return await self._carry_out(request, admitted, on_console, on_output)
+        return await self._carry_out(request, decision, on_console, on_output)
 
     async def _carry_out(
-        self, request: ExecutionRequest, decision: Decision, on_console: OnConsole | None
+        self,
+        request: ExecutionRequest,
+        decision: Decision,
+        on_console: OnConsole | None,
+        on_output: "OnOutput | None",
     ) -> Outcome:
         facts = _identity(request, decision)
         if not decision.allowed:
@@ -100,7 +115,7 @@ class Gate:
         started = time.perf_counter()
         result = RawResult(status=Status.CANCELLED)
         try:
-            result = await self._run(request, decision, on_console)
+            result = await self._run(request, decision, on_console, on_output)
         except EngineError as error:
             result = RawResult(status=Status.UNAVAILABLE, error=_fault(error))
         except PaddockError as error:
@@ -114,7 +129,11 @@ class Gate:
         return outcome if request.parent else _redacted(outcome, text)
 
     async def _run(
-        self, request: ExecutionRequest, decision: Decision, on_console: OnConsole | None
+        self,
+        request: ExecutionRequest,
+        decision: Decision,
+        on_console: OnConsole | None,
+        on_output: "OnOutput | None",
     ) -> RawResult:
         match request.work:
             case GuestRun() as work:
@@ -123,7 +142,7 @@ class Gate:
             case ServerCall() as work:
                 return await self._call_server(work, decision.limits.wall_ms)
             case RuntimeRun() as work:
-                return await self._programs.run(request, work, decision)
+                return await self._programs.run(request, work, decision, on_output)
 
     async def _call_server(self, work: ServerCall, limit_ms: int) -> RawResult:
         started = time.perf_counter()

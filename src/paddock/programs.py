@@ -4,20 +4,26 @@ admit    the working directory is there and inside; a turn among the jobs that r
 run      engine -> RawResult, its streams without secrets
 """
 
+import hashlib
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from paddock.model.outcome import Decision, RawResult
-from paddock.model.program import Captured, Executables, Runtime
+from paddock.model.artifact import RunFacts
+from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
+from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import RuntimeSettings
 from paddock.policy.jail import JailError, resolve
-from paddock.policy.redact import redact_text
 from paddock.policy.rules import refuse
 from paddock.runtimes.job import ProgramJob, Sinks
 from paddock.runtimes.turns import Turns
+
+if TYPE_CHECKING:
+    from paddock.store.artifacts import Artifacts
+    from paddock.store.recording import OnOutput
 
 
 class Engine(Protocol):
@@ -33,10 +39,13 @@ class Engine(Protocol):
 
 
 class Programs:
-    """Admits and runs programs. `engine` is asked for at the first use: most requests are of another kind."""
+    """Admits and runs programs. Engine and artifacts are asked for at the first use: most requests need neither."""
 
-    def __init__(self, settings: RuntimeSettings, engine: Callable[[], Engine]) -> None:
+    def __init__(
+        self, settings: RuntimeSettings, engine: Callable[[], Engine], artifacts: "Callable[[], Artifacts]"
+    ) -> None:
         self._make_engine = engine
+        self._artifacts = artifacts
         self._turns = Turns(settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms)
 
     @cached_property
@@ -60,22 +69,61 @@ class Programs:
         async with self._turns.take(request.actor) as full:
             yield refuse(request, decision, "runtimes.max_jobs", full) if full else decision
 
-    async def run(self, request: ExecutionRequest, work: RuntimeRun, decision: Decision) -> RawResult:
-        """Return what became of a program that was admitted. Raises EngineError when nothing ran."""
-        assert decision.program is not None
-        cwd = resolve(request.workspace, work.cwd)
-        job = ProgramJob(work, decision.program, request.workspace, cwd)
-        result = await self._engine.run(job, Sinks(stdout=_nobody, stderr=_nobody))
-        if (program := result.program) is None:
-            return result
-        streams = {name: _clean(getattr(program, name)) for name in ("stdout", "stderr")}
-        return result.model_copy(update={"program": program.model_copy(update=streams)})
+    async def run(
+        self,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        on_output: "OnOutput | None" = None,
+    ) -> RawResult:
+        """Return what became of a program that was admitted; `on_output` sees its output as it comes.
+
+        Nothing leaves here that holds a secret. Raises EngineError when nothing ran.
+        """
+        terms = decision.program
+        assert terms is not None
+        try:
+            job = ProgramJob(work, terms, request.workspace, resolve(request.workspace, work.cwd))
+        except JailError as error:  # it has gone since the program was admitted
+            fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
+            return RawResult(status=Status.INVALID, error=fault)
+        recording = self._artifacts().record(
+            persist=work.output.persist,
+            kept_bytes=terms.limits.stdout_bytes,
+            kept_stderr_bytes=terms.limits.stderr_bytes,
+            on_output=on_output,
+        )
+        try:
+            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr))
+            if (program := result.program) is None:
+                return result
+            handle = await recording.finish(_facts(request, work, decision, result, program))
+        finally:
+            await recording.discard()
+        streams = {"stdout": recording.captured("stdout"), "stderr": recording.captured("stderr")}
+        return result.model_copy(
+            update={"program": program.model_copy(update={**streams, "artifact": handle})}
+        )
 
 
-def _nobody(_data: bytes) -> None:
-    """Take output that nobody waits for."""
-
-
-def _clean(stream: Captured) -> Captured:
-    texts = {"head": redact_text(stream.head), "tail": redact_text(stream.tail)}
-    return stream.model_copy(update=texts)
+def _facts(
+    request: ExecutionRequest, work: RuntimeRun, decision: Decision, result: RawResult, program: ProgramEnd
+) -> RunFacts:
+    """Return what the manifest of stored output says: names and numbers, no contents."""
+    code, stdin = ("yes" if given is not None else "no" for given in (work.code, work.stdin))
+    args = json.dumps([work.runtime, work.args, program.phase])
+    return RunFacts(
+        workspace=str(request.workspace),
+        runtime=work.runtime,
+        request=request.id,
+        status=result.status.value,
+        phase="compile" if program.phase == "compile" else "execute",
+        args_hash=hashlib.sha256(args.encode()).hexdigest(),
+        exit_code=program.exit_code,
+        signal=None if program.signal is None else signal_name(program.signal),
+        duration_ms=result.usage.wall_ms,
+        policy_audit_hash=decision.audit_hash,
+        relative_cwd=work.cwd,
+        output_mode=work.output.mode,
+        command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
+    )

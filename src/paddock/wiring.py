@@ -163,7 +163,9 @@ async def open_session(
         processes = Processes(settings.sandbox)
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
-            programs = Programs(settings.runtimes, partial(_engine, settings, processes))
+            programs = Programs(
+                settings.runtimes, partial(_engine, settings, processes), partial(open_artifacts, settings)
+            )
             yield Session(Gate(settings, ledger, guest, servers, programs), servers, processes)
         finally:
             await processes.close()

@@ -1,5 +1,6 @@
 """Programs in language runtimes: what they may use, and what is known of their end."""
 
+import signal
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -139,6 +140,14 @@ class ProgramEnd(Value):
 def file_name(executable: str) -> str:
     """Return the name by which executables are compared: no quotes, no directories, lower case (S7)."""
     return executable.strip().strip("\"'").replace("\\", "/").rpartition("/")[2].lower()
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal: `SIGKILL`, or `signal 64` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class Executables(Value):

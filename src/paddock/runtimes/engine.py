@@ -112,10 +112,8 @@ class RuntimeEngine:
         self._compiled = compiled
 
     def executables(self, runtime: Runtime) -> Executables:
-        """Return what can run the programs of a runtime; nothing when it has no recipe."""
-        recipe = recipes().get(runtime)
-        if recipe is None:
-            return Executables(candidates=(), compatible=frozenset())
+        """Return what can run the programs of a runtime."""
+        recipe = recipes()[runtime]
         compatible = frozenset(name.lower() for name in recipe.compatible)
         return Executables(candidates=recipe.candidates, compatible=compatible)
 
@@ -255,7 +253,7 @@ def _limits(job: ProgramJob, wall_ms: int) -> ProcessLimits:
         wall_ms=wall_ms,
         cpu_ms=wall_ms * (os.cpu_count() or 1) + 1000,  # wall time is the limit, whatever runs in parallel
         memory_bytes=limits.memory_bytes,
-        kept_bytes=max(limits.stdout_bytes, limits.stderr_bytes),
+        kept_bytes=1,  # what is kept, the sinks keep
     )
 
 

@@ -1,10 +1,8 @@
 """From the end of a process to the result of a program: who is to blame, and in which words."""
 
-import signal
-
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessResult
-from paddock.model.program import ProgramEnd
+from paddock.model.program import ProgramEnd, signal_name
 
 _LIMITS = {
     "wall": "it ran out of time",
@@ -18,14 +16,6 @@ _LIMITS = {
     "stdin": "standard input is larger than it may be",
     "protected": "the protected paths of the workspace are too large to watch",
 }
-
-
-def signal_name(number: int) -> str:
-    """Return the name of a signal: `SIGKILL`, or `signal 64` for one without a name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def result_of(ended: ProcessResult, end: ProgramEnd, message: str = "") -> RawResult:

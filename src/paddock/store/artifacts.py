@@ -62,12 +62,20 @@ class Artifacts:
         self._clock = clock
 
     def record(
-        self, *, persist: bool = True, kept_bytes: int = _KEPT, on_output: OnOutput | None = None
+        self,
+        *,
+        persist: bool = True,
+        kept_bytes: int = _KEPT,
+        kept_stderr_bytes: int | None = None,
+        on_output: OnOutput | None = None,
     ) -> Recording:
-        """Return a recording for one execution; without `persist` it redacts and keeps no artifact (S40)."""
+        """Return a recording for one execution; without `persist` it redacts and keeps no artifact (S40).
+
+        Of each stream `kept_bytes` stay in memory, of standard error `kept_stderr_bytes` where that is given.
+        """
         return Recording(
             self._redactor,
-            kept_bytes=kept_bytes,
+            kept_bytes={"stdout": kept_bytes, "stderr": kept_stderr_bytes or kept_bytes},
             max_bytes=self.settings.max_bytes,
             publish=self._publish if persist and self.settings.enabled else None,
             on_output=on_output,

@@ -40,7 +40,7 @@ class Recording:
         self,
         redactor: Redactor,
         *,
-        kept_bytes: int,
+        kept_bytes: Mapping[Stream, int],
         max_bytes: int,
         publish: Publish | None,
         on_output: OnOutput | None = None,
@@ -51,7 +51,7 @@ class Recording:
         self._max_bytes = max_bytes
         self._on_output = on_output
         self._tracks: dict[Stream, Track] = {
-            stream: Track(redactor, kept_bytes, spooled=publish is not None) for stream in STREAMS
+            stream: Track(redactor, kept_bytes[stream], spooled=publish is not None) for stream in STREAMS
         }
 
     def stdout(self, data: bytes) -> None:

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from paddock.model.base import Json, Value
-from paddock.model.process import Network, Workspace
+from paddock.model.program import Access, Network
 from paddock.tools import yaml
 
 Trigger = Literal["schema_match", "explicit", "always", "never"]
@@ -63,7 +63,7 @@ class Manifest(_Section):
     working_dir: str | None = None
     enabled: bool = True
     execution: Execution = Execution()
-    workspace: Workspace = "none"
+    workspace: Access = "none"
     """How the script may use the workspace; Paddock's own field."""
     network: Network = "none"
     """Whether the script may use the network; Paddock's own field."""
