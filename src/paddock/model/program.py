@@ -9,7 +9,7 @@ from paddock.model.base import PositiveInt, Value
 from paddock.model.limits import KIB, MIB
 
 Runtime = Literal[
-    "node", "typescript", "python", "shell", "go", "java", "kotlin", "rust",
+    "node", "typescript", "python", "shell", "powershell", "go", "java", "kotlin", "rust",
     "c", "cpp", "csharp", "ruby", "php", "perl", "r", "elixir",
 ]  # fmt: skip
 RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)

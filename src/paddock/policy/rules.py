@@ -28,7 +28,6 @@ GUEST_TIER: Tier = "landlock"
 """What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
 
 
-
 class Policy:
     """Decides on requests under one set of settings.
 

@@ -140,7 +140,8 @@ class RuntimeEngine:
     def _find(self, job: ProgramJob, sandbox: Sandbox) -> Toolchain | Missing:
         """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
         recipe = recipes()[job.work.runtime]
-        user = plan.user(_grants(job), sandbox.job_user)
+        compiles = any(way.compile for way in recipe.ways)
+        user = plan.user(ProcessGrants() if compiles else _grants(job), sandbox.job_user)
         search = Search(path=on_path(self._environ), user=user, untrusted=(job.workspace,))
         names = job.terms.grants.executables
         if names == recipe.candidates:
