@@ -12,7 +12,17 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.measure import Line, Scale
 
-NAMES = ("execution", "host_calls", "hub", "command_line", "programs", "payloads", "stopping", "ledger")
+NAMES = (
+    "execution",
+    "host_calls",
+    "hub",
+    "command_line",
+    "programs",
+    "payloads",
+    "stopping",
+    "ledger",
+    "discovery",
+)
 
 
 def main() -> int:

@@ -66,7 +66,7 @@ def test_every_tool_of_development_is_documented():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [*project["dependency-groups"]["dev"], *project["build-system"]["requires"]]
     rows = {name for name, _, _ in documented("For building and testing")}
-    assert rows == {name_of(text) for text in wanted} | {"uv"}
+    assert rows == {name_of(text) for text in wanted} | {"uv"} | npm("tests/typescript/package.json")
 
 
 def test_every_vendored_package_is_documented():

@@ -1,0 +1,149 @@
+"""The catalogue: every tool of every server, as far as servers can be asked, and what is found in it.
+
+A server that cannot be asked costs its own tools and a line that says why, never the rest.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from paddock.hub.result import ToolInfo
+from paddock.hub.search import CatalogTool, Hit, Index
+from paddock.hub.signatures import Described, describe
+from paddock.model.base import Json
+from paddock.model.errors import ServerError
+
+FRESH_S = 3_600.0
+"""Seconds for which the word of a server counts, unless it says that its tools changed (spec 2.3)."""
+RETRY_S = 30.0
+"""Seconds until a server that could not be asked is asked again."""
+AT_ONCE = 8
+"""Servers that are asked side by side."""
+TOOLS = 2_000
+"""Tools of one server; further ones are left out."""
+NAME = 200
+"""Characters of a tool's name; a longer one is no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of the servers that could be asked, and why the others could not."""
+
+    tools: tuple[CatalogTool, ...]
+    failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By server: why its tools are missing, or which of them are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A name that no tool has, with the nearest names that there are."""
+
+    name: str
+    nearest: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    tools: tuple[CatalogTool, ...]
+    failure: str
+    until: float
+    version: int
+
+
+class Catalog:
+    """Asks servers for their tools at the first use and remembers what they said.
+
+    `ask` returns the tools of one server or raises ServerError. `version` tells how often a server has said
+    that its tools changed; with another number it is asked again. `observed` gives the type of a tool's results
+    so far. `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        servers: Collection[str],
+        ask: Callable[[str], Awaitable[Sequence[CatalogTool]]],
+        *,
+        version: Callable[[str], int] = lambda _: 0,
+        observed: Callable[[str, str], Mapping[str, Json] | None] = lambda _server, _tool: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._servers = tuple(servers)
+        self._ask = ask
+        self._version = version
+        self._observed = observed
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._asking: dict[str, asyncio.Task[_Known]] = {}
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
+
+    async def listing(self, server: str | None = None) -> Listing:
+        """Return the tools of a server, or of all in the order of their configuration. Raises nothing."""
+        names = self._servers if server is None else (server,)
+        known = await asyncio.gather(*(self._of(name) for name in names))
+        return Listing(
+            tuple(tool for each in known for tool in each.tools),
+            {name: each.failure for name, each in zip(names, known, strict=True) if each.failure},
+        )
+
+    async def search(self, query: str, *, server: str | None = None, limit: int = 8) -> tuple[Hit, ...]:
+        """Return the tools that suit a question best, best first. Failures are in `listing`."""
+        tools = (await self.listing()).tools
+        if self._index is None or self._index[0] != tools:
+            self._index = (tools, Index(tools))
+        return self._index[1].search(query, server=server, limit=limit)
+
+    async def describe(self, names: Sequence[str]) -> tuple[Described | Unknown, ...]:
+        """Return the declarations of tools by name (`server.tool` or `server/tool`), in the order of the names."""
+        tools = {tool.name: tool for tool in (await self.listing()).tools}
+        return tuple(self._described(name, tools) for name in names)
+
+    def observed(self, tool: CatalogTool) -> Mapping[str, Json] | None:
+        """Return the type that a tool's results had so far, as a JSON Schema."""
+        return self._observed(tool.server, tool.tool.name)
+
+    def _described(self, name: str, tools: Mapping[str, CatalogTool]) -> Described | Unknown:
+        found = tools.get(name) or tools.get(name.replace("/", ".", 1))
+        if found is None:
+            return Unknown(name, tuple(get_close_matches(name[:NAME], list(tools), n=3, cutoff=0.5)))
+        return describe(found, self.observed(found))
+
+    async def _of(self, server: str) -> _Known:
+        known = self._known.get(server)
+        if known is not None and self._clock() < known.until and known.version == self._version(server):
+            return known
+        task = self._asking.get(server)
+        if task is None:
+            task = self._asking[server] = asyncio.create_task(self._asked(server))
+            task.add_done_callback(lambda _: self._asking.pop(server, None))
+        # Whoever gives up waiting does not take the answer from the others.
+        return await asyncio.shield(task)
+
+    async def _asked(self, server: str) -> _Known:
+        version, tools, failure, lasts = self._version(server), (), "", FRESH_S
+        try:
+            async with self._places:
+                tools, failure = _bounded(await self._ask(server))
+        except ServerError as error:
+            failure, lasts = str(error), RETRY_S
+        known = _Known(tools, failure, self._clock() + lasts, version)
+        if server in self._servers:
+            self._known[server] = known
+        return known
+
+
+def _bounded(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:
+    """Return the tools that the catalogue takes, and what was left out."""
+    named = {tool.tool.name: tool for tool in reversed(tools[:TOOLS]) if len(tool.tool.name) <= NAME}
+    kept = tuple(reversed(named.values()))
+    left_out = len(tools) - len(kept)
+    why = f"{left_out} tools are left out: beyond {TOOLS}, listed twice, or with a name of over {NAME} characters"
+    return kept, why if left_out else ""
+
+
+def plain(server: str, tools: Sequence[ToolInfo]) -> tuple[CatalogTool, ...]:
+    """Return tools of a server as entries of the catalogue."""
+    return tuple(CatalogTool(server, tool) for tool in tools)

@@ -1,0 +1,116 @@
+"""What the catalogue asks of servers, what it remembers, and what it says."""
+
+import asyncio
+from collections import Counter
+
+from paddock.hub.catalog import Catalog, Listing, Unknown, plain
+from paddock.hub.result import ToolInfo
+from paddock.model.errors import ServerUnavailable, UnknownServer
+
+
+def tools(server, *names):
+    return plain(server, [ToolInfo(name, f"does {name}", {"type": "object"}, None, {}) for name in names])
+
+
+class Upstream:
+    """Servers `a` and `b` with tools, and `c`, which is broken. The clock stands until it is moved."""
+
+    def __init__(self):
+        self.asked = Counter()
+        self.versions = Counter()
+        self.now = 0.0
+        self.tools = {"a": tools("a", "read_file", "write_file"), "b": tools("b", "git_log")}
+        self.catalog = Catalog(
+            ["a", "b", "c"], self.ask, version=self.versions.__getitem__, clock=lambda: self.now
+        )
+
+    async def ask(self, server):
+        self.asked[server] += 1
+        await asyncio.sleep(0)
+        if server == "c":
+            raise ServerUnavailable("it is broken")
+        if server not in self.tools:
+            raise UnknownServer(server)
+        return self.tools[server]
+
+
+def test_a_broken_server_costs_only_its_own_tools():
+    up = Upstream()
+    listing = asyncio.run(up.catalog.listing())
+    assert listing == Listing(up.tools["a"] + up.tools["b"], {"c": "it is broken"})
+    assert asyncio.run(up.catalog.listing("nope")) == Listing((), {"nope": "Unknown server: nope"})
+
+
+def test_servers_are_asked_once_however_many_want_to_know():
+    up = Upstream()
+
+    async def many():
+        await asyncio.gather(*(up.catalog.search("file") for _ in range(20)))
+
+    asyncio.run(many())
+    assert up.asked == {"a": 1, "b": 1, "c": 1}
+
+
+def test_whoever_gives_up_does_not_take_the_answer_from_others():
+    up = Upstream()
+
+    async def main():
+        first = asyncio.create_task(up.catalog.listing("a"))
+        second = asyncio.create_task(up.catalog.listing("a"))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await second
+
+    assert asyncio.run(main()) == Listing(up.tools["a"])
+    assert up.asked == {"a": 1}
+
+
+def test_a_server_is_asked_again_when_its_tools_changed_or_its_word_is_old():
+    up = Upstream()
+    asyncio.run(up.catalog.listing("a"))
+    up.tools["a"] = tools("a", "new")
+    assert len(asyncio.run(up.catalog.listing("a")).tools) == 2
+    up.versions["a"] += 1
+    assert asyncio.run(up.catalog.listing("a")).tools == up.tools["a"]
+    up.now = 3_599.0
+    asyncio.run(up.catalog.listing("a"))
+    assert up.asked["a"] == 2
+    up.now = 3_601.0
+    asyncio.run(up.catalog.listing("a"))
+    assert up.asked["a"] == 3
+
+
+def test_a_broken_server_is_tried_again_after_a_while():
+    up = Upstream()
+    for now, asked in ((0.0, 1), (29.0, 1), (31.0, 2)):
+        up.now = now
+        asyncio.run(up.catalog.listing("c"))
+        assert up.asked["c"] == asked
+
+
+def test_the_index_follows_the_tools():
+    up = Upstream()
+    assert [hit.tool.name for hit in asyncio.run(up.catalog.search("read file"))] == [
+        "a.read_file",
+        "a.write_file",
+    ]
+    up.tools["a"] = tools("a", "file_reader")
+    up.versions["a"] += 1
+    assert [hit.tool.name for hit in asyncio.run(up.catalog.search("read file"))] == ["a.file_reader"]
+
+
+def test_unknown_names_get_the_nearest():
+    up = Upstream()
+    described, unknown = asyncio.run(up.catalog.describe(["a/read_file", "a.reed_file"]))
+    assert described.name == "a.read_file"
+    assert unknown == Unknown("a.reed_file", ("a.read_file", "a.write_file"))
+
+
+def test_a_flood_of_tools_is_bounded():
+    up = Upstream()
+    up.tools["a"] = tools("a", "t", "t", "x" * 201, *(f"t{n}" for n in range(5_000)))
+    listing = asyncio.run(up.catalog.listing("a"))
+    assert len(listing.tools) == 1_998
+    assert listing.failures == {
+        "a": "3005 tools are left out: beyond 2000, listed twice, or with a name of over 200 characters"
+    }
