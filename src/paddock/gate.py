@@ -16,7 +16,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from paddock.guest.engine import GuestEngine
@@ -34,10 +34,21 @@ from paddock.model.errors import (
     ServerUnavailable,
     UnknownServer,
 )
-from paddock.model.outcome import ConsoleLine, Decision, ErrorInfo, Outcome, RawResult, Status, Usage
+from paddock.model.limits import Calls
+from paddock.model.outcome import (
+    ConsoleLine,
+    Decision,
+    ErrorInfo,
+    Outcome,
+    PlannedCall,
+    RawResult,
+    Status,
+    Usage,
+)
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
 from paddock.model.settings import Settings
 from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
+from paddock.policy.rehearsal import Plan, stub
 from paddock.policy.rules import Policy
 from paddock.programs import Programs
 from paddock.store.audit import AuditSink, Field
@@ -56,6 +67,10 @@ class Servers(Protocol):
         self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
     ) -> ToolResult:
         """Return the result of a tool, within the server's own time and `limit_ms`. Raises ServerError."""
+        ...
+
+    async def is_read_only(self, server: str, tool: str) -> bool:
+        """Return whether the server says that a tool only reads. Raises ServerError."""
         ...
 
 
@@ -94,6 +109,13 @@ class Gate:
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
             async with self._programs.admit(request, work, decision) as admitted:
                 return await self._carry_out(request, admitted, on_console, on_output)
+        if decision.allowed and decision.grants.calls != "run" and isinstance(request.work, ServerCall):
+            try:
+                hint = await self._servers.is_read_only(request.work.server, request.work.tool)
+            except ServerError as error:
+                return self._settled(request, decision, _blame(error), error=_tool_error(str(error)))
+            request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
+            decision = self._policy.decide(request)
         return await self._carry_out(request, decision, on_console, on_output)
 
     async def _carry_out(
@@ -103,14 +125,18 @@ class Gate:
         on_console: OnConsole | None,
         on_output: "OnOutput | None",
     ) -> Outcome:
-        facts = _identity(request, decision)
         if not decision.allowed:
-            audit = self._audit.append(
-                "decided", request.id, {**facts, "status": "denied"}, parent=request.parent
+            return self._settled(request, decision, Status.DENIED, error=_refusal(decision))
+        if (
+            decision.grants.calls == "dry_run"
+            and isinstance(work := request.work, ServerCall)
+            and not work.read_only
+        ):
+            planned = PlannedCall(server=work.server, tool=work.tool, arguments=work.arguments)
+            return self._settled(
+                request, decision, Status.OK, value=stub(work), has_value=True, planned=(planned,)
             )
-            return Outcome(
-                id=request.id, status=Status.DENIED, decision=decision, audit=audit, error=_refusal(decision)
-            )
+        facts = _identity(request, decision)
         self._audit.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = RawResult(status=Status.CANCELLED)
@@ -128,6 +154,16 @@ class Gate:
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **dict(result))
         return outcome if request.parent else _redacted(outcome, text)
 
+    def _settled(
+        self, request: ExecutionRequest, decision: Decision, status: Status, **result: object
+    ) -> Outcome:
+        """Record and return the end of a request of which nothing ran."""
+        told = "planned" if status is Status.OK else status.value
+        facts = {**_identity(request, decision), "status": told}
+        audit = self._audit.append("decided", request.id, facts, parent=request.parent)
+        fields = {**result, "id": request.id, "status": status, "decision": decision, "audit": audit}
+        return Outcome.model_validate(fields)
+
     async def _run(
         self,
         request: ExecutionRequest,
@@ -138,7 +174,9 @@ class Gate:
         match request.work:
             case GuestRun() as work:
                 job = GuestJob(work, decision.limits, decision.grants, request.workspace)
-                return await self._guest.run(job, _HostCalls(self, request), _redacting(on_console))
+                calls = _HostCalls(self, request, decision.grants.calls)
+                result = await self._guest.run(job, calls, _redacting(on_console))
+                return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 return await self._call_server(work, decision.limits.wall_ms)
             case RuntimeRun() as work:
@@ -166,6 +204,8 @@ class _HostCalls:
 
     gate: Gate
     parent: ExecutionRequest
+    calls: Calls
+    plan: Plan = field(default_factory=Plan)
 
     async def call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
         request = ExecutionRequest(
@@ -174,6 +214,7 @@ class _HostCalls:
             surface="guest",
             workspace=self.parent.workspace,
             work=ServerCall(server=server, tool=tool, arguments=arguments, raw=raw),
+            calls=self.calls,
         )
         try:
             outcome = await self.gate.execute(request)
@@ -184,6 +225,8 @@ class _HostCalls:
                 "message": "the call cannot be recorded, so it was not made",
             }
             return HostReply(Status.ERROR, error=error)
+        for planned in outcome.planned:
+            self.plan.add(planned)
         if outcome.status is Status.OK:
             return HostReply(Status.OK, value=outcome.value)
         message = outcome.error.message if outcome.error else outcome.status.value
@@ -290,6 +333,9 @@ def _clean(line: ConsoleLine) -> ConsoleLine:
 def _redacted(outcome: Outcome, text: str) -> Outcome:
     """Return the outcome as it may leave Paddock (X36); `text` is its value as JSON."""
     changes: dict[str, object] = {"console": tuple(_clean(line) for line in outcome.console)}
+    changes["planned"] = tuple(
+        call.model_copy(update={"arguments": redact_json(call.arguments)}) for call in outcome.planned
+    )
     if may_hold_secrets(text):
         changes["value"] = redact_json(outcome.value)
     if (error := outcome.error) is not None:

@@ -37,6 +37,7 @@ class Servers:
         self._settings = settings.servers
         self._file = settings.servers.config or workspace / ".mcp.json"
         self._hub: Hub | None = None
+        self._reading: dict[str, set[str]] = {}
         self.used = False
 
     @cached_property
@@ -54,6 +55,15 @@ class Servers:
         hub = self._live()
         own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
         return await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
+
+    async def is_read_only(self, server: str, tool: str) -> bool:
+        """Return whether a server says that a tool only reads; it is asked once. Raises ServerError."""
+        if server not in self._reading:
+            tools = await self.tools(server)
+            self._reading[server] = {
+                each.name for each in tools if each.annotations.get("readOnlyHint") is True
+            }
+        return tool in self._reading[server]
 
     async def tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools. Raises ServerError."""

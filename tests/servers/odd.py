@@ -19,7 +19,8 @@ print(flush=True)
 time.sleep(30)
 """
 ECHO = {"name": "echo", "description": "Say it again", "inputSchema": {"type": "object"}}
-TOOLS = [ECHO, {"title": "no name"}]
+PID = {"name": "pid", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+TOOLS = [ECHO, PID, {"title": "no name"}]
 
 
 def text(value):

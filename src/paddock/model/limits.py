@@ -1,8 +1,14 @@
 """Ceilings (limits) and permissions (grants). Always the effective ones; a request asks, policy answers."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value
+
+Calls = Literal["run", "read_only", "dry_run"]
+"""Which calls a program may make, widest first: all; those that their servers mark as read-only, others being refused;
+the same, others being answered with a stub and listed."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -51,3 +57,5 @@ class Grants(Value):
     """Just-in-time compilation in the guest: faster on CPU-heavy programs, more attack surface."""
     servers: tuple[str, ...] = Field(default=("*",))
     """Upstream servers the program may call: names, or `*` for every configured one."""
+    calls: Calls = "run"
+    """Which calls it may make: all (`run`), only those marked read-only (`read_only`), or a rehearsal (`dry_run`)."""

@@ -86,6 +86,15 @@ class CallRecord(Value):
     ms: float
 
 
+class PlannedCall(Value):
+    """One call that a rehearsal did not make."""
+
+    server: str
+    tool: str
+    arguments: dict[str, Json] | None
+    """None when they are too large to keep."""
+
+
 class Usage(Value):
     """What the execution cost."""
 
@@ -119,6 +128,8 @@ class RawResult(Value):
     """Host calls whose end the program did not see; their effect is unknown."""
     program: ProgramEnd | None = None
     """How a program in a language runtime ended; None for other work, and when none was started."""
+    planned: tuple[PlannedCall, ...] = ()
+    """What a rehearsal (`dry_run`) would have called, in order."""
     usage: Usage = Usage()
     sandbox: SandboxFacts = SandboxFacts()
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from paddock.model.base import Json, Value
 from paddock.model.ids import new_id
-from paddock.model.limits import LimitOverrides
+from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.program import (
     ARGUMENT_BYTES,
     ARGUMENTS,
@@ -54,6 +54,8 @@ class ServerCall(Value):
     arguments: dict[str, Json] = Field(default_factory=dict)
     raw: bool = False
     """Whether the value is the whole CallToolResult, with `isError` a value like any other (X27)."""
+    read_only: bool | None = None
+    """Whether the server says that the tool only reads. The gate asks where it matters; None is: not asked."""
 
 
 SHELL_NEEDS_CODE = (
@@ -131,6 +133,8 @@ class ExecutionRequest(Value):
     limits: LimitOverrides = LimitOverrides()
     jit: bool = False
     """Ask for the JIT grant."""
+    calls: Calls = "run"
+    """Which calls the work may make, where settings do not grant less."""
 
     @model_validator(mode="after")
     def _has_a_wall_time_in_bounds(self) -> Self:

@@ -7,7 +7,7 @@ from platformdirs import user_state_path
 from pydantic import Field, model_validator
 
 from paddock.model.base import PositiveInt, Value
-from paddock.model.limits import KIB, MIB, Grants, GuestLimits
+from paddock.model.limits import KIB, MIB, Calls, Grants, GuestLimits
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.request import Profile
 
@@ -75,6 +75,9 @@ class GrantSettings(Grants):
     """Whether a request may ask for just-in-time compilation (`--jit`): faster, more attack surface."""
     servers: tuple[str, ...] = ("*",)
     """Upstream servers that programs may call: names, or `*` for every configured one."""
+    calls: Calls = "run"
+    """Which tools programs may call: any (`run`), those their servers mark as read-only, others being refused
+    (`read_only`) or answered with a stub and listed (`dry_run`). A request may ask for less."""
 
 
 Protection = Literal["restore", "refuse"]

@@ -162,6 +162,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "limits.timeout_policy": _stricter("clamp", "deny"),
     "grants.jit": _only_off,
     "grants.servers": _subset,
+    "grants.calls": _stricter("run", "read_only", "dry_run"),
     "sandbox.minimum_tier": _stricter("unconfined", "landlock", "namespaces"),
     "sandbox.job_user": _same,
     "sandbox.protected_paths": _stricter("restore", "refuse"),

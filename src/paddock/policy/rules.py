@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from paddock.model.canonical import canonical
-from paddock.model.limits import Grants, GuestLimits
+from paddock.model.limits import Calls, Grants, GuestLimits
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
 from paddock.model.settings import TIERS, ProfileLimits, Rule, Settings, Tier
@@ -38,14 +38,14 @@ class Policy:
     def __init__(self, settings: Settings, catalogue: Catalogue = nothing_known) -> None:
         self._settings = settings
         self._catalogue = catalogue
-        self._decided: dict[tuple[Path, str, str], Decision] = {}
+        self._decided: dict[tuple[Path, str, str, Calls, bool | None], Decision] = {}
 
     def decide(self, request: ExecutionRequest) -> Decision:
         """Return what `decide` returns."""
         work = request.work
         if not isinstance(work, ServerCall) or request.jit or request.limits.model_fields_set:
             return decide(request, self._settings, self._catalogue)
-        key = (request.workspace, work.server, work.tool)
+        key = (request.workspace, work.server, work.tool, request.calls, work.read_only)
         decision = self._decided.get(key)
         if decision is None:
             decision = _judge(request, work, self._settings)
@@ -79,7 +79,7 @@ def _judge_program(
     request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
 ) -> Decision:
     terms, notes, objections = programs.judge(work, request.limits, settings, catalogue)
-    objections = [*objections, *_rules(request, settings)]
+    objections = [*objections, *_may_change(request, work, settings), *_rules(request, settings)]
     return _hashed(
         Decision(
             allowed=not objections,
@@ -105,7 +105,11 @@ def _judge(request: ExecutionRequest, work: GuestRun | ServerCall, settings: Set
             allowed=not objections,
             reasons=tuple(reason for _, reason in objections or notes),
             limits=limits,
-            grants=Grants(jit=request.jit and settings.grants.jit, servers=settings.grants.servers),
+            grants=Grants(
+                jit=request.jit and settings.grants.jit,
+                servers=settings.grants.servers,
+                calls=_narrower(request.calls, settings.grants.calls),
+            ),
             rule=(objections or notes or [("default", "")])[0][0],
         )
     )
@@ -208,8 +212,26 @@ def _grants(request: ExecutionRequest, work: GuestRun | ServerCall, settings: Se
                 names = ", ".join(granted) or "none"
                 where = "name it in `servers` under [grants] in paddock.toml"
                 yield "grants.servers", f"server {server} is not granted (granted: {names}); {where}"
+            calls = _narrower(request.calls, settings.grants.calls)
+            if calls == "read_only" and work.read_only is False:
+                what = (
+                    f"{_label(request)} is not marked as read-only by its server, and this run may only read"
+                )
+                yield "grants.calls", f"{what}; rehearse it with dry_run, or ask for a run that may do all"
         case GuestRun():
             pass
+
+
+def _may_change(request: ExecutionRequest, work: RuntimeRun, settings: Settings) -> Iterator[Verdict]:
+    """Object to a program that may change something where the request, or its parent, may only read."""
+    calls = _narrower(request.calls, settings.grants.calls)
+    if calls != "run" and (work.access == "workspace-write" or work.network != "none"):
+        yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"
+
+
+def _narrower(one: Calls, other: Calls) -> Calls:
+    order: tuple[Calls, ...] = get_args(Calls)
+    return one if order.index(one) >= order.index(other) else other
 
 
 def _rules(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:

@@ -325,7 +325,10 @@ def test_faulty_results_are_passed_on_with_a_warning(hub, odd):
             assert await h.call("odd", "no_object", {}) == ToolResult(
                 {"content": [{"type": "text", "text": "bare"}]}, ("the result is not an object",)
             )
-            assert await h.tools("odd") == [ToolInfo("echo", "Say it again", {"type": "object"}, None, {})]
+            assert await h.tools("odd") == [
+                ToolInfo("echo", "Say it again", {"type": "object"}, None, {}),
+                ToolInfo("pid", "", {"type": "object"}, None, {"readOnlyHint": True}),
+            ]
             assert h.status()["odd"].warnings == (
                 "tool 'invalid': `content` is not an array",
                 "tool 'invalid': `isError` is not a boolean",

@@ -29,6 +29,7 @@ CHOICES = {
     "servers.config": [Path("/a.json"), Path("/b.json")],
     "grants.servers": [("*",), ("a", "b"), ("a",), ()],
     "grants.jit": [True, False],
+    "grants.calls": ["run", "read_only", "dry_run"],
     "artifacts.enabled": [True, False],
     "artifacts.directory": [Path("/a"), Path("/b")],
     "artifacts.url": ["s3://a", "s3://b"],

@@ -1,10 +1,11 @@
 """The tools that run programs and single calls: `execute_code` and `call_tool`."""
 
 from pathlib import Path
+from typing import get_args
 
 from paddock.gate import Gate
 from paddock.model.base import Json
-from paddock.model.limits import LimitOverrides
+from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.surfaces.mcp.forward import forwarded
 from paddock.surfaces.mcp.reply import OUTPUT_SCHEMA, answer
@@ -26,7 +27,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int) -> list[Tool]:
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         limits = LimitOverrides(wall_ms=arguments.get("timeout_ms"))
-        request = _request(work, workspace, caller, limits)
+        request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
         return answer(await gate.execute(request, on_console=caller.on_console), cap)
 
     async def call_tool(arguments: Arguments, caller: Caller) -> Answer:
@@ -45,6 +46,10 @@ def code_tools(gate: Gate, workspace: Path, cap: int) -> list[Tool]:
                 code={"type": "string"},
                 input={"description": "JSON value the program reads as `input`"},
                 timeout_ms={"type": "integer", "minimum": 1},
+                mode={
+                    "enum": [*get_args(Calls)],
+                    "description": "dry_run: stub and list calls that may write",
+                },
             ),
             run=execute_code,
             output_schema=OUTPUT_SCHEMA,
@@ -65,9 +70,15 @@ def code_tools(gate: Gate, workspace: Path, cap: int) -> list[Tool]:
 
 
 def _request(
-    work: Work, workspace: Path, caller: Caller, limits: LimitOverrides = _NO_WISHES
+    work: Work,
+    workspace: Path,
+    caller: Caller,
+    limits: LimitOverrides = _NO_WISHES,
+    calls: Calls = "run",
 ) -> ExecutionRequest:
-    return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=workspace, work=work, limits=limits)
+    return ExecutionRequest(
+        actor=caller.actor, surface="mcp", workspace=workspace, work=work, limits=limits, calls=calls
+    )
 
 
 def _object(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:

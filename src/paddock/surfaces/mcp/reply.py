@@ -10,7 +10,7 @@ import json
 from collections import Counter
 
 from paddock.model.base import Json
-from paddock.model.outcome import Outcome, Status
+from paddock.model.outcome import Outcome, PlannedCall, Status
 from paddock.surfaces import render
 from paddock.surfaces.mcp.tools import Answer, text_block
 
@@ -53,6 +53,14 @@ def answer(outcome: Outcome, cap: int) -> Answer:
         room -= len(shown)
     elif outcome.ok:
         parts.append("(the program returned nothing)")
+    if outcome.planned:
+        plan = [_planned(call, room) for call in outcome.planned]
+        parts += [
+            f"--- planned, not called ({len(plan)})",
+            *_shortened([text for text, _ in plan], max(room, cap // 4)),
+        ]
+        data["planned"] = [fields for _, fields in plan]
+        room -= sum(len(text) for text, _ in plan)
     if outcome.console:
         whole = [render.encodable(render.console_text(line)) for line in outcome.console]
         lines = _shortened(whole, max(room, cap // 4))
@@ -98,6 +106,15 @@ def _error(outcome: Outcome, explained: str) -> dict[str, Json]:
     }
     told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
     return told
+
+
+def _planned(call: PlannedCall, room: int) -> tuple[str, dict[str, Json]]:
+    """Return a call that was not made as a line and as data."""
+    spelled = "..." if call.arguments is None else compact(call.arguments)
+    fields: dict[str, Json] = {"server": call.server, "tool": call.tool}
+    if len(spelled) <= room:
+        fields["args"] = call.arguments
+    return f"{call.server}.{call.tool}({cut(spelled, max(room, 0))})", fields
 
 
 def _shortened(texts: list[str], room: int) -> list[str]:

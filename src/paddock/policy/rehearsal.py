@@ -1,0 +1,39 @@
+"""What a rehearsal (`dry_run`) answers instead of calling, and the list of what it would have called."""
+
+import json
+
+from paddock.model.base import Json
+from paddock.model.outcome import PlannedCall
+from paddock.model.request import ServerCall
+
+KEPT_CHARACTERS = 1024 * 1024
+"""Arguments kept in one list, as JSON; what is more is listed without its arguments."""
+
+
+def stub(work: ServerCall) -> Json:
+    """Return what a call gives that is not made: an object, so that most programs go on."""
+    if work.raw:
+        return {
+            "content": [
+                {"type": "text", "text": f"{work.server}.{work.tool} was not called: this is a dry run"}
+            ]
+        }
+    return {"dryRun": True, "server": work.server, "tool": work.tool}
+
+
+class Plan:
+    """The calls that one program would have made."""
+
+    def __init__(self) -> None:
+        self._calls: list[PlannedCall] = []
+        self._room = KEPT_CHARACTERS
+
+    @property
+    def calls(self) -> tuple[PlannedCall, ...]:
+        """The calls, in order."""
+        return tuple(self._calls)
+
+    def add(self, call: PlannedCall) -> None:
+        """List a call."""
+        self._room -= len(json.dumps(call.arguments))
+        self._calls.append(call if self._room >= 0 else call.model_copy(update={"arguments": None}))
