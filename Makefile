@@ -30,6 +30,7 @@ test: $(READY) ## Build the wheel, install it, and run every test against it
 	@$(UV) build --quiet --wheel --out-dir dist
 	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --frozen --quiet --no-install-project
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
+	@$(RUN)python scripts/install_toolchains.py >/dev/null
 	@TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2
 
 check: $(READY) ## Check style, types, layers, generated files and the shape of the tree

@@ -119,9 +119,19 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
 @pytest.fixture(scope="session")
 def real_servers():
     """Commands of the real MCP servers, installed once into the user's cache."""
-    path = ROOT / "scripts" / "install_servers.py"
-    spec = importlib.util.spec_from_file_location("install_servers", path)
+    return script("install_servers").install()
+
+
+@pytest.fixture(scope="session")
+def toolchain_path():
+    """A PATH with the toolchain of every recipe that is tested, installed once into a cache."""
+    return script("install_toolchains").install()
+
+
+def script(name):
+    """Return a script of the project as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["install_servers"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
-    return module.install()
+    return module

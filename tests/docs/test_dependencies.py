@@ -86,6 +86,14 @@ def test_every_server_of_tests_and_demo_is_documented():
     assert rows == npm("tests/servers/package.json") | python
 
 
+def test_every_toolchain_of_the_tests_is_documented():
+    rows = {name for name, _, _ in documented("Toolchains that tests run programs with")}
+    pinned = (ROOT / "tests/toolchains/requirements.txt").read_text()
+    assert rows == npm("tests/toolchains/package.json") | set(
+        re.findall(r"^([a-z0-9-]+)==", pinned, re.MULTILINE)
+    )
+
+
 def test_every_row_gives_a_licence_and_a_reason():
     headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
     rows = [row for heading in headings for row in documented(heading)]

@@ -21,7 +21,7 @@ from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Executables, Phase, ProgramEnd, Runtime
-from paddock.runtimes import cache, trees
+from paddock.runtimes import cache, trees, warm
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.job import ProgramJob, Sinks
 from paddock.runtimes.recipe import recipes
@@ -69,7 +69,7 @@ class _Task:
         scratch = place.scratch
         return Job(
             source=scratch / (self.plan.file_name or _PROGRAM),
-            output=scratch / _PROGRAM,
+            output=scratch / self.plan.output_name,
             scratch=scratch,
             memory_bytes=self.job.terms.limits.memory_bytes,
         )
@@ -142,7 +142,7 @@ class RuntimeEngine:
         recipe = recipes()[job.work.runtime]
         compiles = any(way.compile for way in recipe.ways)
         user = plan.user(ProcessGrants() if compiles else _grants(job), sandbox.job_user)
-        search = Search(path=on_path(self._environ), user=user, untrusted=(job.workspace,))
+        search = Search(on_path(self._environ), user, untrusted=(job.workspace,), warm=warm.directory(user))
         names = job.terms.grants.executables
         if names == recipe.candidates:
             return find(recipe, search)
@@ -189,7 +189,7 @@ class RuntimeEngine:
         files = {task.plan.file_name: task.plan.source, **task.plan.files}
         name = cache.key(task.job.work.runtime, task.toolchain.identity, step.words, step.variables, files)
         owner = place.scratch.stat().st_uid
-        target = place.scratch / _PROGRAM
+        target = place.scratch / task.plan.output_name
         if await asyncio.to_thread(self._compiled.take, name, target, owner=owner):
             return Compiled(cached=True)
         return await self._compile(task, step, name, target, owner)
@@ -213,7 +213,7 @@ class RuntimeEngine:
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""
             if result.status is Status.OK:
-                fault = await asyncio.to_thread(self._collect, name, place.scratch / _PROGRAM, target, owner)
+                fault = await asyncio.to_thread(self._collect, name, job.output, target, owner)
                 if not fault:
                     return compiled
                 result = result.model_copy(update={"status": Status.FAILED})

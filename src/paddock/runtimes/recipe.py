@@ -58,6 +58,14 @@ class Shim(Value):
     """The program, where `{printed}` is what the command printed."""
 
 
+class Warm(Value):
+    """What can be made once, so that every later start is faster: a directory, which jobs read as `{warm}`."""
+
+    program: str = Field(min_length=1)
+    """A program like those to come; it is `{source}`."""
+    command: Annotated[Words, Field(min_length=1)]
+
+
 class Way(Value):
     """One way to run a language: an executable and what goes with it."""
 
@@ -84,6 +92,7 @@ class Way(Value):
     hello: str = ""
     """A program that prints GREETING, where that of the recipe asks too much of this way."""
     version: Version
+    warm: Warm | None = None
     shim: Shim | None = None
     note: str = ""
     """What this way cannot do, for who chooses."""
@@ -132,6 +141,7 @@ class Recipe(Value):
             own = OF_TOOLCHAINS | _of_way(way)
             for words, places in (
                 ((*way.compile, *way.run, *way.arguments, *way.environment.values()), own | OF_JOBS),
+                (way.warm.command if way.warm else (), own | OF_JOBS),
                 ((*way.prefixes, *chain(*way.requires.values()), *way.version.argv), own),
             ):
                 unknown = {name for word in words for name in PLACE.findall(word)} - places

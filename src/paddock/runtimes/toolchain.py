@@ -167,8 +167,9 @@ def _use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
     for place, patterns in way.requires.items():
         places[place] = _newest([filled(pattern, places) for pattern in patterns], executable)
     identity = _identity(recipe, way, [Path(value) for value in places.values()])
-    if search.warm is not None and (search.warm / recipe.name / identity).is_dir():
-        places["warm"] = str(search.warm / recipe.name / identity)
+    warm = search.warm / recipe.name / identity if way.warm and search.warm else None
+    if warm is not None and is_ours(warm) and reachable(warm, search.user):
+        places["warm"] = str(warm)
     return Toolchain(
         recipe=recipe,
         way=way,
@@ -249,6 +250,15 @@ def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path,
 def reachable_to_read(path: Path, user: int | None) -> bool:
     """Tell whether the directory of `path` can be entered."""
     return reachable(path if path.is_dir() else path.parent, user)
+
+
+def is_ours(folder: Path) -> bool:
+    """Tell whether a directory is this user's, and nobody else can put files into it."""
+    try:
+        facts = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
 
 
 def _environment(way: Way, places: Mapping[str, str], programs: Sequence[Path]) -> dict[str, str]:

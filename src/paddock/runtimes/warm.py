@@ -1,0 +1,87 @@
+"""What makes later starts faster, made once per toolchain: Go's compiled standard library, archives of JVM classes.
+
+    <cache>/warm/<recipe>/<identity of the toolchain>/
+
+Jobs read it and never write it. What it is made from is the recipe's own program: nothing of any request is in it.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from paddock.model.errors import EngineError
+from paddock.model.process import GIB
+from paddock.runtimes.steps import Job, Step
+from paddock.runtimes.toolchain import Toolchain, reachable
+
+_SECONDS = 600
+_TOLD = 2000
+
+
+def directory(user: int | None) -> Path:
+    """Return where warm starts are kept: this user's cache, or the machine's where jobs cannot reach the former."""
+    own = user_cache_path("paddock")
+    home = next(folder for folder in own.parents if folder.exists())
+    return (own if user is None or reachable(home, user) else Path("/var/cache/paddock")) / "warm"
+
+
+def warm(toolchain: Toolchain, kept: Path) -> Path | None:
+    """Make the warm start of a toolchain below `kept` and return it; None when its way has none.
+
+    What is there stays. What was made for other toolchains of the recipe is removed. Raises EngineError, with the
+    command's own words, when it cannot be made.
+    """
+    if toolchain.way.warm is None:
+        return None
+    ready = kept / toolchain.recipe.name / toolchain.identity
+    if not ready.is_dir():
+        ready.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (kept, ready.parent):
+            folder.chmod(0o755)
+        with tempfile.TemporaryDirectory(dir=kept, prefix=".making-") as staging:
+            made = Path(staging, "made")
+            made.mkdir()
+            _make(replace(toolchain, places={**toolchain.places, "warm": str(made)}), Path(staging))
+            for folder, _, names in os.walk(made):
+                for name in (".", *names):
+                    path = Path(folder, name)
+                    path.chmod(0o755 if path.is_dir() else 0o644)
+            for other in ready.parent.iterdir():
+                shutil.rmtree(other)
+            made.rename(ready)
+    return ready
+
+
+def _make(toolchain: Toolchain, scratch: Path) -> None:
+    """Run the command of the warm start, as the way's own commands are run but for confinement."""
+    way = toolchain.way
+    assert way.warm is not None
+    job = Job(scratch / f"code{toolchain.recipe.extensions[0]}", scratch / way.output, scratch, GIB)
+    for name, text in {job.source.name: way.warm.program, **way.files}.items():
+        (scratch / name).write_text(text, encoding="utf-8")
+    (scratch / "tmp").mkdir()
+    step = Step(
+        words=way.warm.command, variables={**toolchain.environment, **way.environment}, known=toolchain.places
+    )
+    own = {"HOME": str(scratch), "TMPDIR": str(scratch / "tmp"), "LANG": "C.UTF-8", "PATH": os.defpath}
+    try:
+        done = subprocess.run(  # noqa: S603 - a recipe's command, with a recipe's program
+            step.command(job),
+            env={**own, **step.environment(job)},
+            cwd=scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"{toolchain.recipe.title} was not made warm: {error}") from error
+    if done.returncode:
+        told = done.stdout[-_TOLD:].decode(errors="replace").strip()
+        raise EngineError(f"{toolchain.recipe.title} was not made warm: {told}")
