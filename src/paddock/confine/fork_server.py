@@ -1,18 +1,89 @@
-"""The server's end of the zygote: starts it, and has it fork wardens."""
+"""The server's ends of the zygote, of the wardens that it forks, and of the places that these keep for one job each."""
 
 import asyncio
+import contextlib
+import os
 import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
-from paddock.confine import interpreter
+from paddock.confine import interpreter, scratch
 from paddock.model.errors import EngineError
 
 _START_S = 20.0
 
 
+@dataclass(slots=True)
+class Warden:
+    """The server's end of one warden, which serves one place at a time. Closing it is the order to kill."""
+
+    socket: socket.socket
+    folder: Path
+    _places: int = 0
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether it has not ended; one that is idle says nothing."""
+        try:
+            return bool(self.socket.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def next_scratch(self, owner: int | None) -> Path:
+        """Return a new scratch directory for the next place."""
+        self._places += 1
+        path = self.folder / str(self._places)
+        scratch.make(str(path), owner)
+        return path
+
+
+@dataclass(slots=True)
+class Place:
+    """Where one job can start: a warden, and the scratch directory that goes when the place is released.
+
+    Before the job, scratch can be filled; after it, what the job made can be read: nothing of it lives any more.
+    """
+
+    warden: Warden
+    scratch: Path
+    take_back: Callable[[Warden], None]
+    """Gets the warden when it can serve another place."""
+    state: Literal["empty", "ordered", "ended", "released"] = "empty"
+    """`ordered`: the warden knows of it, prepares it or runs its job. `ended`: nothing of the job is left."""
+
+    def send(self, word: bytes, order: int, *streams: int) -> None:
+        """Hand an order (and the streams) to the warden, and close them here. Its end shows at its socket."""
+        self.state = "ordered"
+        try:
+            with contextlib.suppress(OSError):
+                socket.send_fds(self.warden.socket, [word], [order, *streams])
+        finally:
+            for file in (order, *streams):
+                os.close(file)
+
+    def release(self) -> None:
+        """Have scratch removed; harmless when it has been. A program that still runs is killed first."""
+        state, self.state = self.state, "released"
+        if state == "empty":
+            scratch.remove(str(self.scratch))
+            self.take_back(self.warden)
+        elif state == "ended":
+            with contextlib.suppress(OSError):
+                self.warden.socket.send(b"release")
+            self.take_back(self.warden)
+        elif state == "ordered":
+            self.warden.socket.close()
+
+
 class Zygote:
-    """The process that forks wardens (`paddock.confine.zygote`)."""
+    """The server's end of the fork server."""
 
     def __init__(self) -> None:
+        self._up = False
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)  # noqa: FBT003
         with theirs:
@@ -23,11 +94,13 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Tell whether it has not ended."""
         return self._process.poll() is None
 
     async def ready(self) -> None:
         """Wait until it forks. Raises EngineError when it does not come up."""
+        if self._up:
+            return
         try:
             async with asyncio.timeout(_START_S):
                 word = await asyncio.shield(self._ready)
@@ -35,21 +108,25 @@ class Zygote:
             raise EngineError(f"the process zygote did not start: {error}") from error
         if word != b"ready":
             raise EngineError("the process zygote died while it started")
+        self._up = True
 
-    def warden(self) -> socket.socket:
-        """Return the server's end of a new warden's socket. Raises EngineError when the zygote is gone."""
+    def warden(self, root: Path) -> Warden:
+        """Return a new warden, with a folder below `root`. Raises EngineError when the zygote is gone."""
+        folder = root / f"paddock-{os.urandom(8).hex()}"
+        folder.mkdir()
+        folder.chmod(0o711)  # jobs pass through, and may do nothing else
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)  # noqa: FBT003
         with theirs:
             try:
-                socket.send_fds(self._control, [b"W"], [theirs.fileno()])
+                socket.send_fds(self._control, [os.fsencode(folder)], [theirs.fileno()])
             except OSError as error:
                 ours.close()
                 raise EngineError(f"the process zygote is gone ({error.strerror})") from error
-        return ours
+        return Warden(ours, folder)
 
     async def close(self) -> None:
-        """End it, and wait until it has."""
+        """End the zygote; it waits a little for the last wardens, whose sockets have to be closed."""
         if not self._ready.done():
             self._ready.cancel()
         self._control.close()

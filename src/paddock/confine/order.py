@@ -8,12 +8,13 @@ Only the standard library may be imported here: the module runs in wardens.
 
 import json
 import os
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+# No dataclasses here: every fork copies what the zygote has imported, and they import much.
 
 
-@dataclass(frozen=True, slots=True)
-class Ceilings:
+class Ceilings(NamedTuple):
     """The limits that the warden and the kernel keep; output is the server's."""
 
     wall_ms: int
@@ -25,8 +26,7 @@ class Ceilings:
     scratch_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """One job, ready to be started: every decision is taken."""
 
     argv: list[str]
@@ -34,7 +34,7 @@ class Order:
     cwd: str
     ceilings: Ceilings
     scratch: str
-    """Directory that the job may fill; the warden removes it when the job has ended."""
+    """Directory that the job may fill; the warden makes it, and removes it when the job has ended."""
     user: int | None = None
     """User to become before the program starts; None keeps the warden's."""
     landlock_abi: int = 0
@@ -42,14 +42,14 @@ class Order:
     filter: str = ""
     """Name of the system call filter; empty in the tier `unconfined` alone."""
     network: bool = False
-    readable: list[str] = field(default_factory=list)
-    writable: list[str] = field(default_factory=list)
-    devices: list[str] = field(default_factory=list)
+    readable: Sequence[str] = ()
+    writable: Sequence[str] = ()
+    devices: Sequence[str] = ()
     own_process: bool = False
     """Whether the program's own /proc entry must be granted one by one, because others stand beside it."""
     workspace: str = ""
     """Writable workspace whose protected paths are watched; empty when there is none."""
-    jail: list[str] = field(default_factory=list)
+    jail: Sequence[str] = ()
     """Command that builds the namespaces and then runs `cat`; empty in the other tiers."""
     canary: str = ""
     """Target of the canary (`paddock.confine.canary`), which then runs in the place of `argv`."""
@@ -57,24 +57,22 @@ class Order:
     def to_file(self) -> int:
         """Return a descriptor of a memory file with this order, ready to be read."""
         file = os.memfd_create("order", os.MFD_CLOEXEC)
-        with open(file, "wb", closefd=False) as stream:
-            stream.write(json.dumps({**_fields(self), "ceilings": _fields(self.ceilings)}).encode())
-            stream.flush()
-        os.lseek(file, 0, os.SEEK_SET)
+        text = json.dumps({**self._asdict(), "ceilings": self.ceilings._asdict()}).encode()
+        while text:
+            text = text[os.write(file, text) :]
         return file
 
     @classmethod
     def from_file(cls, file: int) -> Self:
-        """Read an order and close its descriptor."""
-        with open(file, "rb") as stream:
-            fields: dict[str, Any] = json.loads(stream.read())
+        """Read an order and close its descriptor. Others may read the same file."""
+        fields: dict[str, Any] = json.loads(os.pread(file, os.fstat(file).st_size, 0))
+        os.close(file)
         ceilings = Ceilings(**fields.pop("ceilings"))
         return cls(ceilings=ceilings, **fields)
 
 
-@dataclass(slots=True)
 class Report:
-    """How a job ended."""
+    """How a job ended. The wire carries what was set."""
 
     ended_by: str = "exit"
     """`exit`, `start` (the program never ran), the ceiling that was hit, or the reason of the server's stop."""
@@ -92,18 +90,16 @@ class Report:
     killed: int = 0
     """Processes that had to be killed after the end."""
     survivors: int = 0
-    violations: list[str] = field(default_factory=list)
+    violations: Sequence[str] = ()
+
+    def __init__(self, **facts: Any) -> None:  # noqa: ANN401 - as JSON has them
+        vars(self).update(facts)
 
     def to_bytes(self) -> bytes:
         """Return the message that carries this report."""
-        return json.dumps(_fields(self)).encode()
+        return json.dumps(vars(self)).encode()
 
     @classmethod
     def from_bytes(cls, message: bytes) -> Self:
         """Read a report."""
         return cls(**json.loads(message))
-
-
-def _fields(value: Ceilings | Order | Report) -> dict[str, Any]:
-    """Return the fields of a flat value; `dataclasses.asdict` copies each of them and takes ten times as long."""
-    return {name: getattr(value, name) for name in value.__slots__}

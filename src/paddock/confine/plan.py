@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -94,17 +93,6 @@ def user(grants: ProcessGrants, job_user: int | None) -> int | None:
     return lockdown.UNPRIVILEGED if grants.access == "none" and not grants.writable else None
 
 
-def make_scratch(root: Path, owner: int | None) -> Path:
-    """Return a new scratch directory below `root`, with the directories that variables point to."""
-    path = Path(tempfile.mkdtemp(prefix="paddock-", dir=root)).resolve()
-    for name in ("", "tmp", "home", "home/.cache", "home/.config"):
-        folder = path / name
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if owner is not None:
-            os.chown(folder, owner, owner)
-    return path
-
-
 def order(
     argv: list[str],
     grants: ProcessGrants,
@@ -125,14 +113,16 @@ def order(
     readable += [workspace] if grants.access == "read-only" else []
     writable = [str(path.resolve()) for path in grants.writable] + ([workspace] if writes_workspace else [])
     jailed = tier == "namespaces"
-    jail = namespaces.command(
-        readable=readable,
-        writable=writable,
-        covered=_covered(workspace) if writes_workspace else (),
-        scratch=str(scratch),
-        scratch_bytes=limits.scratch_bytes,
-        network=network,
-    )
+    jail: list[str] = []
+    if jailed:
+        jail = namespaces.command(
+            readable=readable,
+            writable=writable,
+            covered=_covered(workspace) if writes_workspace else (),
+            scratch=str(scratch),
+            scratch_bytes=limits.scratch_bytes,
+            network=network,
+        )
     return Order(
         argv=argv,
         environment=_environment(grants, scratch),
@@ -156,7 +146,7 @@ def order(
         devices=_existing(_DEVICES),
         own_process=not jailed,
         workspace=workspace if writes_workspace else "",
-        jail=jail if jailed else [],
+        jail=jail,
         canary=canary,
     )
 

@@ -2,16 +2,13 @@
 
     server (asyncio, any size)          never forks, never waits for a pipe's end
       zygote                            started once (`paddock.confine.zygote`)
-        warden, one per job             deadline, accounting, the end of every process (`paddock.confine.warden`)
+        warden, one job at a time       deadline, accounting, the end of every process (`paddock.confine.warden`)
           shim, which becomes the job   the order in which powers are given up (`paddock.confine.shim`)
 
-Each job has a socket between server and warden. Closing it, on purpose or by dying, is the order to kill.
+Each warden has a socket to the server. Closing it, on purpose or by dying, is the order to kill.
 """
 
 import asyncio
-import contextlib
-import os
-import socket
 import tempfile
 from collections import deque
 from collections.abc import Sequence
@@ -19,58 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from paddock.confine import landlock, plan, scratch
-from paddock.confine.fork_server import Zygote
-from paddock.confine.order import Report
-from paddock.confine.output import Reader, Sink, Writer
+from paddock.confine import landlock, plan
+from paddock.confine.fork_server import Place, Warden, Zygote
+from paddock.confine.job import GRACE_S, Job, Streams
 from paddock.model.outcome import SandboxFacts, Status
-from paddock.model.process import Ceiling, ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.settings import Protection, Tier
 
-_MESSAGE_BYTES = 64 * 1024
-_START_S = 20.0
-_GRACE_S = 1.0
-"""How much later than its wall limit a warden may answer before it counts as broken."""
-
-_BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
-    "wall": (Status.TIMEOUT, "wall"),
-    "cpu": (Status.TIMEOUT, "cpu"),
-    "memory": (Status.MEMORY_LIMIT, "memory"),
-    "processes": (Status.PROCESS_LIMIT, "processes"),
-    "scratch": (Status.OUTPUT_LIMIT, "scratch"),
-    "stdout": (Status.OUTPUT_LIMIT, "stdout"),
-    "stderr": (Status.OUTPUT_LIMIT, "stderr"),
-}
-_SIGXFSZ, _SIGXCPU = 25, 24
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """What goes in, and who hears what comes out."""
-
-    stdin: bytes = b""
-    stdout: Sink | None = None
-    stderr: Sink | None = None
-
-
-@dataclass(slots=True)
-class Place:
-    """Where a job can start: a warden, and the scratch that it removes once the place is released.
-
-    Before the job, scratch can be filled; after it, what the job made can be read: nothing of it lives any more.
-    """
-
-    warden: socket.socket
-    scratch: Path
-    ordered: bool = False
-    """Whether the warden has an order, and with it the duty to remove scratch."""
-
-    def release(self) -> None:
-        """Have scratch removed; harmless when it has been. A program that still runs is killed first."""
-        self.warden.close()
-        if not self.ordered:
-            self.ordered = True
-            scratch.remove(str(self.scratch))
+_IDLE = 16
+"""Wardens without a job that are kept; the first fork costs a millisecond."""
+_KEPT_GRANTS = 8
+"""Sets of grants for which places are kept; the one not used for longest loses its own."""
 
 
 def _key(grants: ProcessGrants, limits: ProcessLimits) -> str:
@@ -92,10 +48,11 @@ class Sandbox:
     protected_paths: Protection = "restore"
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     spares: int = 0
-    """Wardens (with their jails) that wait for the next program of the same grants."""
+    """Confined processes (in their jails) that wait for the next program of the same grants."""
     _zygote: Zygote | None = None
-    _waiting: "dict[str, deque[Place]]" = field(default_factory=dict)
-    _jobs: "set[Job]" = field(default_factory=set)
+    _idle: deque[Warden] = field(default_factory=deque)
+    _waiting: dict[str, deque[Place]] = field(default_factory=dict)
+    _jobs: set[Job] = field(default_factory=set)
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
@@ -128,7 +85,7 @@ class Sandbox:
             return await asyncio.shield(job.result)
         except asyncio.CancelledError:
             job.cancel()
-            await asyncio.wait({job.result}, timeout=_GRACE_S)
+            await asyncio.wait({job.result}, timeout=GRACE_S)
             raise
 
     async def launch(
@@ -140,7 +97,7 @@ class Sandbox:
         *,
         place: Place | None = None,
         canary: str = "",
-    ) -> "Job | ProcessResult":
+    ) -> Job | ProcessResult:
         """Start a program and return it, or the result that says why it may not start."""
         grants, limits, streams = grants or ProcessGrants(), limits or ProcessLimits(), streams or Streams()
         if len(streams.stdin) > limits.stdin_bytes:
@@ -161,50 +118,51 @@ class Sandbox:
                 )
         kept = place is not None
         place = place or await self.place(grants, limits)
-        order = plan.order(
+        job = Job(place, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
+        self._jobs.add(job)
+        job.result.add_done_callback(lambda _: self._jobs.discard(job))
+        job.start(self._order(argv, grants, limits, place.scratch, canary))
+        return job
+
+    async def prepare(self, grants: ProcessGrants, limits: ProcessLimits, count: int) -> None:
+        """Have `count` confined processes wait for programs of these grants, each with its scratch and its jail.
+
+        A place is used once. It depends on grants and on the room in scratch, not on program and environment.
+        """
+        key = _key(grants, limits)
+        while len(self._waiting.get(key, ())) < count:
+            place = await self._new_place(grants)
+            place.send(b"prepare", self._order(["true"], grants, limits, place.scratch))
+            self._waiting.setdefault(key, deque()).append(place)
+        if key in self._waiting:
+            self._waiting[key] = self._waiting.pop(key)  # the last to be dropped
+        while len(self._waiting) > _KEPT_GRANTS:
+            self._drop(next(iter(self._waiting)))
+
+    def _order(
+        self,
+        argv: Sequence[str],
+        grants: ProcessGrants,
+        limits: ProcessLimits,
+        scratch: Path,
+        canary: str = "",
+    ) -> int:
+        return plan.order(
             list(argv),
             grants,
             limits,
             tier=self.tier,
             abi=landlock.abi(),
-            scratch=place.scratch,
+            scratch=scratch,
             job_user=self.job_user,
             canary=canary,
-        )
-        place.ordered = True
-        job = Job(place.warden, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
-        self._jobs.add(job)
-        job.result.add_done_callback(lambda _: self._jobs.discard(job))
-        job.start(order.to_file())
-        return job
-
-    async def prepare(self, grants: ProcessGrants, limits: ProcessLimits, count: int) -> None:
-        """Have `count` wardens wait for programs of these grants, each with its scratch and its jail.
-
-        A warden is used once. A jail depends on grants and on the room in scratch, not on program and environment.
-        """
-        waiting = self._waiting.setdefault(_key(grants, limits), deque())
-        while len(waiting) < count:
-            place = await self._new_place(grants)
-            order = plan.order(
-                ["true"],
-                grants,
-                limits,
-                tier=self.tier,
-                abi=landlock.abi(),
-                scratch=place.scratch,
-                job_user=self.job_user,
-            ).to_file()
-            try:
-                socket.send_fds(place.warden, [b"prepare"], [order])
-                place.ordered = True
-            finally:
-                os.close(order)
-            waiting.append(place)
+        ).to_file()
 
     async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
         """Return a place for one program of these grants and limits; it is the caller's to release."""
-        waiting = self._waiting.get(_key(grants, limits))
+        waiting = self._waiting.get(_key(grants, limits), deque[Place]())
+        while waiting and not waiting[0].warden.alive:
+            waiting.popleft().release()
         place = waiting.popleft() if waiting else await self._new_place(grants)
         if self.spares:
             task = asyncio.create_task(self.prepare(grants, limits, self.spares))
@@ -214,148 +172,41 @@ class Sandbox:
 
     async def _new_place(self, grants: ProcessGrants) -> Place:
         if self._zygote is None or not self._zygote.alive:
+            self._close_idle()
             self._zygote = Zygote()
         await self._zygote.ready()
-        folder = plan.make_scratch(self.scratch_root, plan.user(grants, self.job_user))
-        return Place(self._zygote.warden(), folder)
+        while self._idle and not self._idle[0].alive:
+            self._idle.popleft().socket.close()
+        warden = self._idle.popleft() if self._idle else self._zygote.warden(self.scratch_root.resolve())
+        return Place(warden, warden.next_scratch(plan.user(grants, self.job_user)), self._take_back)
+
+    def _take_back(self, warden: Warden) -> None:
+        if self._zygote is not None and len(self._idle) < _IDLE:
+            self._idle.append(warden)
+        else:
+            warden.socket.close()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.popleft().socket.close()
+
+    def _drop(self, key: str) -> None:
+        for place in self._waiting.pop(key):
+            place.release()
 
     async def close(self) -> None:
-        """End every job, every waiting jail and the zygote."""
+        """End every job, every waiting place and the zygote; scratch is gone but for what takes long to remove."""
         for task in self._refills:
             task.cancel()
         await asyncio.gather(*self._refills, return_exceptions=True)
-        for place in (place for waiting in self._waiting.values() for place in waiting):
-            place.warden.close()  # its warden removes scratch
-        self._waiting.clear()
+        for key in list(self._waiting):
+            self._drop(key)
         jobs = list(self._jobs)
         for job in jobs:
             job.cancel()
         if jobs:
-            await asyncio.wait({job.result for job in jobs}, timeout=_GRACE_S)
+            await asyncio.wait({job.result for job in jobs}, timeout=GRACE_S)
+        self._close_idle()
         if self._zygote is not None:
             await self._zygote.close()
             self._zygote = None
-
-
-class Job:
-    """One running program. `result` is done when nothing of it is left."""
-
-    def __init__(
-        self,
-        warden: socket.socket,
-        limits: ProcessLimits,
-        streams: Streams,
-        facts: SandboxFacts,
-        *,
-        jailed: bool,
-        kept: bool,
-    ) -> None:
-        self._kept = kept
-        self._loop = asyncio.get_running_loop()
-        self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
-        self._warden = warden
-        self._limits = limits
-        self._streams = streams
-        self._facts = facts
-        self._jailed = jailed
-        self._late: asyncio.TimerHandle | None = None
-        self._pipes: tuple[Writer, Reader, Reader] | None = None
-
-    def start(self, order: int) -> None:
-        """Hand the order and the far ends of the pipes to the warden, and listen."""
-        limits, streams = self._limits, self._streams
-        stdin, our_stdin = os.pipe2(os.O_CLOEXEC)
-        our_stdout, stdout = os.pipe2(os.O_CLOEXEC)
-        our_stderr, stderr = os.pipe2(os.O_CLOEXEC)
-        self._pipes = (
-            Writer(our_stdin, streams.stdin),
-            self._reader(our_stdout, "stdout", limits.stdout_bytes, streams.stdout),
-            self._reader(our_stderr, "stderr", limits.stderr_bytes, streams.stderr),
-        )
-        self._loop.add_reader(self._warden.fileno(), self._heard)
-        self._late = self._loop.call_later(limits.wall_ms / 1000 + _START_S + _GRACE_S, self._overdue)
-        try:
-            with contextlib.suppress(OSError):  # the warden is gone, which its socket will tell
-                socket.send_fds(self._warden, [b"run"], [order, stdin, stdout, stderr])
-        finally:
-            for file in (order, stdin, stdout, stderr):
-                os.close(file)
-
-    def cancel(self, reason: str = "cancelled") -> None:
-        """Have the warden end the job; `result` follows. Harmless when it has ended."""
-        with contextlib.suppress(OSError):
-            self._warden.send(f"stop:{reason}".encode())
-
-    def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> Reader:
-        return Reader(
-            file, kept=self._limits.kept_bytes, ceiling=ceiling, exceeded=lambda: self.cancel(name), sink=sink
-        )
-
-    def _heard(self) -> None:
-        try:
-            message = self._warden.recv(_MESSAGE_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            message = b""
-        self._finish(Report.from_bytes(message) if message else None)
-
-    def _overdue(self) -> None:
-        self._finish(None)
-
-    def _finish(self, report: Report | None) -> None:
-        assert self._pipes is not None
-        assert self._late is not None
-        self._late.cancel()
-        self._loop.remove_reader(self._warden.fileno())
-        if not self._kept:
-            self._warden.close()
-        stdin, stdout, stderr = self._pipes
-        stdin.close()
-        out, err = stdout.finish(), stderr.finish()
-        if report is None:
-            report = Report(ended_by="lost", why="the warden of this process died")
-        status, limit, reason = verdict(report)
-        if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):
-            status, limit = _BY_CEILING["stdout"]
-        result = ProcessResult(
-            status=status,
-            limit=limit,
-            reason=reason,
-            exit_code=report.code,
-            signal=report.signal,
-            stdout=out,
-            stderr=err,
-            usage=ProcessUsage(
-                wall_ms=report.wall_ms,
-                cpu_user_ms=report.cpu_user_ms,
-                cpu_system_ms=report.cpu_system_ms,
-                peak_bytes=report.peak_bytes,
-                processes_peak=report.processes_peak,
-            ),
-            kill="none" if not report.killed else "namespace" if self._jailed else "sweep",
-            survivors=report.survivors,
-            violations=tuple(report.violations),
-            sandbox=self._facts,
-        )
-        if not self.result.done():
-            self.result.set_result(result)
-
-
-def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:
-    """Return status, ceiling and reason of a report."""
-    if report.ended_by in _BY_CEILING:
-        return (*_BY_CEILING[report.ended_by], "")
-    match report.ended_by:
-        case "start":
-            return (Status.FAILED if report.missing else Status.UNAVAILABLE), None, report.why
-        case "cancelled":
-            return Status.CANCELLED, None, ""
-        case "exit":
-            if report.signal == _SIGXFSZ:
-                return Status.OUTPUT_LIMIT, "file_size", ""
-            if report.signal == _SIGXCPU:
-                return Status.TIMEOUT, "cpu", ""
-            return (Status.OK if report.code == 0 else Status.FAILED), None, ""
-        case _:
-            return Status.LOST, None, report.why

@@ -8,7 +8,7 @@ Only the standard library may be imported here: the module runs in wardens.
 
 import os
 import stat
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from paddock.confine import scratch
 
@@ -39,8 +39,7 @@ class TooLargeError(OSError):
     """The protected paths hold more than can be recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(NamedTuple):
     """A file, a link or a directory as it was."""
 
     mode: int

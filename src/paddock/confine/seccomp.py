@@ -6,7 +6,6 @@ Only the standard library may be imported here: the module runs in zygotes and w
 import ctypes
 import functools
 import os
-from pathlib import Path
 
 _SYSCALL = {"x86_64": 317, "aarch64": 277}
 _MACHINE = os.uname().machine
@@ -14,7 +13,7 @@ _SET_MODE_FILTER = 1
 _TSYNC = 1
 _INSTRUCTION_BYTES = 8
 
-FILTERS = Path(__file__).parent / "filters"
+FILTERS = f"{os.path.dirname(__file__)}/filters"  # noqa: PTH120 - pathlib would be copied by every fork
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -27,7 +26,8 @@ class _Program(ctypes.Structure):
 @functools.cache
 def read_filter(profile: str) -> bytes:
     """Return the BPF program of `profile` for this machine. Raises FileNotFoundError where none is shipped."""
-    return (FILTERS / f"{profile}.{_MACHINE}.bpf").read_bytes()
+    with open(f"{FILTERS}/{profile}.{_MACHINE}.bpf", "rb") as file:  # noqa: PTH123
+        return file.read()
 
 
 def install(program: bytes) -> None:

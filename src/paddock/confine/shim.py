@@ -1,20 +1,23 @@
 """The last moments before a job's program: the forked child gives up what it must not have, and becomes the program.
 
-    session, files      setsid, standard streams, every other descriptor closed
+    session, files      setsid, every descriptor but the channel to the warden closed
     jail                join the namespaces, when there are any; paths mean those of the jail from here on
-    rlimits             while root may still set them
     Landlock ruleset    built while the paths can be opened with the old user's rights
     user, capabilities  then nothing is left that could undo the rest
-    no_new_privs, Landlock, seccomp, exec
+    no_new_privs, Landlock, seccomp
+    the program         what to run, with which streams and limits: the warden says so now or much later
+    rlimits, directory, exec
 
 Only the standard library may be imported here: the module runs in wardens.
 """
 
+import contextlib
 import ctypes
 import json
 import os
 import resource
 import signal
+import socket
 from typing import NoReturn
 
 from paddock.confine import canary, landlock, lockdown, seccomp
@@ -25,43 +28,37 @@ _NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0
 _NETWORK_NAMESPACE = 0x40000000
 _OTHER_JOBS = 256
 """Threads that other jobs of the same user may start meanwhile: RLIMIT_NPROC counts users, not jobs."""
+STREAMS = 3
+"""Standard input, output and error."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-_SHARED_PROC = (
-    "cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys/kernel/osrelease",
-    "sys/kernel/ostype", "sys/kernel/pid_max", "sys/kernel/random", "sys/kernel/threads-max",
-    "sys/kernel/ngroups_max", "sys/kernel/cap_last_cap", "sys/vm/overcommit_memory", "sys/vm/max_map_count",
-    "sys/fs/file-max", "sys/net/core/somaxconn",
-)  # fmt: skip
+_SHARED_PROC = [
+    path
+    for name in (
+        "cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys/kernel/osrelease",
+        "sys/kernel/ostype", "sys/kernel/pid_max", "sys/kernel/random", "sys/kernel/threads-max",
+        "sys/kernel/ngroups_max", "sys/kernel/cap_last_cap", "sys/vm/overcommit_memory", "sys/vm/max_map_count",
+        "sys/fs/file-max", "sys/net/core/somaxconn",
+    )
+    if os.path.exists(path := f"/proc/{name}")  # noqa: PTH110
+]  # fmt: skip
 """What runtimes read below /proc about the machine, and what says nothing about any process."""
 
 
-def become_program(
-    order: Order,
-    streams: tuple[int, int, int],
-    *,
-    report: int,
-    jail: int,
-    program: bytes,
-    threads: dict[int, int],
-) -> NoReturn:
-    """Turn this forked process into the order's program. Never returns; what fails goes to `report` as JSON.
+def become_program(order: Order, channel: socket.socket, *, jail: int, program: bytes) -> NoReturn:
+    """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON.
 
-    `jail` is a pidfd of a process in the namespaces to join, or -1. `program` is the system call filter,
-    `threads` how many threads each user has already.
+    `order` says how to confine it; the order that then comes over `channel` says what it is. `jail` is a pidfd of a
+    process in the namespaces to join, or -1. `program` is the system call filter.
     """
     step = "session"
     try:
         os.setsid()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-        lockdown.close_all_but(*{report, jail} - {-1})
+        lockdown.close_all_but(*{channel.fileno(), jail} - {-1})
         _reset_signals()
         if jail >= 0:
             step = "namespaces"
-            _join(jail, report, order)
-        step = "resource limits"
-        _limit(order, threads)
+            _join(jail, channel, order)
         step = "Landlock rules"
         ruleset = (
             landlock.build(order.landlock_abi, _rules(order), network=order.network)
@@ -70,8 +67,6 @@ def become_program(
         )
         step = "user and capabilities"
         _leave_privileges(order)
-        step = "working directory"
-        os.chdir(order.cwd)
         step = "no_new_privs"
         lockdown.refuse_new_privileges()
         if ruleset >= 0:
@@ -80,6 +75,12 @@ def become_program(
         if program:
             step = "system call filter"
             seccomp.install(program)
+        step = "program"
+        order, others = _receive(channel)
+        step = "resource limits"
+        _limit(order, others)
+        step = "working directory"
+        os.chdir(order.cwd)
         if order.canary:
             step = "canary"
             os.write(1, canary.attempt_all(order.canary))
@@ -88,8 +89,25 @@ def become_program(
         os.execvpe(order.argv[0], order.argv, order.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the warden's code
         why = os.strerror(error.errno or 0) if step == "exec" and isinstance(error, OSError) else str(error)
-        os.write(report, json.dumps({"step": step, "why": why}).encode() + b"\n")
-    os._exit(127)
+        with contextlib.suppress(OSError):  # the warden is gone
+            channel.send(json.dumps({"step": step, "why": why}).encode())
+    finally:
+        os._exit(127)
+
+
+def _receive(channel: socket.socket) -> tuple[Order, int]:
+    """Wait for the order and take its streams; return it and how many threads its user has without the job."""
+    try:
+        others, files, _, _ = socket.recv_fds(channel, 16, 1 + STREAMS)
+    except ConnectionResetError:
+        others, files = b"", []
+    if not others:  # the warden has no program for us any more, or is gone
+        os._exit(0)
+    order = Order.from_file(files[0])
+    for number, stream in enumerate(files[1:]):
+        os.dup2(stream, number)
+        os.close(stream)
+    return order, int(others)
 
 
 def _reset_signals() -> None:
@@ -99,7 +117,7 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _join(jail: int, report: int, order: Order) -> None:
+def _join(jail: int, channel: socket.socket, order: Order) -> None:
     """Enter every namespace of a jail. What comes back is a child, for only children enter a pid namespace."""
     if order.user is not None:
         lockdown.become(order.user)
@@ -109,14 +127,13 @@ def _join(jail: int, report: int, order: Order) -> None:
     os.close(jail)
     pid = os.fork()
     if pid:
-        os.write(report, json.dumps({"pid": pid}).encode() + b"\n")
+        channel.send(json.dumps({"pid": pid}).encode())
         os._exit(0)
     os.setsid()
 
 
-def _limit(order: Order, threads: dict[int, int]) -> None:
+def _limit(order: Order, others: int) -> None:
     ceilings = order.ceilings
-    others = threads.get(os.geteuid() if order.user is None else order.user, 0)
     cpu_s = (
         -(-ceilings.cpu_ms // 1000) + 1
     )  # a backstop: the warden counts the whole tree, and in milliseconds
@@ -138,8 +155,7 @@ def _rules(order: Order) -> list[tuple[str, int]]:
     rules += [(path, landlock.READ | landlock.WRITE) for path in order.writable]
     rules += [(path, landlock.DEVICE) for path in order.devices]
     if order.own_process:
-        shared = [f"/proc/{name}" for name in _SHARED_PROC]
-        rules += [(path, landlock.READ) for path in shared if os.path.exists(path)]  # noqa: PTH110
+        rules += [(path, landlock.READ) for path in _SHARED_PROC]
         rules.append((f"/proc/{os.getpid()}", landlock.READ))
     return rules
 

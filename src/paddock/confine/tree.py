@@ -9,10 +9,11 @@ Only the standard library may be imported here: the module runs in wardens.
 
 import contextlib
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -20,9 +21,11 @@ _PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _RESIDENT = 1, 2, 11, 14, 21
 """Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, rss (proc(5))."""
 _PAUSE_S = 0.0005
 
+Reaped = Callable[[int, int, resource.struct_rusage], None]
+"""Gets pid, wait status and cost of a child that was collected; the cost is with all that the child has collected."""
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+
+class Sample(NamedTuple):
     """What a tree uses at one moment."""
 
     processes: tuple[int, ...]
@@ -77,14 +80,12 @@ def proportional_bytes(pids: Iterable[int]) -> int:
     return total
 
 
-def sweep(
-    *, seconds: float, reaped: Callable[[int, int], None], spare: frozenset[int] = frozenset()
-) -> tuple[int, int]:
+def sweep(*, seconds: float, reaped: Reaped, spare: frozenset[int] = frozenset()) -> tuple[int, int]:
     """Kill and reap every descendant of this process; return how many were killed and how many are left.
 
     Process groups go first, for the kernel kills one as a whole; then all others are stopped before any is killed,
     so that nobody forks into the place of the dead. Some are left only when the kernel does not let them die
-    within `seconds`. `reaped` gets pid and wait status. Children in `spare`, and all below them, are left alone.
+    within `seconds`. Children in `spare`, and all below them, are left alone.
     """
     own = os.getpid()
     killed: set[int] = set()
@@ -153,26 +154,26 @@ def _below(own: int, spare: frozenset[int]) -> list[int]:
     return found
 
 
-def reap_orphans(main: int, reaped: Callable[[int, int], None]) -> None:
+def reap_orphans(main: int, reaped: Reaped) -> None:
     """Collect every child that has ended, but `main`, whose number must stay its own until the end."""
     for child in children(os.getpid()):
         if child != main:
             with contextlib.suppress(ChildProcessError):
-                pid, status = os.waitpid(child, os.WNOHANG)
+                pid, status, cost = os.wait4(child, os.WNOHANG)
                 if pid:
-                    reaped(pid, status)
+                    reaped(pid, status, cost)
 
 
-def reap(reaped: Callable[[int, int], None]) -> bool:
+def reap(reaped: Reaped) -> bool:
     """Collect every child that has ended; return whether there is no child left at all."""
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, cost = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             return True
         if pid == 0:
             return False
-        reaped(pid, status)
+        reaped(pid, status, cost)
 
 
 def _send(pid: int, number: signal.Signals, known: set[int]) -> None:

@@ -1,11 +1,11 @@
-"""The warden of one job: starts it, watches it, ends it to the last process, and reports what it cost.
+"""The warden of one job at a time: starts it, watches it, ends it to the last process, and reports what it cost.
 
-    server --order--> warden --fork--> shim, which becomes the program
+    server --order--> warden --fork--> shim, which becomes the program now, or waits until it is told which
        |                 |  looks at the tree every few milliseconds: deadline, CPU, memory, processes, scratch
        |                 |  the program ends, or a ceiling is hit, or the server says stop or is gone
        |                 |  sweep: kill and reap until there is no child left (`paddock.confine.tree`)
        |                 |  put protected paths back
-       <----report-------+  the server lets go: remove scratch, end
+       <----report-------+  the server lets go: remove scratch, wait for the next job
 
 The warden adopts every orphan of its job, so nothing escapes by double forks or sessions of its own. It does not die
 with its parent: the end of the server shows as the end of the socket, and then there is a job to be killed first.
@@ -38,7 +38,7 @@ _REPORT_WITHIN_S = 0.18
 _PATIENCE_S = 30.0
 _SCRATCH_EVERY_S = 0.1
 _JAIL_START_S = 10.0
-_STREAMS = 3
+_COUNT_EVERY_S = 10.0
 
 
 class StartError(Exception):
@@ -52,14 +52,15 @@ class StartError(Exception):
 class Warden:
     """The life of one job."""
 
-    def __init__(self, server: socket.socket, order: Order, threads: dict[int, int]) -> None:
-        self._threads = threads
+    def __init__(self, server: socket.socket, order: Order) -> None:
         self._server = server
         self._order = order
         self._report = Report()
+        self._failure: OSError | StartError | None = None
         self._statuses: dict[int, int] = {}
         self._pid = 0
         self._jail: Jail | None = None
+        self._shim: socket.socket | None = None
         self._before: protected.Record | None = None
         self._scratch_walk = scratch.usage(order.scratch)
         self._scratch_due = 0.0
@@ -67,29 +68,34 @@ class Warden:
         self._look = _FIRST_LOOK_S
 
     def prepare(self) -> None:
-        """Do what can be done before the streams are known: build the jail."""
-        if self._order.jail:
-            self._jail = Jail(self._order)
+        """Do what depends on grants alone: the jail, and a shim in it that waits for its program."""
+        try:
+            if self._order.jail:
+                self._jail = Jail(self._order)
+                self._jail.wait()
+            self._fork()
+        except (OSError, StartError) as error:
+            self._failure = error
 
-    def take(self, order: Order) -> None:
-        """Learn what to run in the jail that was prepared."""
+    def run(self, order: Order, files: tuple[int, ...], others: int) -> Report:
+        """Run the job to its end and return the report; no process of it is left, or `survivors` says so.
+
+        `files` are the order, once more, and the streams; `others` is how many threads the job's user has without it.
+        """
         self._order = order
-
-    def run(self, streams: tuple[int, int, int]) -> Report:
-        """Run the job to its end and return the report; no process of it is left, or `survivors` says so."""
         started = time.monotonic()
         report = self._report
         try:
-            if self._order.workspace:
-                self._before = protected.record(self._order.workspace)
-            if self._jail is not None:
-                self._jail.wait()
+            if self._failure is not None:
+                raise self._failure
+            if order.workspace:
+                self._before = protected.record(order.workspace)
             started = time.monotonic()
-            handle = self._start(streams)
-            for stream in streams:
-                os.close(stream)
+            handle = self._start(files, others)
             report.ended_by = self._watch(handle, started)
             os.close(handle)
+        except protected.TooLargeError as error:
+            report.ended_by, report.why = "protected", str(error)
         except (OSError, StartError) as error:
             report.ended_by, report.why = "start", str(error)
             report.missing = isinstance(error, StartError) and error.missing
@@ -97,46 +103,56 @@ class Warden:
         self._end()
         return report
 
-    def bury(self) -> None:
-        """End the last processes, for which the report did not wait."""
-        tree.sweep(seconds=_PATIENCE_S, reaped=self._reaped)
-
-    def clean_up(self) -> None:
-        """Remove scratch, after the last process."""
-        self.bury()
+    def bury(self) -> bool:
+        """End the last processes, for which the report did not wait. Tell whether all are gone."""
+        if self._shim is not None:
+            self._shim.close()
         with contextlib.suppress(OSError):
-            scratch.remove(self._order.scratch)
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        _, left = tree.sweep(seconds=_PATIENCE_S, reaped=self._reaped)
+        if self._jail is not None:
+            self._jail.close()
+        return left == 0
 
-    def _start(self, streams: tuple[int, int, int]) -> int:
-        """Fork the shim; return a pidfd of the program once it runs. Raises StartError."""
+    def _fork(self) -> None:
         program = seccomp.read_filter(self._order.filter) if self._order.filter else b""
-        listen, report = os.pipe2(os.O_CLOEXEC)
         jail = self._jail.handle() if self._jail is not None else -1
+        self._shim, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._pid = os.fork()
         if self._pid == 0:
-            os.close(listen)
-            shim.become_program(
-                self._order, streams, report=report, jail=jail, program=program, threads=self._threads
-            )
-        os.close(report)
+            shim.become_program(self._order, theirs, jail=jail, program=program)
+        theirs.close()
         if jail >= 0:
             os.close(jail)
-        with open(listen, "rb") as stream:  # noqa: PTH123 - a descriptor; its end is the exec
-            for line in stream:
-                word = json.loads(line)
-                if "pid" in word:
-                    self._pid = word["pid"]
-                elif word["step"] == "exec":
-                    raise StartError(f"{self._order.argv[0]}: {word['why']}", missing=True)
-                else:
-                    raise StartError(f"{word['step']}: {word['why']}")
+
+    def _start(self, files: tuple[int, ...], others: int) -> int:
+        """Tell the shim what to run; return a pidfd of the program once it runs. Raises StartError."""
+        assert self._shim is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it said last tells why
+            socket.send_fds(self._shim, [b"%d" % others], files)
+        for file in files:
+            os.close(file)
+        while said := self._heard():
+            word = json.loads(said)
+            if "pid" in word:
+                self._pid = word["pid"]
+            elif word["step"] == "exec":
+                raise StartError(f"{self._order.argv[0]}: {word['why']}", missing=True)
+            else:
+                raise StartError(f"{word['step']}: {word['why']}")
         return os.pidfd_open(self._pid)
+
+    def _heard(self) -> bytes:
+        """Return what the shim says, empty when it has become the program."""
+        assert self._shim is not None
+        try:
+            return self._shim.recv(_MESSAGE_BYTES)
+        except ConnectionResetError:  # it ended before it read its order
+            return b""
 
     def _watch(self, handle: int, started: float) -> str:
         """Wait until the program ends or has to end; return why."""
-        with contextlib.suppress(
-            OSError
-        ):  # root can see to it that no flood of processes keeps the warden waiting
+        with contextlib.suppress(OSError):  # so that no flood of processes keeps it waiting; for root alone
             os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
         poll = select.poll()
         poll.register(handle, select.POLLIN)
@@ -177,8 +193,7 @@ class Warden:
         if resident > ceilings.memory_bytes:
             return "memory"
         tree.reap_orphans(self._pid, self._reaped)
-        gone = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if sample.cpu_ms + (gone.ru_utime + gone.ru_stime) * 1000 > ceilings.cpu_ms:
+        if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
         self._look = _FIRST_LOOK_S if grown else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
         return "scratch" if self._scratch_full() else ""
@@ -216,15 +231,16 @@ class Warden:
         if report.ended_by != "start" and status is not None:
             code = os.waitstatus_to_exitcode(status)
             report.code, report.signal = (code, None) if code >= 0 else (None, -code)
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        report.cpu_user_ms, report.cpu_system_ms = used.ru_utime * 1000, used.ru_stime * 1000
-        report.peak_bytes = max(report.peak_bytes, used.ru_maxrss * 1024)
         report.processes_peak = max(report.processes_peak, 1)
         if self._before is not None:
             report.violations = protected.restore(self._order.workspace, self._before)
 
-    def _reaped(self, pid: int, status: int) -> None:
+    def _reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
         self._statuses[pid] = status
+        report = self._report
+        report.cpu_user_ms += cost.ru_utime * 1000
+        report.cpu_system_ms += cost.ru_stime * 1000
+        report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
 
 
 class Jail:
@@ -260,8 +276,6 @@ class Jail:
 
     def wait(self) -> None:
         """Return when the namespaces stand. Raises StartError when they do not."""
-        if self._inside:
-            return
         if not select.select([self._ready], [], [], _JAIL_START_S)[0] or not os.read(self._ready, 1):
             os.set_blocking(self._errors, False)
             with contextlib.suppress(BlockingIOError):
@@ -276,6 +290,11 @@ class Jail:
         """Return a pidfd of the first process inside."""
         return os.pidfd_open(self._inside)
 
+    def close(self) -> None:
+        """Close what is open to the jail, when it is no more."""
+        for file in (self._wake, self._ready, self._info, self._errors):
+            os.close(file)
+
     def kill(self) -> None:
         """Kill the first process inside, and with it, by the kernel, everything in the pid namespace."""
         if self._inside:
@@ -283,32 +302,64 @@ class Jail:
                 os.kill(self._inside, signal.SIGKILL)
 
 
-def serve(server: socket.socket, threads: dict[int, int]) -> None:
-    """Be the warden of the job that comes over `server`: an order and three streams, or an order and later both.
+def serve(server: socket.socket, folder: str) -> None:
+    """Be the warden of the jobs that come over `server`, one after another, until it is closed.
 
-    `threads` says how many threads each user has without the job.
+    A job is a `run` with an order and three streams; a `prepare` with an order may precede it. After its report,
+    scratch stays until `release`. `folder` holds the jobs' scratch directories. A warden whose job is not gone to the
+    last process takes no other.
     """
     lockdown.adopt_orphans()
-    message, descriptors, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1 + _STREAMS)
-    if not message:
-        return
-    order = Order.from_file(descriptors[0])
-    warden = Warden(server, order, threads)
-    try:
-        warden.prepare()
-        streams = descriptors[1:]
-        if not streams:
-            message, streams, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1 + _STREAMS)
-            if message:
-                warden.take(Order.from_file(streams[0]))
-                streams = streams[1:]
-        if streams:
-            report = warden.run((streams[0], streams[1], streams[2]))
-            with contextlib.suppress(OSError):  # the server may be gone
-                server.send(report.to_bytes())
-                warden.bury()
-                while server.recv(_MESSAGE_BYTES):  # its end says that scratch is no longer needed
-                    pass
-    finally:
-        server.close()
-        warden.clean_up()
+    others = _Others()
+    clean = True
+    while clean and (call := _next_call(server)):
+        word, files = call
+        order = Order.from_file(os.dup(files[0]))
+        job = Warden(server, order)
+        job.prepare()
+        if word == b"prepare":
+            os.close(files[0])
+            call = _next_call(server)
+        try:
+            if call:
+                order = Order.from_file(os.dup(call[1][0]))
+                report = job.run(order, call[1], others.of(order.user))
+                with contextlib.suppress(OSError):  # the server may be gone
+                    server.send(report.to_bytes())
+        finally:
+            clean = job.bury()
+        _wait_for_release(server)
+        scratch.remove(order.scratch)
+    server.close()
+    os.rmdir(folder)  # noqa: PTH106
+
+
+def _wait_for_release(server: socket.socket) -> None:
+    """Return when the server needs scratch no longer, or is gone."""
+    with contextlib.suppress(ConnectionResetError):
+        while server.recv(_MESSAGE_BYTES) not in {b"release", b""}:
+            pass
+
+
+def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
+    """Return the next word of the server and its descriptors, None at the end."""
+    while True:
+        word, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1 + shim.STREAMS)
+        if files:
+            return word, tuple(files)
+        if not word:
+            return None  # anything else is a `stop` that came when its job had ended
+
+
+class _Others:
+    """How many threads each user has without the job: RLIMIT_NPROC counts users, not jobs."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, int] = {}
+        self._due = 0.0
+
+    def of(self, user: int | None) -> int:
+        """Return the count of a user, None being this process's; not older than ten seconds."""
+        if (now := time.monotonic()) > self._due:
+            self._threads, self._due = tree.threads_by_user(), now + _COUNT_EVERY_S
+        return self._threads.get(os.geteuid() if user is None else user, 0)

@@ -1,25 +1,28 @@
-"""The zygote of jobs: a small single-threaded process that forks a warden for every job.
+"""The zygote of jobs: a small single-threaded process that forks wardens.
 
-    server -> zygote   one byte, with the socket of the new warden
+    server -> zygote   the path of the folder for a new warden's scratch, with its socket
     zygote -> server   one message when it is ready
 
 A fork costs what the forking process is large, so the server never forks. The end of the control socket is the
 end of the zygote; wardens end by themselves, each when its own socket does. A warden that is killed leaves its
-orphans to the zygote, which ends them. Only the standard library may be imported here.
+orphans and its scratch to the zygote, which ends them. Only the standard library may be imported here.
 """
 
 import gc
 import os
+import resource
 import select
 import signal
 import socket
 import sys
 import time
 
-from paddock.confine import lockdown, seccomp, tree, warden
+from paddock.confine import lockdown, scratch, seccomp, tree, warden
 
 _SWEEP_S = 1.0
-_COUNT_EVERY_S = 10.0
+_END_S = 2.0
+"""How long the zygote of a server that is gone waits for wardens to finish."""
+_PATH_BYTES = 4096
 
 
 class Zygote:
@@ -29,10 +32,8 @@ class Zygote:
         self._control = control
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
-        self._wardens: dict[int, int] = {}
-        """pid by pidfd"""
-        self._threads: dict[int, int] = {}
-        self._counted = 0.0
+        self._children: dict[int, tuple[int, str]] = {}
+        """Pid and folder of each warden by pidfd; of who removes a folder, pid and nothing."""
 
     def serve(self) -> None:
         """Fork on request and bury wardens until the server goes away."""
@@ -40,50 +41,78 @@ class Zygote:
             self._control.send(b"ready")
         except OSError:  # the server is gone already
             return
-        while True:
-            for descriptor, _ in self._poll.poll():
-                if descriptor != self._control.fileno():
-                    self._bury(descriptor)
-                elif not self._answer():
-                    return
+        while self._turn(None):
+            pass
+        self._poll.unregister(self._control)
+        self._control.close()
+        deadline = time.monotonic() + _END_S
+        while self._children and (left := deadline - time.monotonic()) > 0:
+            self._turn(left)
+
+    def _turn(self, seconds: float | None) -> bool:
+        """Wait for something and see to it; tell whether the server is still there."""
+        for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000):
+            if descriptor in self._children:
+                self._bury(descriptor)
+            elif not self._answer():
+                return False
+        return True
 
     def _answer(self) -> bool:
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, 16, 1)
+            folder, descriptors, _, _ = socket.recv_fds(self._control, _PATH_BYTES, 1)
         except ConnectionResetError:
             return False
-        if not message:
+        if not folder:
             return False
-        if time.monotonic() > self._counted + _COUNT_EVERY_S:
-            self._threads = tree.threads_by_user()
-            self._counted = time.monotonic()
         pid = os.fork()
         if pid == 0:
-            self._become_warden(descriptors[0])
+            self._become_warden(descriptors[0], os.fsdecode(folder))
         os.close(descriptors[0])
-        handle = os.pidfd_open(pid)
-        self._wardens[handle] = pid
-        self._poll.register(handle, select.POLLIN)
+        self._adopt(pid, os.fsdecode(folder))
         return True
 
-    def _become_warden(self, connection: int) -> None:
+    def _adopt(self, pid: int, folder: str) -> None:
+        handle = os.pidfd_open(pid)
+        self._children[handle] = pid, folder
+        self._poll.register(handle, select.POLLIN)
+
+    def _become_warden(self, connection: int, folder: str) -> None:
         try:
             lockdown.close_all_but(connection)
-            warden.serve(socket.socket(fileno=connection), self._threads)
+            warden.serve(socket.socket(fileno=connection), folder)
         except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
             os.write(2, f"paddock warden: {type(error).__name__}: {error}\n".encode())
             os._exit(1)
         os._exit(0)
 
     def _bury(self, handle: int) -> None:
-        pid = self._wardens.pop(handle)
+        pid, folder = self._children.pop(handle)
         self._poll.unregister(handle)
         os.close(handle)
         _, status = os.waitpid(pid, 0)
-        if status:
-            tree.sweep(
-                seconds=_SWEEP_S, reaped=lambda _pid, _status: None, spare=frozenset(self._wardens.values())
-            )
+        if not status:
+            return
+        spare = frozenset(pid for pid, _ in self._children.values())
+        tree.sweep(seconds=_SWEEP_S, reaped=_ignore, spare=spare)
+        if folder and os.path.lexists(folder):
+            self._remove(folder)
+
+    def _remove(self, folder: str) -> None:
+        """Remove what a dead warden left, in a process of its own, for it may be much."""
+        pid = os.fork()
+        if pid:
+            self._adopt(pid, "")
+            return
+        try:
+            lockdown.close_all_but()
+            scratch.remove(folder)
+        finally:
+            os._exit(0)
+
+
+def _ignore(_pid: int, _status: int, _cost: resource.struct_rusage) -> None:
+    """Take note of nothing: a lost job has no account."""
 
 
 def main() -> None:

@@ -19,25 +19,27 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 
 
-def strangers(allowed: set[int]) -> list[str]:
-    """Return what lives in this pid namespace and is not ours."""
-    found = []
+def strangers(sandbox: Sandbox) -> list[str]:
+    """Return what lives in this pid namespace and is not ours: this process, the zygote, and its idle wardens."""
+    zygote = sandbox._zygote._process.pid
+    found, wardens = [], []
     for folder in Path("/proc").glob("[0-9]*"):
-        if int(folder.name) in allowed:
+        if int(folder.name) in {1, os.getpid(), zygote}:
             continue
         try:
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            if state != "Z":
-                found.append((folder / "cmdline").read_text().replace("\0", " ") or folder.name)
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            name = (folder / "cmdline").read_text().replace("\0", " ") or folder.name
         except OSError:
             continue
-    return found
+        if state != "Z":
+            (wardens if int(parent) == zygote else found).append(name)
+    return found + wardens[len(sandbox._idle) :]
 
 
-async def settled(allowed: set[int]) -> list[str]:
+async def settled(sandbox: Sandbox) -> list[str]:
     """Return what lives on although wardens have had two seconds to clean up."""
     end = time.monotonic() + 2
-    while found := strangers(allowed):
+    while found := strangers(sandbox):
         if time.monotonic() > end:
             break
         await asyncio.sleep(0.002)
@@ -63,12 +65,11 @@ async def main(tier: str, runs: int, names: list[str]) -> None:
     report = {}
     async with Sandbox(SandboxFacts(tier=tier), tier=tier) as sandbox:
         await sandbox.run(["/bin/true"])
-        ours = {1, os.getpid(), sandbox._zygote._process.pid}
         for name in names:
             seen = []
             for _ in range(runs):
                 result, ms = await attempt(sandbox, name, lambda _: None)
-                alive = await settled(ours)
+                alive = await settled(sandbox)
                 seen.append(
                     {
                         "as_expected": (result.status, result.limit) in endless.PROGRAMS[name].ends,

@@ -31,7 +31,7 @@ def test_the_filters_are_those_that_the_script_makes():
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_each_filter_begins_with_its_architecture_and_never_kills_a_thread_alone(profile, architecture):
-    program = (seccomp.FILTERS / f"{profile}.{architecture}.bpf").read_bytes()
+    program = Path(seccomp.FILTERS, f"{profile}.{architecture}.bpf").read_bytes()
     instructions = [struct.unpack_from("<HBBI", program, at) for at in range(0, len(program), 8)]
     assert len(program) == 8 * len(instructions)
     assert len(instructions) > 10

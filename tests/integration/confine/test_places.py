@@ -1,0 +1,154 @@
+"""Wardens run one job after another, places wait prepared, and what a job leaves behind is gone in every case."""
+
+import asyncio
+import os
+import select
+import signal
+from pathlib import Path
+
+import pytest
+
+from paddock.confine.process import Sandbox, Streams
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants, ProcessLimits
+
+tiers = pytest.mark.parametrize("tier", ["landlock", "namespaces"])
+MIB = 1024 * 1024
+
+
+def with_sandbox(tier, root, go, **options):
+    async def main():
+        async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=root, **options) as sandbox:
+            return await go(sandbox)
+
+    root.chmod(0o755)
+    for parent in root.parents[:3]:
+        parent.chmod(0o755)  # pytest's own are closed to the user that jobs become
+    return asyncio.run(main())
+
+
+def wardens(sandbox):
+    zygote = sandbox._zygote._process.pid
+    return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]
+
+
+async def started(sandbox, script, **options):
+    """Return the task of a job that has said something."""
+    said = asyncio.Event()
+    task = asyncio.create_task(
+        sandbox.run(["sh", "-c", script], streams=Streams(stdout=lambda _: said.set()), **options)
+    )
+    await said.wait()
+    return task
+
+
+@tiers
+def test_one_warden_runs_jobs_one_after_another_and_accounts_for_each(tier, tmp_path):
+    async def go(sandbox):
+        large = "x = bytearray(150 << 20); x[::4096] = b'1' * len(x[::4096])\nwhile __import__('time').process_time() < .3: pass"
+        first = await sandbox.run(["/usr/bin/python3", "-I", "-S", "-c", large])
+        before = wardens(sandbox)
+        second = await sandbox.run(["sh", "-c", "ls -A $HOME $TMPDIR"])
+        return first, second, before, wardens(sandbox)
+
+    first, second, before, after = with_sandbox(tier, tmp_path, go)
+    assert (first.status, second.status) == ("ok", "ok")
+    assert len(before) == 1
+    assert after == before
+    assert first.usage.peak_bytes > 150 * MIB > second.usage.peak_bytes
+    assert first.usage.cpu_user_ms + first.usage.cpu_system_ms >= 300
+    assert second.usage.cpu_user_ms + second.usage.cpu_system_ms < 300
+    assert list(tmp_path.iterdir()) == []
+
+
+@tiers
+def test_a_job_sees_nothing_of_the_one_before(tier, tmp_path):
+    async def go(sandbox):
+        await sandbox.run(["sh", "-c", "touch $HOME/a $TMPDIR/b; chmod 0 $HOME; mkdir -p $TMPDIR/../c/d"])
+        return await sandbox.run(["sh", "-c", "find $TMPDIR/.. -mindepth 1 | sed s,.*/[.][.]/,, | sort"])
+
+    result = with_sandbox(tier, tmp_path, go)
+    assert result.stdout.head == "home\ntmp\n"
+
+
+@tiers
+def test_a_prepared_place_runs_the_program_that_comes_with_its_own_limits(tier, tmp_path):
+    async def go(sandbox):
+        await sandbox.prepare(ProcessGrants(), ProcessLimits(), 2)
+        grants = ProcessGrants(environment={"A": "1"}, cwd=Path("/usr"))
+        script = ["sh", "-c", "echo $A; pwd; ulimit -n; cat"]
+        streams = Streams(stdin=b"in")
+        result = await sandbox.run(script, grants, ProcessLimits(open_files=99), streams)
+        return [len(places) for places in sandbox._waiting.values()], len(sandbox._idle), result
+
+    waiting, idle, result = with_sandbox(tier, tmp_path, go)
+    assert result.stdout.head == "1\n/usr\n99\nin"
+    assert (waiting, idle) == ([1], 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@tiers
+def test_a_place_that_died_while_it_waited_is_not_used(tier, tmp_path):
+    async def go(sandbox):
+        await sandbox.run(["true"])
+        (warden,) = wardens(sandbox)
+        await sandbox.prepare(ProcessGrants(), ProcessLimits(), 1)
+        assert not sandbox._idle
+        handle = os.pidfd_open(warden)
+        os.kill(warden, signal.SIGKILL)
+        select.select([handle], [], [])
+        os.close(handle)
+        return await sandbox.run(["true"])
+
+    assert with_sandbox(tier, tmp_path, go).status == "ok"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_are_kept_for_the_last_grants_only(tmp_path):
+    async def go(sandbox):
+        for number in range(10):
+            await sandbox.prepare(ProcessGrants(), ProcessLimits(scratch_bytes=MIB + number), 1)
+        return len(sandbox._waiting)
+
+    assert with_sandbox("landlock", tmp_path, go) == 8
+    assert list(tmp_path.iterdir()) == []
+
+
+@tiers
+def test_spares_are_filled_up_again(tier, tmp_path):
+    async def go(sandbox):
+        results = [await sandbox.run(["true"]) for _ in range(3)]
+        await asyncio.gather(*sandbox._refills)
+        return results, [len(places) for places in sandbox._waiting.values()]
+
+    results, waiting = with_sandbox(tier, tmp_path, go, spares=2)
+    assert [result.status for result in results] == ["ok", "ok", "ok"]
+    assert waiting == [2]
+
+
+@tiers
+def test_scratch_of_a_killed_warden_is_removed(tier, tmp_path):
+    async def go(sandbox):
+        task = await started(
+            sandbox, "mkdir -p $TMPDIR/a/b; touch $TMPDIR/a/f; chmod 0 $TMPDIR/a; echo; sleep 60"
+        )
+        (warden,) = wardens(sandbox)
+        os.kill(warden, signal.SIGKILL)
+        return await task
+
+    assert with_sandbox(tier, tmp_path, go).status == "lost"
+    assert list(tmp_path.iterdir()) == []
+
+
+@tiers
+def test_a_stop_that_comes_too_late_hits_nobody_else(tier, tmp_path):
+    async def go(sandbox):
+        job = await sandbox.launch(["true"])
+        await job.result
+        job.cancel()
+        (warden,) = sandbox._idle
+        warden.socket.send(b"stop:wall")
+        return await sandbox.run(["sh", "-c", "echo fine"])
+
+    result = with_sandbox(tier, tmp_path, go)
+    assert (result.status, result.stdout.head) == ("ok", "fine\n")
