@@ -52,17 +52,39 @@ class Place:
     scratch: Path
     take_back: Callable[[Warden], None]
     """Gets the warden when it can serve another place."""
-    state: Literal["empty", "ordered", "ended", "released"] = "empty"
-    """`ordered`: the warden knows of it, prepares it or runs its job. `ended`: nothing of the job is left."""
+    state: Literal["empty", "prepared", "running", "ended", "released"] = "empty"
+    """From `prepared` on the warden removes scratch. `ended`: nothing of the job is left."""
 
-    def send(self, word: bytes, order: int, *streams: int) -> None:
-        """Hand an order (and the streams) to the warden, and close them here. Its end shows at its socket."""
-        self.state = "ordered"
+    def prepare(self, order: int) -> None:
+        """Have the warden prepare what an order says, and close it here."""
+        self._send(b"prepare", order)
+        self.state = "prepared"
+
+    def run(self, order: int, *streams: int) -> None:
+        """Have the warden run the job of an order with its streams, and close them here."""
+        self._send(b"run", order, *streams)
+        self.state = "running"
+
+    def end(self, *, kept: bool) -> None:
+        """Take note that nothing of the job is left. Unless it is `kept`, this releases it."""
+        if self.state == "released":
+            self.lose()
+            return
+        self.state = "ended"
+        if not kept:
+            self.release()
+
+    def lose(self) -> None:
+        """Have done with a warden that died, or that has processes left; it removes scratch if it can."""
+        self.state = "released"
+        self.warden.socket.close()
+
+    def _send(self, word: bytes, *files: int) -> None:
         try:
-            with contextlib.suppress(OSError):
-                socket.send_fds(self.warden.socket, [word], [order, *streams])
+            with contextlib.suppress(OSError):  # the warden is gone, which its socket tells whoever listens
+                socket.send_fds(self.warden.socket, [word], files)
         finally:
-            for file in (order, *streams):
+            for file in files:
                 os.close(file)
 
     def release(self) -> None:
@@ -75,8 +97,11 @@ class Place:
             with contextlib.suppress(OSError):
                 self.warden.socket.send(b"release")
             self.take_back(self.warden)
-        elif state == "ordered":
+        elif state == "prepared":
             self.warden.socket.close()
+        elif state == "running":
+            with contextlib.suppress(OSError):
+                self.warden.socket.shutdown(socket.SHUT_RDWR)  # who listens to the job closes it
 
 
 class Zygote:

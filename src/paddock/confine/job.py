@@ -77,7 +77,7 @@ class Job:
         )
         self._loop.add_reader(self._warden.fileno(), self._heard)
         self._late = self._loop.call_later(limits.wall_ms / 1000 + _START_S + GRACE_S, self._overdue)
-        self._place.send(b"run", order, stdin, stdout, stderr)
+        self._place.run(order, stdin, stdout, stderr)
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Have the warden end the job; `result` follows. Harmless when it has ended."""
@@ -137,10 +137,10 @@ class Job:
             sandbox=self._facts,
         )
         self.result.set_result(result)
-        if report.ended_by != "lost" and not report.survivors:
-            self._place.state = "ended"
-        if not self._kept:
-            self._place.release()
+        if report.ended_by == "lost" or report.survivors:
+            self._place.lose()
+        else:
+            self._place.end(kept=self._kept)
 
 
 def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:

@@ -132,7 +132,7 @@ class Sandbox:
         key = _key(grants, limits)
         while len(self._waiting.get(key, ())) < count:
             place = await self._new_place(grants)
-            place.send(b"prepare", self._order(["true"], grants, limits, place.scratch))
+            place.prepare(self._order(["true"], grants, limits, place.scratch))
             self._waiting.setdefault(key, deque()).append(place)
         if key in self._waiting:
             self._waiting[key] = self._waiting.pop(key)  # the last to be dropped

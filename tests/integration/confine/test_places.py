@@ -152,3 +152,39 @@ def test_a_stop_that_comes_too_late_hits_nobody_else(tier, tmp_path):
 
     result = with_sandbox(tier, tmp_path, go)
     assert (result.status, result.stdout.head) == ("ok", "fine\n")
+
+
+@tiers
+def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, tmp_path):
+    async def go(sandbox):
+        place = await sandbox.place(ProcessGrants(), ProcessLimits())
+        (place.scratch / "in").write_text("given")
+        (place.scratch / "in").chmod(0o644)
+        script = ["sh", "-c", "cat in > out; (setsid sleep 60 &)"]
+        result = await sandbox.run(script, place=place)
+        (warden,) = wardens(sandbox)
+        made = (place.scratch / "out").read_text()
+        place.release()
+        place.release()
+        again = await sandbox.run(["true"])
+        return result, made, place.scratch.exists(), again, wardens(sandbox) == [warden]
+
+    result, made, left, again, same = with_sandbox(tier, tmp_path, go)
+    assert (result.status, result.survivors, made, left) == ("ok", 0, "given", False)
+    assert (again.status, same) == ("ok", True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_was_not_used_serves_again_and_one_that_runs_is_killed(tmp_path):
+    async def go(sandbox):
+        place = await sandbox.place(ProcessGrants(), ProcessLimits())
+        place.release()
+        assert [warden is place.warden for warden in sandbox._idle] == [True]
+        running = await sandbox.place(ProcessGrants(), ProcessLimits())
+        task = await started(sandbox, "echo; sleep 60", place=running)
+        running.release()
+        return await task, running.warden.socket.fileno()
+
+    result, socket = with_sandbox("landlock", tmp_path, go)
+    assert (result.status, socket) == ("lost", -1)
+    assert list(tmp_path.iterdir()) == []
