@@ -1,6 +1,7 @@
 """What `Sandbox.run` promises, in the tiers that confine. How it holds against enemies is in tests/escape."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import resource
@@ -230,7 +231,7 @@ def test_kill_9_on_the_server_leaves_no_child_behind(tier):
     with server:
         assert server.stdout.readline() == b"started\n"
         family = descendants(server.pid)
-        handles = [os.pidfd_open(pid) for pid in family]
+        handles = opened(family)
         server.kill()
     assert len(family) >= 4
     for handle in handles:
@@ -239,11 +240,22 @@ def test_kill_9_on_the_server_leaves_no_child_behind(tier):
 
 
 def descendants(pid):
+    """Return what lives below a process; what ends meanwhile is left out."""
     found = [pid]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").iterdir():
-            found += map(int, (task / "children").read_text().split())
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for task in Path(f"/proc/{parent}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
     return found[1:]
+
+
+def opened(pids):
+    """Return handles of those processes that have not ended."""
+    handles = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            handles.append(os.pidfd_open(pid))
+    return handles
 
 
 @tiers
@@ -256,7 +268,7 @@ def test_a_killed_warden_is_a_lost_job_without_survivors(tier):
             )
             await first.wait()
             family = descendants(sandbox._zygote._process.pid)
-            handles = [os.pidfd_open(pid) for pid in family]
+            handles = opened(family)
             os.kill(family[0], signal.SIGKILL)
             result = await task
             again = await sandbox.run(["true"])
