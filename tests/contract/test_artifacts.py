@@ -102,7 +102,7 @@ def test_s39_an_artifact_is_three_files_that_agree(artifacts: Artifacts) -> None
         "runtime": "node",
         "request": "01JD3W0ZV6N4YQ1R2X5T7B8C9D",
         "status": "ok",
-        "phase": "execute",
+        "phase": "run",
         "argsHash": "ab",
         "exitCode": 0,
         "signal": None,

@@ -2,18 +2,20 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, ConfigDict, ValidationError
+from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from paddock.model.base import Value
+from paddock.model.base import Json, Value
 from paddock.model.errors import InvalidHandle
 
 Stream = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 
-_HANDLE = re.compile(r"runtime-([A-Za-z0-9_-]{1,128})-([0-9]{1,15})-([0-9a-f]{16})", re.ASCII)
+MatchStatus = Literal["matched", "noMatchFallback", "lineRange"]
+
+_HANDLE = re.compile(r"runtime-([A-Za-z0-9_-]{1,128})-([0-9]{1,14})-([0-9a-f]{16})", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -62,6 +64,15 @@ class Wire(Value):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
+class Excerpt(Wire):
+    """Some lines of a stream. Line numbers count from 1, both ends included."""
+
+    line_start: int
+    line_end: int
+    content: str
+    source: Stream
+
+
 class RunFacts(Wire):
     """What the manifest of an artifact says of the execution; never a payload."""
 
@@ -71,7 +82,7 @@ class RunFacts(Wire):
     request: str = ""
     """Id of the request, as in the audit record."""
     status: str = ""
-    phase: Literal["compile", "execute"] = "execute"
+    phase: Literal["compile", "run"] = "run"
     """The phase that the execution ended in."""
     args_hash: str = ""
     """SHA-256 of what was executed, see spec 5.7."""
@@ -116,3 +127,72 @@ class Manifest(RunFacts):
 def expiry(handle: Handle, ttl_hours: int) -> datetime:
     """Return when an artifact without a readable manifest expires."""
     return handle.created + timedelta(hours=ttl_hours)
+
+
+class Cursor(Wire):
+    """Where a query goes on."""
+
+    stream: Stream
+    after_line: Annotated[int, Field(ge=0)]
+
+
+class LineRange(Wire):
+    """Lines to read, counted from 1, both ends included."""
+
+    stream: Stream
+    start_line: Annotated[int, Field(ge=1)]
+    end_line: Annotated[int, Field(ge=1)]
+
+    @model_validator(mode="after")
+    def _goes_forward(self) -> Self:
+        if self.end_line < self.start_line:
+            raise ValueError("endLine is before startLine")
+        return self
+
+
+class OutputQuery(Wire):
+    """A question about stored output (spec 5.8): terms to look for, lines to read, or where to go on."""
+
+    artifact_handle: str
+    query_terms: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=10)
+    ] = ()
+    """Lines with any of these match, in either case."""
+    max_excerpts: Annotated[int, Field(ge=1, le=100)] = 10
+    """Most excerpts; without a match, most lines."""
+    context_lines: Annotated[int, Field(ge=0, le=20)] = 3
+    """Lines around each match."""
+    stream: Literal["stdout", "stderr", "both"] = "both"
+    cursor: Cursor | None = None
+    line_range: LineRange | None = None
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> Self:
+        if not self.query_terms and self.cursor is None and self.line_range is None:
+            raise ValueError("queryTerms are required unless cursor or lineRange is provided")
+        if self.line_range is not None and (self.cursor is not None or self.query_terms):
+            raise ValueError("lineRange goes with neither queryTerms nor cursor")
+        for place in (self.cursor, self.line_range):
+            if place is not None and self.stream not in ("both", place.stream):
+                raise ValueError(f"stream is {self.stream}, but the lines asked for are of {place.stream}")
+        return self
+
+
+class OutputFound(Wire):
+    """The answer to a query. Totals are of the streams that were searched; an empty one is not (spec 5.8)."""
+
+    artifact_handle: str
+    excerpts: tuple[Excerpt, ...]
+    total_lines: int
+    total_bytes: int
+    searched_streams: tuple[Stream, ...]
+    match_status: MatchStatus
+    """`lineRange`: lines were asked for by number; `noMatchFallback`: nothing matched, these are the first lines."""
+    match_count: int
+    """Matching lines after the cursor, shown or not."""
+    next_cursor: Cursor | None = None
+    """Given when there is more to see."""
+
+    def to_wire(self) -> dict[str, Json]:
+        """Return the answer as JSON, under the names of the spec."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -118,7 +118,7 @@ class ArtifactSettings(Value):
     """Directory of the artifacts, by default `paddock/artifacts` below the user's state directory."""
     url: str | None = None
     """Bucket to use instead of the directory: `s3://`, `gs://` or `az://`; credentials come from the environment."""
-    ttl_hours: PositiveInt = 24
+    ttl_hours: Annotated[int, Field(gt=0, le=1_000_000)] = 24
     """Hours after which an artifact can no longer be read, and is deleted."""
     max_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
     """Bytes of output, both streams together, of one execution; with more, none of it is kept (S41)."""

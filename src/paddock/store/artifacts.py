@@ -106,14 +106,8 @@ class Artifacts:
         return Found(parsed, manifest)
 
     def packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
-        """Yield the gzip file of a stream in pieces. Raises ArtifactError; one that is missing is empty."""
-        import obstore  # noqa: PLC0415
-
-        try:
-            for piece in obstore.get(self._store, f"{handle}/{stream}.gz").stream(min_chunk_size=_CHUNK):
-                yield bytes(piece)
-        except FileNotFoundError:
-            return
+        """Yield the gzip file of a stream in pieces; nothing when it is missing. Raises ArtifactError."""
+        return self._object(f"{handle}/{stream}.gz", _CHUNK)
 
     def list(self) -> Iterator[Handle]:
         """Yield the handles of everything stored, whole or not."""
@@ -198,23 +192,32 @@ class Artifacts:
         return str(handle)
 
     def _manifest(self, handle: Handle) -> bytes | None:
-        """Return the manifest's bytes, at most `_MANIFEST_BYTES` and one; None when there is none."""
-        import obstore  # noqa: PLC0415
-
+        """Return the manifest's bytes, far too many if there are; None when there is none."""
         if not self._exists():
             return None
+        data = None
+        for piece in self._object(f"{handle}/{_MANIFEST}", _MANIFEST_BYTES):
+            data = (data or b"") + piece
+            if len(data) > _MANIFEST_BYTES:
+                break
+        return data
+
+    def _object(self, path: str, chunk: int) -> Iterator[bytes]:
+        """Yield an object in pieces, at least one if there is such an object. Raises ArtifactError."""
+        import obstore  # noqa: PLC0415
+
         try:
-            found = obstore.get(self._store, f"{handle}/{_MANIFEST}")
-            data = b""
-            for piece in found.stream(min_chunk_size=_MANIFEST_BYTES):
-                data += bytes(piece)
-                if len(data) > _MANIFEST_BYTES:
-                    break
+            found = obstore.get(self._store, path)
+            if not found.meta["size"]:
+                yield b""
+            for piece in found.stream(min_chunk_size=chunk):
+                yield bytes(piece)
         except FileNotFoundError:
-            return None
+            return
+        except ArtifactError:
+            raise
         except Exception as error:
             raise _failure("read the artifact", error) from error
-        return data
 
     def _delete(self, handle: Handle) -> None:
         """Delete the manifest first: what is half deleted is gone."""

@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
@@ -143,6 +143,7 @@ def test_lines_keep_their_numbers(text: str) -> None:
     assert DEFAULT.text(text).count("\n") == text.count("\n")
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 200), st.integers(0, 40), CUTS)
 def test_a_secret_anywhere_in_a_long_line_is_found(where: int, offset: int, places: list[int]) -> None:
     """`where` puts it around every border of the windows, `offset` within its surroundings."""
@@ -158,6 +159,7 @@ def test_a_long_line_of_one_secret_is_withheld() -> None:
     assert DEFAULT.text(text) == f"[REDACTED:secret]{WITHHELD}\nnext"
 
 
+@settings(deadline=None, max_examples=40)
 @given(CUTS)
 def test_withholding_does_not_depend_on_pieces(places: list[int]) -> None:
     data = (

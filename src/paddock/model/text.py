@@ -1,0 +1,132 @@
+r"""Lines of output as people and models read them: cut, searched, summarised. Pure, and bounded whatever comes.
+
+A line ends at `\\n` and nowhere else; a text that ends with `\\n` has no empty line after it.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from paddock.model.artifact import Excerpt, Stream
+
+LINE_CHARS = 500
+"""Characters of a line that are ever shown (S35)."""
+CUT = "[truncated]"
+
+_SEARCHED = 64 * 1024
+"""Characters of a line that are searched at a time."""
+
+
+def clipped(line: str) -> str:
+    """Return a line as it is shown: after 500 characters comes `[truncated]` (seed 004, S35)."""
+    return line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + CUT
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, without their ends."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+class Lines:
+    """Splits a text that comes in pieces into lines, each clipped, and says which hold a term.
+
+    A term is looked for in the whole line, in either case, however long the line is.
+    """
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self._terms = [term.lower() for term in terms]
+        self._overlap = max((len(term) for term in self._terms), default=1)
+        self._shown = ""
+        self._rest: list[str] = []
+        self._size = 0
+        self._hit = False
+        self._open = False
+
+    def feed(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Yield each line that is whole now, and whether it holds a term."""
+        *whole, rest = text.split("\n")
+        for part in whole:
+            if self._open:
+                self._hold(part)
+                yield self._close()
+            else:
+                yield clipped(part), self._holds(part)
+        if rest:
+            self._hold(rest)
+
+    def end(self) -> Iterator[tuple[str, bool]]:
+        """Yield the last line, if it has no end."""
+        if self._open:
+            yield self._close()
+
+    def _hold(self, part: str) -> None:
+        self._open = True
+        if len(self._shown) <= LINE_CHARS:
+            self._shown += part[: LINE_CHARS + 1]
+        self._rest.append(part)
+        self._size += len(part)
+        if self._size >= _SEARCHED:
+            self._search()
+
+    def _search(self) -> None:
+        text = "".join(self._rest)
+        self._hit = self._hit or self._holds(text)
+        text = text[-self._overlap :]
+        self._rest, self._size = [text], len(text)
+
+    def _close(self) -> tuple[str, bool]:
+        self._search()
+        found = clipped(self._shown), self._hit
+        self._shown, self._rest, self._size, self._hit, self._open = "", [], 0, False, False
+        return found
+
+    def _holds(self, text: str) -> bool:
+        if not self._terms:
+            return False
+        lower = text.lower()
+        return any(term in lower for term in self._terms)
+
+
+class Windows:
+    """Collects excerpts around the matching lines of one stream (spec 5.6).
+
+    A window is a match with `context` lines before and after it. The next one begins with the first match after its
+    end; the lines before that match may have been shown already.
+    """
+
+    def __init__(self, source: Stream, *, context: int, limit: int) -> None:
+        self.excerpts: list[Excerpt] = []
+        self.matches = 0
+        """Matching lines, shown or not."""
+        self.more = False
+        """Whether a match stands outside of every excerpt."""
+        self._source: Stream = source
+        self._context = context
+        self._limit = limit
+        self._before: deque[str] = deque(maxlen=context)
+        self._window: list[str] = []
+        self._ends = 0
+
+    def feed(self, number: int, line: str, *, hit: bool) -> None:
+        """Take the next line; `number` counts from 1."""
+        self.matches += hit
+        if self._window:
+            self._window.append(line)
+        elif hit and len(self.excerpts) < self._limit:
+            self._window = [*self._before, line]
+            self._ends = number + self._context
+        elif hit:
+            self.more = True
+        self._before.append(line)
+        if self._window and number == self._ends:
+            self.end(number)
+
+    def end(self, number: int) -> None:
+        """Close a window that is open; `number` is that of the last line."""
+        if self._window:
+            self.excerpts.append(excerpt(self._source, number - len(self._window) + 1, self._window))
+            self._window = []
+
+
+def excerpt(source: Stream, start: int, lines: Sequence[str]) -> Excerpt:
+    """Return lines from number `start` on as an excerpt."""
+    return Excerpt(line_start=start, line_end=start + len(lines) - 1, content="\n".join(lines), source=source)

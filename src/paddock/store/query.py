@@ -1,0 +1,182 @@
+"""Read stored output again: by terms, by lines, by bytes. Decompressed as it is read, so memory is bounded.
+
+A reader trusts nothing that it reads: what decompresses to more than the limit, does not decompress, or is not what its
+manifest says is an ArtifactError (S51).
+"""
+
+import codecs
+import hashlib
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
+from paddock.model.errors import ArtifactError, ArtifactTooLarge
+from paddock.model.text import Lines, Windows, excerpt
+from paddock.store.artifacts import Artifacts, Found
+
+MOST_LINES = 1000
+"""Lines that one answer may read by number."""
+
+_GZIP = 16 + zlib.MAX_WBITS
+_PIECE = 256 * 1024
+
+
+class Reading:
+    """One artifact, opened for reading."""
+
+    def __init__(self, artifacts: Artifacts, handle: str, workspace: Path | None) -> None:
+        self.found: Found = artifacts.find(handle, workspace)
+        self._artifacts = artifacts
+        self._left = artifacts.settings.max_read_bytes
+
+    def pieces(self, stream: Stream) -> Iterator[bytes]:
+        """Yield the bytes of a stream in pieces of at most 256 KiB. Raises ArtifactError."""
+        digest = hashlib.sha256()
+        unpacker = zlib.decompressobj(_GZIP)
+        for packed in self._artifacts.packed(self.found.handle, stream):
+            rest = packed
+            while not unpacker.eof:
+                try:
+                    piece = unpacker.decompress(rest, _PIECE)
+                except zlib.error as error:
+                    raise self._damaged(stream, str(error)) from None
+                rest = unpacker.unconsumed_tail
+                if not piece and not rest:
+                    break
+                self._left -= len(piece)
+                if self._left < 0:
+                    limit = self._artifacts.settings.max_read_bytes
+                    raise ArtifactTooLarge(
+                        f"The artifact {self.found.handle} decompresses to more than artifacts.max_read_bytes = {limit}"
+                    )
+                digest.update(piece)
+                yield piece
+        if not unpacker.eof:
+            raise self._damaged(stream, "it ends too early")
+        manifest = self.found.manifest
+        if manifest and digest.hexdigest() != getattr(manifest, f"{stream}_sha256"):
+            raise self._damaged(stream, "its SHA-256 is not that of the manifest")
+
+    def _damaged(self, stream: Stream, why: str) -> ArtifactError:
+        return ArtifactError(f"The {stream} of the artifact {self.found.handle} is damaged: {why}")
+
+
+def read_bytes(reading: Reading, stream: Stream, start: int, length: int) -> bytes:
+    """Return up to `length` bytes of a stream from byte `start` on; fewer at its end. Raises ArtifactError."""
+    kept = bytearray()
+    position = 0
+    for piece in reading.pieces(stream):
+        kept += piece[max(0, start - position) : max(0, start + length - position)]
+        position += len(piece)
+        if position >= start + length:
+            break
+    return bytes(kept)
+
+
+def query(artifacts: Artifacts, asked: OutputQuery, workspace: Path | None) -> OutputFound:
+    """Answer a query. Blocks on reading.
+
+    Raises InvalidHandle, UnknownArtifact, or ArtifactError when the artifact cannot be read.
+    """
+    return _Search(Reading(artifacts, asked.artifact_handle, workspace), asked).answer()
+
+
+class _Search:
+    def __init__(self, reading: Reading, asked: OutputQuery) -> None:
+        self._reading = reading
+        self._asked = asked
+        self._total_lines = 0
+        self._total_bytes = 0
+        self._searched: list[Stream] = []
+
+    def answer(self) -> OutputFound:
+        asked = self._asked
+        if asked.query_terms:
+            return self._matches()
+        if (span := asked.line_range) is not None:
+            most = min(span.end_line - span.start_line + 1, MOST_LINES)
+            return self._page(span.stream, span.start_line, most, last=span.end_line)
+        assert asked.cursor is not None
+        return self._page(asked.cursor.stream, asked.cursor.after_line + 1, asked.max_excerpts)
+
+    def _matches(self) -> OutputFound:
+        asked = self._asked
+        excerpts: list[Excerpt] = []
+        first: list[Excerpt] = []
+        matches, more = 0, False
+        for stream in self._streams():
+            after = asked.cursor.after_line if asked.cursor and asked.cursor.stream == stream else 0
+            windows = Windows(stream, context=asked.context_lines, limit=asked.max_excerpts - len(excerpts))
+            start: list[str] = []
+            number = 0
+            for number, line, hit in self._lines(stream):
+                if number > after:
+                    windows.feed(number, line, hit=hit)
+                    if len(start) < asked.max_excerpts:
+                        start.append(line)
+            windows.end(number)
+            if start and not first:
+                first = [excerpt(stream, after + 1, start)]
+            excerpts += windows.excerpts
+            matches += windows.matches
+            more = more or windows.more
+        return self._found(
+            excerpts if matches else first,
+            status="matched" if matches else "noMatchFallback",
+            matches=matches,
+            following=_end_of(excerpts[-1]) if more else None,
+        )
+
+    def _page(self, stream: Stream, start: int, most: int, *, last: int | None = None) -> OutputFound:
+        """Return lines by number; there is a cursor while there are more of those that were asked for."""
+        lines: list[str] = []
+        number = 0
+        for number, line, _ in self._lines(stream):
+            if start <= number < start + most:
+                lines.append(line)
+        excerpts = [excerpt(stream, start, lines)] if lines else []
+        end = number if last is None else min(last, number)
+        following = _end_of(excerpts[0]) if excerpts and excerpts[0].line_end < end else None
+        return self._found(excerpts, status="lineRange", matches=0, following=following)
+
+    def _streams(self) -> tuple[Stream, ...]:
+        """Return what is to be searched: a cursor in the second stream has the first behind it."""
+        asked = self._asked
+        if asked.stream != "both":
+            return (asked.stream,)
+        return STREAMS[STREAMS.index(asked.cursor.stream) :] if asked.cursor else STREAMS
+
+    def _lines(self, stream: Stream) -> Iterator[tuple[int, str, bool]]:
+        lines = Lines(self._asked.query_terms)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        number = 0
+        for piece in self._reading.pieces(stream):
+            if stream not in self._searched:
+                self._searched.append(stream)
+            self._total_bytes += len(piece)
+            for line, hit in lines.feed(decoder.decode(piece)):
+                number += 1
+                yield number, line, hit
+        for line, hit in (*lines.feed(decoder.decode(b"", final=True)), *lines.end()):
+            number += 1
+            yield number, line, hit
+        self._total_lines += number
+
+    def _found(
+        self, excerpts: list[Excerpt], *, status: MatchStatus, matches: int, following: Cursor | None
+    ) -> OutputFound:
+        return OutputFound(
+            artifact_handle=self._asked.artifact_handle,
+            excerpts=tuple(excerpts),
+            total_lines=self._total_lines,
+            total_bytes=self._total_bytes,
+            searched_streams=tuple(self._searched),
+            match_status=status,
+            match_count=matches,
+            next_cursor=following,
+        )
+
+
+def _end_of(shown: Excerpt) -> Cursor:
+    return Cursor(stream=shown.source, after_line=shown.line_end)

@@ -1,0 +1,95 @@
+"""Lines and excerpts: the numbers are right, nothing grows without bound, and pieces make no difference."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddock.model.artifact import Excerpt
+from paddock.model.text import CUT, Lines, Windows, clipped, lines_of
+
+
+def split(terms: list[str], pieces: list[str]) -> list[tuple[str, bool]]:
+    lines = Lines(terms)
+    found = [line for piece in pieces for line in lines.feed(piece)]
+    return [*found, *lines.end()]
+
+
+def windows(lines: list[str], term: str, *, context: int, limit: int = 10) -> Windows:
+    found = Windows("stdout", context=context, limit=limit)
+    number = 0
+    for number, line in enumerate(lines, 1):
+        found.feed(number, line, hit=term in line)
+    found.end(number)
+    return found
+
+
+def test_s35_a_line_is_cut_after_500_characters() -> None:
+    assert clipped("x" * 500) == "x" * 500
+    assert clipped("x" * 2000) == "x" * 500 + "[truncated]"
+
+
+def test_a_line_ends_at_the_newline_and_nowhere_else() -> None:
+    assert lines_of("a\r\nb\u2028c\n\nd\n") == ["a\r", "b\u2028c", "", "d"]
+    assert (lines_of(""), lines_of("\n"), lines_of("a")) == ([], [""], ["a"])
+
+
+@given(st.lists(st.text("ab\nß", max_size=8)), st.lists(st.text("abß", min_size=1, max_size=3), max_size=3))
+def test_pieces_make_no_difference(pieces: list[str], terms: list[str]) -> None:
+    whole = "".join(pieces)
+    lines = lines_of(whole)
+    expected = [(line, any(term.lower() in line.lower() for term in terms)) for line in lines]
+    assert split(terms, pieces) == expected
+
+
+@settings(deadline=None)
+@given(st.integers(0, 200_000), st.integers(500, 50_000))
+def test_a_term_anywhere_in_a_very_long_line_is_found(place: int, size: int) -> None:
+    text = "." * place + "Needle" + "." * (200_000 - place)
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    shown = text[:500] + CUT
+    assert split(["nEEDLE"], pieces) == [(shown, True)]
+    assert split(["nEEDLES"], pieces) == [(shown, False)]
+
+
+def test_a_line_that_never_ends_is_not_kept() -> None:
+    lines = Lines(["needle"])
+    for _ in range(1000):
+        assert list(lines.feed("." * 4096)) == []
+    assert sum(map(len, lines._rest)) + len(lines._shown) < 150_000
+
+
+def test_s36_one_line_without_context() -> None:
+    found = windows(["a", "TARGET only", "b"], "TARGET", context=0)
+    assert found.excerpts == [Excerpt(line_start=2, line_end=2, content="TARGET only", source="stdout")]
+
+
+def test_the_context_before_may_have_been_shown_the_match_may_not() -> None:
+    lines = ["0", "X1", "2", "X3", "X4", "5", "6"]
+    found = windows(lines, "X", context=1)
+    assert [(each.line_start, each.line_end, each.content) for each in found.excerpts] == [
+        (1, 3, "0\nX1\n2"),
+        (3, 5, "2\nX3\nX4"),
+    ]
+    assert (found.matches, found.more) == (3, False)
+
+
+LINES = st.lists(st.sampled_from(["X", "a", ""]), max_size=60)
+
+
+@given(LINES, st.integers(0, 5), st.integers(0, 6))
+def test_excerpts_keep_their_promises(lines: list[str], context: int, limit: int) -> None:
+    found = windows(lines, "X", context=context, limit=limit)
+    assert len(found.excerpts) <= limit
+    assert found.matches == lines.count("X")
+    shown: set[int] = set()
+    for each in found.excerpts:
+        assert each.content == "\n".join(lines[each.line_start - 1 : each.line_end])
+        numbers = set(range(each.line_start, each.line_end + 1))
+        matches = {number for number in numbers if lines[number - 1] == "X"}
+        assert matches - shown
+        first = min(matches - shown)
+        assert each.line_end == min(first + context, len(lines))
+        assert each.line_start == max(first - context, 1)
+        shown |= numbers
+    hidden = {number for number, line in enumerate(lines, 1) if line == "X"} - shown
+    assert found.more == bool(hidden)
+    assert not hidden or len(found.excerpts) == limit

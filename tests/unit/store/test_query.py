@@ -1,0 +1,246 @@
+"""Questions about stored output, and artifacts that somebody has tampered with."""
+
+import asyncio
+import gzip
+import tracemalloc
+import zlib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from paddock.model.artifact import Handle, OutputQuery, RunFacts
+from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifact
+from paddock.model.limits import MIB
+from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction import Redactor
+from paddock.store.artifacts import Artifacts
+from paddock.store.query import Reading, query, read_bytes
+
+HOME = Path("/home/u/repo")
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    return Artifacts(ArtifactSettings(directory=tmp_path / "artifacts"), Redactor(RedactionSettings()))
+
+
+def store(artifacts: Artifacts, stdout: str = "", stderr: str = "") -> str:
+    recording = artifacts.record()
+    recording.stdout(stdout.encode())
+    recording.stderr(stderr.encode())
+    handle = asyncio.run(recording.finish(RunFacts(workspace=str(HOME), runtime="python")))
+    assert handle is not None, recording.refusal
+    return handle
+
+
+def ask(artifacts: Artifacts, handle: str, **asked: object) -> dict[str, object]:
+    return query(artifacts, OutputQuery.model_validate({"artifactHandle": handle, **asked}), HOME).to_wire()
+
+
+def test_s45_the_cursor_leads_to_the_second_match(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "one\nthe needle\nthree\nNEEDLE too\nfive\n")
+    asked = {"queryTerms": ["Needle"], "maxExcerpts": 1, "contextLines": 0}
+    first = ask(artifacts, handle, **asked)
+    assert first == {
+        "artifactHandle": handle,
+        "excerpts": [{"lineStart": 2, "lineEnd": 2, "content": "the needle", "source": "stdout"}],
+        "totalLines": 5,
+        "totalBytes": 37,
+        "searchedStreams": ["stdout"],
+        "matchStatus": "matched",
+        "matchCount": 2,
+        "nextCursor": {"stream": "stdout", "afterLine": 2},
+    }
+    assert ask(artifacts, handle, **asked, cursor=first["nextCursor"]) == {
+        "artifactHandle": handle,
+        "excerpts": [{"lineStart": 4, "lineEnd": 4, "content": "NEEDLE too", "source": "stdout"}],
+        "totalLines": 5,
+        "totalBytes": 37,
+        "searchedStreams": ["stdout"],
+        "matchStatus": "matched",
+        "matchCount": 1,
+    }
+
+
+def test_s46_no_match_is_labelled(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "one\ntwo\nthree\n", "err\n")
+    assert ask(artifacts, handle, queryTerms=["absent"], maxExcerpts=2) == {
+        "artifactHandle": handle,
+        "excerpts": [{"lineStart": 1, "lineEnd": 2, "content": "one\ntwo", "source": "stdout"}],
+        "totalLines": 4,
+        "totalBytes": 18,
+        "searchedStreams": ["stdout", "stderr"],
+        "matchStatus": "noMatchFallback",
+        "matchCount": 0,
+    }
+
+
+def test_s47_a_range_of_lines(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "one\ntwo\nthree\nfour")
+    span = {"stream": "stdout", "startLine": 2, "endLine": 3}
+    assert ask(artifacts, handle, lineRange=span) == {
+        "artifactHandle": handle,
+        "excerpts": [{"lineStart": 2, "lineEnd": 3, "content": "two\nthree", "source": "stdout"}],
+        "totalLines": 4,
+        "totalBytes": 18,
+        "searchedStreams": ["stdout"],
+        "matchStatus": "lineRange",
+        "matchCount": 0,
+    }
+    beyond = ask(artifacts, handle, lineRange={**span, "startLine": 4, "endLine": 9})
+    assert beyond["excerpts"] == [{"lineStart": 4, "lineEnd": 4, "content": "four", "source": "stdout"}]
+    assert ask(artifacts, handle, lineRange={**span, "startLine": 5, "endLine": 9})["excerpts"] == []
+
+
+def test_a_long_range_comes_in_pages(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "".join(f"{number}\n" for number in range(1, 2501)))
+    found = ask(artifacts, handle, lineRange={"stream": "stdout", "startLine": 1, "endLine": 2400})
+    assert found["nextCursor"] == {"stream": "stdout", "afterLine": 1000}
+    page = ask(artifacts, handle, cursor=found["nextCursor"], maxExcerpts=100)
+    assert page["nextCursor"] == {"stream": "stdout", "afterLine": 1100}
+    [excerpt] = page["excerpts"]
+    assert (excerpt["lineStart"], excerpt["lineEnd"], excerpt["content"][:10]) == (1001, 1100, "1001\n1002\n")
+    assert "nextCursor" not in ask(artifacts, handle, cursor={"stream": "stdout", "afterLine": 2495})
+
+
+def test_s38_stdout_comes_first_and_ten_excerpts_at_most(artifacts: Artifacts) -> None:
+    many = "".join("x\n" * 9 + "hit\n" for _ in range(50))
+    handle = store(artifacts, many, "hit\n")
+    found = ask(artifacts, handle, queryTerms=["hit"])
+    assert [(each["source"], each["lineStart"], each["lineEnd"]) for each in found["excerpts"]] == [
+        ("stdout", 10 * number - 3, 10 * number + 3) for number in range(1, 11)
+    ]
+    assert (found["matchCount"], found["nextCursor"]) == (51, {"stream": "stdout", "afterLine": 103})
+    only = ask(artifacts, handle, queryTerms=["hit"], stream="stderr")
+    assert [each["source"] for each in only["excerpts"]] == ["stderr"]
+    assert (only["totalLines"], only["searchedStreams"]) == (1, ["stderr"])
+
+
+def test_a_cursor_crosses_from_one_stream_to_the_other(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "hit\n" * 3, "no\nhit\n")
+    asked = {"queryTerms": ["hit"], "maxExcerpts": 1, "contextLines": 0}
+    seen, cursor = [], None
+    while True:
+        found = ask(artifacts, handle, **asked, **({"cursor": cursor} if cursor else {}))
+        seen += [(each["source"], each["lineStart"]) for each in found["excerpts"]]
+        if (cursor := found.get("nextCursor")) is None:
+            break
+    assert seen == [("stdout", 1), ("stdout", 2), ("stdout", 3), ("stderr", 2)]
+
+
+def test_s35_long_lines_are_cut_in_queries(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "x" * 1990 + "needle\n" + "y" * 2000)
+    found = ask(artifacts, handle, queryTerms=["needle"])
+    assert found["excerpts"] == [
+        {
+            "lineStart": 1,
+            "lineEnd": 2,
+            "content": "x" * 500 + "[truncated]\n" + "y" * 500 + "[truncated]",
+            "source": "stdout",
+        }
+    ]
+
+
+def test_output_without_a_byte_can_be_asked_about(artifacts: Artifacts) -> None:
+    found = ask(artifacts, store(artifacts), queryTerms=["x"])
+    assert (found["excerpts"], found["totalLines"], found["searchedStreams"]) == ([], 0, [])
+
+
+def test_bytes_of_a_stream(artifacts: Artifacts) -> None:
+    reading = Reading(artifacts, store(artifacts, "0123456789"), HOME)
+    assert [read_bytes(reading, "stdout", start, 4) for start in (0, 3, 8, 20)] == [
+        b"0123",
+        b"3456",
+        b"89",
+        b"",
+    ]
+
+
+def test_s49_an_unknown_handle_is_an_error(artifacts: Artifacts) -> None:
+    handle = f"runtime-repo-{datetime.now(UTC).timestamp() * 1000:.0f}-{'0' * 16}"
+    with pytest.raises(UnknownArtifact):
+        ask(artifacts, handle, queryTerms=["x"])
+
+
+def tampered(artifacts: Artifacts, handle: str, data: bytes) -> None:
+    (artifacts.settings.directory / handle / "stdout.gz").write_bytes(data)
+
+
+def without_manifest(artifacts: Artifacts, handle: str) -> None:
+    (artifacts.settings.directory / handle / "manifest.json").write_bytes(b"{")
+
+
+def test_s50_a_corrupt_manifest_does_not_keep_from_searching(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "a needle\n")
+    without_manifest(artifacts, handle)
+    assert ask(artifacts, handle, queryTerms=["needle"])["matchCount"] == 1
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_s51_a_gzip_bomb_ends_in_an_error_and_costs_no_memory(artifacts: Artifacts, layers: int) -> None:
+    handle = store(artifacts, "small")
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join([*(packer.compress(bytes(MIB)) for _ in range(60)), packer.flush()])
+    tampered(artifacts, handle, bomb if layers == 1 else bomb[:-8] + bomb)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArtifactTooLarge) as caught:
+            ask(artifacts, handle, queryTerms=["x"])
+        assert tracemalloc.get_traced_memory()[1] < 8 * MIB
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value) == (
+        f"The artifact {handle} decompresses to more than artifacts.max_read_bytes = {50 * MIB}"
+    )
+
+
+def test_s51_both_streams_share_the_limit(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "x" * 600, "y" * 600)
+    artifacts.settings = artifacts.settings.model_copy(update={"max_read_bytes": 1100})
+    assert ask(artifacts, handle, queryTerms=["x"], stream="stdout")["matchCount"] == 1
+    with pytest.raises(ArtifactTooLarge):
+        ask(artifacts, handle, queryTerms=["x"])
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "it ends too early"),
+        (b"plain", "Error -3 while decompressing data: incorrect header check"),
+        (gzip.compress(b"hello" * 1000)[:-9], "it ends too early"),
+        (gzip.compress(b"other"), "its SHA-256 is not that of the manifest"),
+    ],
+)
+def test_a_damaged_stream_is_an_error(artifacts: Artifacts, data: bytes, why: str) -> None:
+    handle = store(artifacts, "small")
+    tampered(artifacts, handle, data)
+    with pytest.raises(ArtifactError) as caught:
+        ask(artifacts, handle, queryTerms=["x"])
+    assert str(caught.value) == f"The stdout of the artifact {handle} is damaged: {why}"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 300), st.sampled_from(["whole", "broken"]))
+def test_hostile_bytes_are_an_answer_or_an_artifact_error(
+    artifacts: Artifacts, noise: bytes, place: int, manifest: str
+) -> None:
+    handle = store(artifacts, "hello\n" * 50)
+    good = (artifacts.settings.directory / handle / "stdout.gz").read_bytes()
+    tampered(artifacts, handle, good[:place] + noise + good[place:])
+    if manifest == "broken":
+        without_manifest(artifacts, handle)
+    try:
+        found = ask(artifacts, handle, queryTerms=["hello"])
+    except ArtifactError:
+        return
+    assert found["totalBytes"] <= 50 * MIB
+
+
+def test_names_in_the_store_that_are_no_handles_are_not_listed(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "x")
+    (artifacts.settings.directory / "notes").mkdir()
+    (artifacts.settings.directory / "notes" / "manifest.json").write_text("{}")
+    assert list(artifacts.list()) == [Handle.parse(handle)]
