@@ -149,10 +149,10 @@ def test_s42_a_failed_write_leaves_nothing(
 ) -> None:
     real = obstore.put
 
-    def failing(store: object, path: str, *rest: object) -> object:
+    def failing(store: object, path: str, *rest: object, **options: object) -> object:
         if path.endswith(name):
             raise OSError(28, "No space left on device\nand more")
-        return real(store, path, *rest)
+        return real(store, path, *rest, **options)
 
     monkeypatch.setattr(obstore, "put", failing)
     recording = artifacts.record()

@@ -182,7 +182,7 @@ class Artifacts:
             (self.settings.directory / str(handle)).mkdir(mode=0o700)
         try:
             for stream in STREAMS:
-                obstore.put(store, f"{handle}/{stream}.gz", tracks[stream].packed())
+                obstore.put(store, f"{handle}/{stream}.gz", tracks[stream].packed(), max_concurrency=1)
             text = manifest.model_dump_json(by_alias=True, indent=2)
             obstore.put(store, f"{handle}/{_MANIFEST}", text.encode())
         except BaseException as error:
