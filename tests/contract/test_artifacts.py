@@ -84,7 +84,9 @@ def content(artifacts: Artifacts, handle: str, name: str) -> bytes:
 
 
 def names(artifacts: Artifacts) -> list[str]:
-    return sorted(meta["path"].split("/")[-1] for page in obstore.list(artifacts._store) for meta in page)
+    """Return the names of the files of all artifacts."""
+    paths = [meta["path"] for page in obstore.list(artifacts._store) for meta in page]
+    return sorted(path.split("/")[-1] for path in paths if "/" in path)
 
 
 def test_s39_an_artifact_is_three_files_that_agree(artifacts: Artifacts) -> None:
@@ -247,3 +249,31 @@ def test_s48_paths_are_no_handles(artifacts: Artifacts, handle: str) -> None:
     with pytest.raises(InvalidHandle) as caught:
         artifacts.find(handle, HOME)
     assert str(caught.value) == "Invalid artifact handle: path traversal detected"
+
+
+def test_writing_sweeps_now_and_then(artifacts: Artifacts, clock: Clock) -> None:
+    old = stored(artifacts)
+    clock.now += timedelta(hours=2)
+    assert [str(handle) for handle in artifacts.list()] == [old]
+    new = stored(artifacts)
+    assert [str(handle) for handle in artifacts.list()] == [new]
+
+
+def test_a_failing_sweep_is_no_failed_write(
+    artifacts: Artifacts, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(artifacts)
+    clock.now += timedelta(hours=2)
+
+    def failing(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(obstore, "delete", failing)
+    assert stored(artifacts)
+    assert artifacts.sweep() == Swept(deleted=0, errors=1)
+
+
+def test_what_may_be_read_is_listed(artifacts: Artifacts) -> None:
+    handle = stored(artifacts)
+    assert [str(found.handle) for found in artifacts.readable(HOME)] == [handle]
+    assert list(artifacts.readable(Path("/elsewhere"))) == []

@@ -5,6 +5,7 @@ has no manifest does not exist for who reads. An artifact past its time does not
 """
 
 import contextlib
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _KEPT = 256 * KIB
 _CHUNK = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
 _ORPHANS = timedelta(days=1)
+_MARKER = ".swept"
+_SWEEP_EVERY = timedelta(minutes=5)
 
 
 def _now() -> datetime:
@@ -60,6 +63,7 @@ class Artifacts:
         self.settings = settings
         self._redactor = redactor
         self._clock = clock
+        self._swept = clock()
 
     def record(
         self,
@@ -122,13 +126,21 @@ class Artifacts:
             except ArtifactError:
                 continue
 
-    def sweep(self) -> Swept:
-        """Delete what has expired (S44).
+    def readable(self, workspace: Path | None) -> Iterator[Found]:
+        """Yield what may be read for a workspace (None: for any), in the order of the store."""
+        for handle in self.list():
+            with contextlib.suppress(UnknownArtifact):
+                yield self.find(str(handle), workspace)
+
+    def sweep(self, *, thorough: bool = True) -> Swept:
+        """Delete what has expired (S44); what is younger than the time to live is looked at only when `thorough`.
 
         What has no manifest may still be on its way, so it is kept for a day longer than an artifact would be.
         """
         deleted, errors, now = 0, 0, self._clock()
         for handle in self.list():
+            if not thorough and expiry(handle, self.settings.ttl_hours) > now:
+                continue
             try:
                 data = self._manifest(handle)
                 manifest = Manifest.parse(data) if data is not None else None
@@ -189,7 +201,31 @@ class Artifacts:
             with contextlib.suppress(ArtifactError):
                 self._delete(handle)
             raise _failure("write the artifact", error) from error
+        self._sweep_now_and_then()
         return str(handle)
+
+    def _sweep_now_and_then(self) -> None:
+        """Sweep when that was not done for a while; what goes wrong is left to the next time.
+
+        When it was done last is known to all who share a directory, and to one process of those who share a bucket.
+        """
+        now = self._clock()
+        with contextlib.suppress(OSError, ArtifactError):
+            if now - self._last_sweep() >= _SWEEP_EVERY:
+                self._swept = now
+                if self.settings.url is None:
+                    marker = self.settings.directory / _MARKER
+                    marker.touch(mode=0o600)
+                    os.utime(marker, (now.timestamp(), now.timestamp()))
+                self.sweep(thorough=False)
+
+    def _last_sweep(self) -> datetime:
+        if self.settings.url is not None:
+            return self._swept
+        try:
+            return datetime.fromtimestamp((self.settings.directory / _MARKER).stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return datetime.fromtimestamp(0, UTC)
 
     def _manifest(self, handle: Handle) -> bytes | None:
         """Return the manifest's bytes, far too many if there are; None when there is none."""

@@ -17,6 +17,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "script": ("scripts", "List, create and show scripts."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
+    "output": ("output", "Search, show and delete stored output of programs."),
     "audit": ("audit", "Read and verify the record of what was done."),
     "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),
     "config": ("config", "Show the settings in force and where each comes from."),

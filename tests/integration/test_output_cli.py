@@ -1,0 +1,148 @@
+"""`paddock output` as people use it: the installed command on stored output."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paddock.model.artifact import RunFacts
+from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction import Redactor
+from paddock.store.artifacts import Artifacts
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
+
+Seen = tuple[int, str, str]
+Run = Callable[..., Seen]
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    (tmp_path / "ws").mkdir()
+    place = tmp_path / "state/paddock/artifacts"
+    return Artifacts(ArtifactSettings(directory=place), Redactor(RedactionSettings()))
+
+
+@pytest.fixture
+def run(tmp_path: Path, artifacts: Artifacts) -> Run:
+    def run(*args: str, cwd: str = "ws") -> Seen:
+        done = subprocess.run(
+            [PADDOCK, "output", *args],
+            cwd=tmp_path / cwd,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path),
+                "XDG_STATE_HOME": str(tmp_path / "state"),
+                "LANG": "C.UTF-8",
+            },
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    return run
+
+
+def store(artifacts: Artifacts, workspace: Path, stdout: str, stderr: str = "") -> str:
+    recording = artifacts.record()
+    recording.stdout(stdout.encode())
+    recording.stderr(stderr.encode())
+    facts = RunFacts(workspace=str(workspace), runtime="python", status="ok")
+    handle = asyncio.run(recording.finish(facts))
+    assert handle is not None, recording.refusal
+    return handle
+
+
+def test_terms_are_found_with_their_lines(run: Run, artifacts: Artifacts, tmp_path: Path) -> None:
+    handle = store(artifacts, tmp_path / "ws", "one\nError: a\nthree\nfour\nError: b\n", "no error\n")
+    assert run("query", handle, "-t", "ERROR", "--context", "0", "--max", "2") == (
+        0,
+        "stdout:2: Error: a\n--\nstdout:5: Error: b\n",
+        "there is more: --after 5\n",
+    )
+    assert run("query", handle, "-t", "error", "--after", "5") == (0, "stderr:1: no error\n", "")
+    assert run("query", handle, "--lines", "2-3") == (0, "stdout:2: Error: a\nstdout:3: three\n", "")
+    assert run("query", handle, "-t", "absent", "--max", "1") == (
+        0,
+        "stdout:1: one\n",
+        "no match; these are the first lines\n",
+    )
+
+
+def test_json_is_the_response_of_the_spec(run: Run, artifacts: Artifacts, tmp_path: Path) -> None:
+    handle = store(artifacts, tmp_path / "ws", "one\n")
+    code, out, err = run("query", handle, "--term", "one", "--stream", "stdout", "--json")
+    assert (code, json.loads(out), err) == (
+        0,
+        {
+            "artifactHandle": handle,
+            "excerpts": [{"lineStart": 1, "lineEnd": 1, "content": "one", "source": "stdout"}],
+            "totalLines": 1,
+            "totalBytes": 4,
+            "searchedStreams": ["stdout"],
+            "matchStatus": "matched",
+            "matchCount": 1,
+        },
+        "",
+    )
+
+
+def test_output_is_shown_as_it_was(run: Run, artifacts: Artifacts, tmp_path: Path) -> None:
+    handle = store(artifacts, tmp_path / "ws", "out\x1b[2J token=x\n", "err\n")
+    assert run("show", handle) == (0, "out\x1b[2J [REDACTED:secret]\n", "err\n")
+    assert run("show", handle, "--stream", "stderr") == (0, "", "err\n")
+    code, out, _ = run("show", handle, "--json")
+    assert (code, json.loads(out)["manifest"]["workspace"]) == (0, str(tmp_path / "ws"))
+
+
+def test_the_list_is_of_one_workspace(run: Run, artifacts: Artifacts, tmp_path: Path) -> None:
+    own, other = store(artifacts, tmp_path / "ws", "1"), store(artifacts, tmp_path / "other", "22")
+    code, out, _ = run("list")
+    [row] = out.splitlines()
+    assert (code, row.split("\t")[1:5]) == (0, [own, "python", "ok", "1"])
+    code, out, _ = run("list", "--all", "--json")
+    assert [each["artifactHandle"] for each in json.loads(out)] == [own, other]
+    refused = (
+        f"Artifact not found in this workspace: {other}; ask from its own workspace, "
+        "or set artifacts.cross_workspace = true\n"
+    )
+    assert run("show", other) == (1, "", refused)
+    assert run("show", other, "--set", "artifacts.cross_workspace=true") == (0, "22", "")
+
+
+def test_gc_deletes_what_has_expired(run: Run, artifacts: Artifacts, tmp_path: Path) -> None:
+    handle = store(artifacts, tmp_path / "ws", "x")
+    manifest = artifacts.settings.directory / handle / "manifest.json"
+    fields = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**fields, "expiresAt": "2020-01-01T00:00:00Z"}))
+    assert run("gc") == (0, "deleted: 1\n", "")
+    assert run("gc", "--json") == (0, '{"deleted": 0, "errors": 0}\n', "")
+    assert run("list") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((), "give --term, --lines or --after: what shall be looked for?"),
+        (("--lines", "3-2"), "Invalid value for '--lines': '3-2' is not FIRST-LAST, for instance 10-20"),
+        (("--lines", "1-2", "-t", "x"), "--lines goes with neither --term nor --after"),
+        (("-t", ""), "up to 10 terms of 1 to 1000 characters can be looked for"),
+        (("-t", "x", "--max", "101"), "Invalid value for '--max': 101 is not in the range 1<=x<=100."),
+    ],
+)
+def test_questions_that_make_no_sense(run: Run, arguments: tuple[str, ...], why: str) -> None:
+    code, out, err = run("query", "runtime-ws-1-0123456789abcdef", *arguments)
+    assert (code, out, err.splitlines()[-1]) == (2, "", f"Error: {why}")
+
+
+def test_s48_s49_handles_that_lead_nowhere(run: Run) -> None:
+    assert run("show", "../../etc") == (1, "", "Invalid artifact handle: path traversal detected\n")
+    handle = "runtime-ws-1-0123456789abcdef"
+    missing = f"Artifact not found: {handle}; it never was, or has expired (artifacts.ttl_hours)\n"
+    assert run("query", handle, "-t", "x") == (1, "", missing)

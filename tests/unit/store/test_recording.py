@@ -1,0 +1,153 @@
+"""Output on its way into the store: seen live, bounded in memory, and gone when nothing comes of it."""
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+
+import pytest
+
+from paddock.model.artifact import RunFacts, Stream
+from paddock.model.process import Captured
+from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction import Redactor
+from paddock.store import recording as recordings
+from paddock.store.artifacts import Artifacts
+
+FACTS = RunFacts(workspace="/w/repo", runtime="node")
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    return Artifacts(ArtifactSettings(directory=tmp_path / "artifacts"), Redactor(RedactionSettings()))
+
+
+def test_live_output_is_redacted_and_in_order(artifacts: Artifacts) -> None:
+    seen: list[tuple[Stream, bytes]] = []
+    recording = artifacts.record(persist=False, on_output=lambda stream, data: seen.append((stream, data)))
+    recording.stdout(b"one\nto")
+    recording.stderr(b"err\n")
+    recording.stdout(b"ken=x\nla")
+    assert seen == [("stdout", b"one\n"), ("stderr", b"err\n"), ("stdout", b"[REDACTED:secret]\n")]
+    asyncio.run(recording.finish(FACTS))
+    assert seen[3:] == [("stdout", b"la")]
+
+
+def test_what_is_kept_in_memory_is_redacted_across_its_ends(artifacts: Artifacts) -> None:
+    """The tail of the raw stream would begin in the middle of the secret."""
+    recording = artifacts.record(persist=False, kept_bytes=64)
+    recording.stdout(b"a" * 40 + b"\n" + b"password=" + b"s" * 30 + b"\n" + b"b" * 30)
+    asyncio.run(recording.finish(FACTS))
+    assert recording.captured("stdout") == Captured(
+        head="a" * 32,
+        tail="]\n" + "b" * 30,
+        total_bytes=111,
+        omitted_bytes=25,
+        omitted_line_ends=1,
+    )
+
+
+def test_s32_lines_are_counted_as_the_seed_counts(artifacts: Artifacts) -> None:
+    recording = artifacts.record(persist=False)
+    recording.stdout(b"a\nb\nc\n")
+    asyncio.run(recording.finish(FACTS))
+    assert (recording.line_count("stdout"), recording.line_count("stderr")) == (4, 0)
+    assert recording.captured("stdout").total_bytes == 6
+
+
+def test_discarding_leaves_nothing(artifacts: Artifacts) -> None:
+    recording = artifacts.record()
+    recording.stdout(b"x" * 1_000_000)
+    asyncio.run(recording.discard())
+    asyncio.run(recording.discard())
+    assert not artifacts.settings.directory.exists()
+
+
+def test_a_full_disk_costs_the_artifact_and_nothing_else(
+    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(SpooledTemporaryFile[bytes]):
+        def write(self, _data: bytes) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(recordings, "SpooledTemporaryFile", Full)
+    recording = artifacts.record()
+    recording.stdout(os.urandom(200_000))
+    recording.stdout(b"\nlast\n")
+    assert asyncio.run(recording.finish(FACTS)) is None
+    assert recording.refusal == "output could not be kept: No space left on device"
+    assert recording.captured("stdout").head.endswith("\nlast\n")
+
+
+def test_a_store_that_cannot_be_opened_costs_the_artifact_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = ArtifactSettings(directory=tmp_path / "file" / "below")
+    recording = Artifacts(place, Redactor(RedactionSettings())).record()
+    recording.stdout(b"x")
+    assert asyncio.run(recording.finish(FACTS)) is None
+    assert recording.refusal.startswith(
+        "output could not be kept: cannot open the store of artifacts: [Errno 20] Not a directory"
+    )
+
+
+def test_files_are_for_the_owner_alone(artifacts: Artifacts) -> None:
+    recording = artifacts.record()
+    handle = asyncio.run(recording.finish(FACTS))
+    assert handle is not None
+    directory = artifacts.settings.directory
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (directory, directory / handle)} == {0o700}
+
+
+GROWTH = """
+import asyncio, resource, sys
+from pathlib import Path
+from paddock.model.artifact import RunFacts
+from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction import Redactor
+from paddock.store.artifacts import Artifacts
+
+settings = ArtifactSettings(directory=Path(sys.argv[1]), max_bytes=2**40)
+artifacts = Artifacts(settings, Redactor(RedactionSettings()))
+
+def record(pieces):
+    recording = artifacts.record()
+    for _ in range(pieces):
+        recording.stdout(piece)
+    assert asyncio.run(recording.finish(RunFacts(workspace="/w/repo", runtime="node"))), recording.refusal
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+piece = b"".join(b"%d: request %d served\\n" % (n, n * 7919 % 100_000) for n in range(10_000))[:2**18]
+small, large = record(4), record(1024)
+print((large - small) // 1024)
+"""
+
+
+def test_a_quarter_of_a_gibibyte_costs_less_than_twenty_mebibytes(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", GROWTH, str(tmp_path / "artifacts")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.stderr == ""
+    assert int(done.stdout) < 20
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction import Redactor
+from paddock.store.artifacts import Artifacts
+
+artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Redactor(RedactionSettings()))
+recording = artifacts.record()
+recording.stdout(os.urandom(5_000_000))
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_server_that_dies_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CRASH, str(tmp_path / "artifacts")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    assert subprocess.run(command, env=environment, check=False, timeout=60).returncode == -9
+    assert list(tmp_path.iterdir()) == []
