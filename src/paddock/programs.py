@@ -117,7 +117,7 @@ def _facts(
         runtime=work.runtime,
         request=request.id,
         status=result.status.value,
-        phase="compile" if program.phase == "compile" else "execute",
+        phase=program.phase,
         args_hash=hashlib.sha256(args.encode()).hexdigest(),
         exit_code=program.exit_code,
         signal=None if program.signal is None else signal_name(program.signal),

@@ -133,18 +133,38 @@ def open_artifacts(settings: Settings) -> "Artifacts":
     return Artifacts(settings.artifacts, Redactor(settings.redaction))
 
 
-class Session:
-    """One gate with everything behind it, for one workspace."""
+class Output:
+    """The stored output of a session; what it takes is loaded at the first use."""
 
-    def __init__(self, gate: Gate, hub: Servers, processes: Processes) -> None:
-        self.gate = gate
-        self.hub = hub
-        self.processes = processes
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._artifacts: Artifacts | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was wrong with files that were read so far."""
-        return self.hub.config.warnings if self.hub.used else ()
+        """Which patterns of the settings are not used, once they were needed."""
+        return self._artifacts.warnings if self._artifacts else ()
+
+    def artifacts(self) -> "Artifacts":
+        """Return the one place of the session."""
+        if self._artifacts is None:
+            self._artifacts = open_artifacts(self._settings)
+        return self._artifacts
+
+
+class Session:
+    """One gate with everything behind it, for one workspace."""
+
+    def __init__(self, gate: Gate, hub: Servers, processes: Processes, output: Output) -> None:
+        self.gate = gate
+        self.hub = hub
+        self.processes = processes
+        self.output = output
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was wrong with files that were read so far, and with patterns that were used."""
+        return (*(self.hub.config.warnings if self.hub.used else ()), *self.output.warnings)
 
 
 def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
@@ -173,10 +193,9 @@ async def open_session(
         processes = Processes(settings.sandbox)
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
-            programs = Programs(
-                settings.runtimes, partial(_engine, settings, processes), partial(open_artifacts, settings)
-            )
-            yield Session(Gate(settings, ledger, guest, servers, programs), servers, processes)
+            output = Output(settings)
+            programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
+            yield Session(Gate(settings, ledger, guest, servers, programs), servers, processes, output)
         finally:
             await processes.close()
             await servers.close()

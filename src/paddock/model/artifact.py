@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from paddock.model.base import Json, Value
 from paddock.model.errors import InvalidHandle
+from paddock.model.program import Phase
 
 Stream = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
@@ -82,7 +83,7 @@ class RunFacts(Wire):
     request: str = ""
     """Id of the request, as in the audit record."""
     status: str = ""
-    phase: Literal["compile", "run"] = "run"
+    phase: Phase = "run"
     """The phase that the execution ended in."""
     args_hash: str = ""
     """SHA-256 of what was executed, see spec 5.7."""

@@ -89,10 +89,6 @@ class Recording:
         track = self._tracks[stream]
         return track.ends.captured().model_copy(update={"total_bytes": track.written})
 
-    def line_count(self, stream: Stream) -> int:
-        """Return the lines of a stream as the seed counts them: one more than line ends, none when empty (S32)."""
-        return self._tracks[stream].line_ends + 1 if self._tracks[stream].written else 0
-
     def _commit(self, publish: Publish, facts: RunFacts) -> str:
         return publish(facts, self._tracks)
 
@@ -126,7 +122,6 @@ class Track:
         self.ends = Ends(kept_bytes)
         self.written = 0
         """Bytes that the program wrote."""
-        self.line_ends = 0
         self._redactor = StreamRedactor(redactor)
         self._digest = hashlib.sha256()
         self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
@@ -144,7 +139,6 @@ class Track:
     def keep(self, data: bytes) -> None:
         """Keep redacted bytes in memory, as far as they belong to an end."""
         self.ends.take(data)
-        self.line_ends += data.count(b"\n")
 
     def spool(self, data: bytes) -> None:
         """Write redacted bytes to the spool. Raises OSError."""

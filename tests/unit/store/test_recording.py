@@ -50,14 +50,6 @@ def test_what_is_kept_in_memory_is_redacted_across_its_ends(artifacts: Artifacts
     )
 
 
-def test_s32_lines_are_counted_as_the_seed_counts(artifacts: Artifacts) -> None:
-    recording = artifacts.record(persist=False)
-    recording.stdout(b"a\nb\nc\n")
-    asyncio.run(recording.finish(FACTS))
-    assert (recording.line_count("stdout"), recording.line_count("stderr")) == (4, 0)
-    assert recording.captured("stdout").total_bytes == 6
-
-
 def test_discarding_leaves_nothing(artifacts: Artifacts) -> None:
     recording = artifacts.record()
     recording.stdout(b"x" * 1_000_000)
