@@ -25,6 +25,7 @@ NETWORKS: tuple[Network, ...] = get_args(Network)
 
 Phase = Literal["compile", "run"]
 OutputMode = Literal["minimal", "summary", "intent", "digest"]
+OUTPUT_MODES: tuple[OutputMode, ...] = get_args(OutputMode)
 
 CODE_CHARS = 1024 * KIB
 STDIN_BYTES = 512 * KIB

@@ -14,6 +14,7 @@ from paddock.surfaces.cli.help import examples
 _ROOM = "paddock.surfaces.cli"
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a script."),
+    "exec": ("exec", "Run a program in one of the language runtimes."),
     "script": ("scripts", "List, create and show scripts."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
@@ -68,6 +69,7 @@ class _Lazy(click.Group):
     epilog=examples(
         "paddock run hello --var NAME=world",
         "echo 'return 6 * 7' | paddock run -",
+        "paddock exec python -c 'print(6 * 7)'",
         "paddock servers tools github",
     ),
 )

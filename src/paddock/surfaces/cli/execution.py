@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import Never
+from typing import TYPE_CHECKING, Never
 
 import click
 
@@ -14,6 +14,10 @@ from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
 
+if TYPE_CHECKING:
+    from paddock.guest.job import OnConsole
+    from paddock.store.recording import OnOutput
+
 INTERRUPTED = 128
 """A command ended by a signal exits with this and the signal's number, as under a shell."""
 
@@ -21,24 +25,28 @@ INTERRUPTED = 128
 def execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
     """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
     printer = _Printer(quiet=as_json)
-    outcome, number = asyncio.run(_execute(request, settings, printer))
+    outcome, number = asyncio.run(carry_out(request, settings, on_console=printer.line))
     printer.finish(outcome)
     click.get_current_context().exit(
         INTERRUPTED + number if number else int(outcome is None or not outcome.ok)
     )
 
 
-async def _execute(
-    request: ExecutionRequest, settings: Settings, printer: "_Printer"
+async def carry_out(
+    request: ExecutionRequest,
+    settings: Settings,
+    *,
+    on_console: "OnConsole | None" = None,
+    on_output: "OnOutput | None" = None,
 ) -> tuple[Outcome | None, int]:
     """Return what became of a request and which signal cut it short, if any.
 
-    The outcome is None when the cancelled gate gave none.
+    The listeners are those of `Gate.execute`. The outcome is None when the cancelled gate gave none.
     """
     with cancelled_by_signals() as received:
         try:
             async with session(settings, request.workspace) as opened:
-                outcome = await opened.gate.execute(request, on_console=printer.line)
+                outcome = await opened.gate.execute(request, on_console=on_console, on_output=on_output)
                 for text in opened.warnings:
                     warn(text)
         except asyncio.CancelledError:

@@ -6,7 +6,12 @@ import click
 
 
 class Failure(click.ClickException):
-    """A command cannot be done; the message is printed to standard error as it is, the exit code is 1."""
+    """A command cannot be done; the message is printed to standard error as it is."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        # click declares it for classes and reads it from instances.
+        self.exit_code = exit_code  # pyright: ignore[reportAttributeAccessIssue]
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message."""

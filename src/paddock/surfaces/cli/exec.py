@@ -1,0 +1,229 @@
+"""`paddock exec`: one program in a language runtime, its output and its exit code passed through."""
+
+import asyncio
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+
+from paddock.configuration import load
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Outcome, Status
+from paddock.model.program import (
+    ACCESSES,
+    NETWORKS,
+    OUTPUT_MODES,
+    RUNTIMES,
+    STDIN_BYTES,
+    Access,
+    Network,
+    OutputMode,
+)
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.settings import Settings
+from paddock.policy.layers import BUILT_IN
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.passing import Passing
+from paddock.surfaces.cli.session import actor
+from paddock.surfaces.render import as_json as as_json_text
+from paddock.surfaces.render import encodable, for_terminal
+
+OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
+"""Exit codes that are not the program's, as env(1) and timeout(1) have them."""
+
+_REST = "paddock.exec.rest"
+
+
+class _Program(click.Command):
+    """A command that takes what follows `--` as it is, dashes included."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = args.index("--") if "--" in args else len(args)
+        ctx.meta[_REST] = tuple(args[own + 1 :])
+        return super().parse_args(ctx, args[:own])
+
+
+@click.command(
+    "exec",
+    cls=_Program,
+    epilog=examples(
+        "paddock exec python -c 'print(6 * 7)'",
+        "paddock exec rust ./main.rs -- --size 10",
+        "git log | paddock exec perl ./count.pl --stdin",
+        "paddock exec node -- --version",
+        "paddock exec java ./Main.java --mode summary --query error --json",
+    ),
+)
+@click.argument("runtime")
+@click.argument("file", required=False, metavar="[FILE|-]")
+@click.option("-c", "--code", help="The program itself.")
+@click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input on to the program.")
+@click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
+@click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
+@click.option("--timeout-ms", type=int, metavar="N", help="Longest wall time, compile step included.")
+@click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
+@click.option(
+    "--query", "terms", multiple=True, metavar="TERM", help="Show lines with a term; repeat it for more."
+)
+@click.option(
+    "--max-lines", type=int, default=100, show_default=True, metavar="N", help="Most lines of a summary."
+)
+@click.option("--no-keep", is_flag=True, help="Keep no output for `paddock output`.")
+@click.option("--access", type=click.Choice(ACCESSES), help="How the program may use the workspace.")
+@click.option("--network", type=click.Choice(NETWORKS), help="How the program may use the network.")
+@options.workspace
+@options.settings
+@options.as_json
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    runtime: str,
+    file: str | None,
+    timeout_ms: int | None,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+    **given: Json,
+) -> None:
+    """Run a program: CODE, a FILE, or with `-- ARGS` alone the runtime's own executable.
+
+    What follows `--` are arguments. Output and exit code are the program's. Other exit codes: 124 it ran out of time,
+    125 Paddock failed, 126 policy refused it, 127 there is no such runtime here, 128+N a signal ended it.
+    """
+    if runtime not in RUNTIMES:
+        near = get_close_matches(runtime, RUNTIMES, n=1)
+        meant = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(RUNTIMES)}"
+        raise Failure(f"there is no runtime {runtime}{meant}", exit_code=NO_RUNTIME)
+    try:
+        settings = _settings(workspace, flags, access=given["access"], network=given["network"])
+        work = {"kind": "runtime", "runtime": runtime, "args": context.meta[_REST]}
+        request = ExecutionRequest(
+            actor=actor(),
+            surface="cli",
+            workspace=workspace,
+            work=RuntimeRun.model_validate({**work, **_wishes(file, settings, **given)}),
+            limits=LimitOverrides(wall_ms=timeout_ms),
+        )
+        shown = given["mode"] is not None or bool(given["terms"])
+        context.exit(_execute(request, settings, shown=shown, as_json=as_json))
+    except ValidationError as problem:
+        raise click.UsageError(_told(problem)) from None
+    except PaddockError as error:
+        raise Failure(str(error), exit_code=OUR_FAULT) from error
+
+
+def _wishes(
+    file: str | None,
+    settings: Settings,
+    *,
+    code: str | None,
+    with_stdin: bool,
+    access: Access | None,
+    network: Network | None,
+    mode: OutputMode | None,
+    terms: tuple[str, ...],
+    max_lines: int,
+    no_keep: bool,
+    **plain: str | None,
+) -> dict[str, Json]:
+    """Return the fields of a program's request that options speak of."""
+    if code is not None and file is not None:
+        raise click.UsageError("Give either -c CODE or FILE.")
+    if file == "-" and with_stdin:
+        raise click.UsageError("The program and --stdin cannot both come from standard input.")
+    most = settings.runtimes.access
+    return {
+        **plain,
+        "code": code if file is None else _source(file),
+        "stdin": sys.stdin.buffer.read(STDIN_BYTES + 1) if with_stdin else None,
+        "access": access or (most if most == "none" else "read-only"),
+        "network": network or "none",
+        "output": {
+            "mode": mode or "minimal",
+            "query_terms": terms,
+            "max_lines": max_lines,
+            "persist": not no_keep,
+        },
+    }
+
+
+def _execute(request: ExecutionRequest, settings: Settings, *, shown: bool, as_json: bool) -> int:
+    """Run the program, print what is to be seen of it, and return the exit code."""
+    passing = Passing()
+    take = None if shown or as_json else passing.take
+    outcome, number = asyncio.run(carry_out(request, settings, on_output=take))
+    if passing.broken:
+        return INTERRUPTED + 13
+    if outcome is None:
+        click.echo("Cancelled", err=True)
+        return INTERRUPTED + number
+    if as_json:
+        click.echo(as_json_text(outcome))
+    elif text := _why(outcome):
+        click.echo(encodable(for_terminal(text)), err=True)
+    return exit_code(outcome)
+
+
+def _why(outcome: Outcome) -> str:
+    """Return why a program is not ok, unless its exit code and its own words say it."""
+    told = outcome.program is not None and outcome.program.exit_code is not None
+    if outcome.error is None or (outcome.status is Status.FAILED and told):
+        return ""
+    hint = f"\n  hint: {outcome.error.hint}" if outcome.error.hint else ""
+    return outcome.error.message + hint
+
+
+def exit_code(outcome: Outcome) -> int:
+    """Return the exit code that tells what became of a program."""
+    program = outcome.program
+    match outcome.status:
+        case Status.DENIED:
+            return DENIED
+        case Status.INVALID:
+            return 2
+        case Status.TIMEOUT:
+            return TIMED_OUT
+        case Status.UNAVAILABLE if outcome.error is not None and outcome.error.name == "Unavailable":
+            return NO_RUNTIME
+        case Status.UNAVAILABLE | Status.ERROR | Status.LOST:
+            return OUR_FAULT
+        case _ if program is not None and program.signal is not None:
+            return INTERRUPTED + program.signal
+        case _:
+            return (program and program.exit_code) or int(not outcome.ok)
+
+
+def _settings(
+    workspace: Path, flags: dict[str, str], *, access: Access | None, network: Network | None
+) -> Settings:
+    """Return the settings with the grants that the person at the command line gives, where no file decides on them."""
+    merged = load(workspace, flags=flags)
+    asked = {"runtimes.access": access, "runtimes.network": network}
+    given = {key: value for key, value in asked.items() if value and merged.sources[key] == BUILT_IN}
+    return load(workspace, flags={**given, **flags}).settings if given else merged.settings
+
+
+def _source(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise click.BadParameter(f"{file}: cannot read this program: {problem}", param_hint="FILE") from None
+
+
+def _told(problem: ValidationError) -> str:
+    """Return what is wrong with a request, without what was given."""
+    lines: list[str] = []
+    for error in problem.errors(include_input=False, include_url=False):
+        place = ".".join(str(part) for part in error["loc"] if part not in ("work", "runtime", "output"))
+        text = error["msg"].removeprefix("Value error, ")
+        lines.append(f"{place}: {text}" if place else text)
+    return "\n".join(lines)
