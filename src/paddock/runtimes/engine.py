@@ -9,7 +9,6 @@ with it. The compiler sees neither workspace nor network. Both steps share the w
 import asyncio
 import hashlib
 import os
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +60,6 @@ class _Task:
     toolchain: Toolchain
     plan: Steps
     sinks: Sinks
-    deadline: float
-    """When its wall time is over, as `time.monotonic` counts."""
 
     def job_in(self, place: "Place") -> Job:
         """Return where its things are in a place."""
@@ -92,10 +89,9 @@ class _Task:
         """Names of the variables that it gets from Paddock's environment."""
         return self.job.terms.grants.environment
 
-    @property
-    def left_ms(self) -> int:
-        """What is left of its wall time, at least 1 ms."""
-        return max(1, round((self.deadline - time.monotonic()) * 1000))
+    def left_ms(self, compiled: Compiled) -> int:
+        """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
+        return max(1, self.job.terms.limits.wall_ms - round(compiled.ms))
 
 
 class RuntimeEngine:
@@ -122,7 +118,6 @@ class RuntimeEngine:
 
         Raises EngineError when Paddock's own machinery failed before the program started.
         """
-        started = time.monotonic()
         sandbox = await self._sandbox()
         found = await asyncio.to_thread(self._find, job, sandbox)
         if isinstance(found, Missing):
@@ -134,8 +129,7 @@ class RuntimeEngine:
         except NoProgramError as problem:
             error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
             return RawResult(status=Status.INVALID, error=error)
-        deadline = started + job.terms.limits.wall_ms / 1000
-        return await self._carry_out(_Task(job, sandbox, found, planned, sinks, deadline))
+        return await self._carry_out(_Task(job, sandbox, found, planned, sinks))
 
     def _find(self, job: ProgramJob, sandbox: Sandbox) -> Toolchain | Missing:
         """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
@@ -155,12 +149,12 @@ class RuntimeEngine:
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = _grants(task.job, task.toolchain)
-        place = await task.sandbox.place(grants, _limits(task.job, task.left_ms))
+        place = await task.sandbox.place(grants, _limits(task.job, task.left_ms(Compiled())))
         try:
             compiled = await self._provide(task, place)
             if isinstance(compiled, RawResult):
                 return compiled
-            if compiled.ms and task.left_ms < LEAST_RUN_MS:
+            if compiled.ms and task.left_ms(compiled) < LEAST_RUN_MS:
                 task.sinks.stderr(EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return result_of(exhausted, task.end("run", compiled), EXHAUSTED)
@@ -171,7 +165,7 @@ class RuntimeEngine:
             result = await task.sandbox.run(
                 step.command(job),
                 grants,
-                _limits(task.job, task.left_ms),
+                _limits(task.job, task.left_ms(compiled)),
                 Streams(task.job.work.stdin or b"", task.sinks.stdout, task.sinks.stderr),
                 place=place,
             )
@@ -198,7 +192,7 @@ class RuntimeEngine:
         self, task: _Task, step: Step, name: str, target: Path, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=task.toolchain.prefixes)
-        limits = _limits(task.job, task.left_ms)
+        limits = _limits(task.job, task.left_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
             await asyncio.to_thread(_write, task.plan, place.scratch)

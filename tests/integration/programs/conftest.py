@@ -1,0 +1,86 @@
+"""Programs through a real gate, in each tier."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.confine.process import Sandbox
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Outcome, SandboxFacts
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.settings import ArtifactSettings, AuditSettings, RuntimeSettings, Settings, Tier
+from paddock.wiring import Session, open_session
+
+PATIENT_MS = 120_000
+"""Time for programs that are to end by themselves, however busy the machine is."""
+
+
+class Programs:
+    """Runs programs one after the other through one gate."""
+
+    def __init__(self, runner: asyncio.Runner, session: Session, workspace: Path, settings: Settings) -> None:
+        self.runner = runner
+        self.session = session
+        self.workspace = workspace
+        self.settings = settings
+
+    def request(
+        self, runtime: str, code: str | None = None, *, limits: LimitOverrides | None = None, **work: Any
+    ) -> ExecutionRequest:
+        """Return the request for a program."""
+        given = RuntimeRun.model_validate({"runtime": runtime, "code": code, **work})
+        limits = limits or LimitOverrides(wall_ms=PATIENT_MS)
+        return ExecutionRequest(workspace=self.workspace, work=given, limits=limits)
+
+    def run(self, runtime: str, code: str | None = None, **given: Any) -> Outcome:
+        """Return what became of a program."""
+        return self.runner.run(self.session.gate.execute(self.request(runtime, code, **given)))
+
+    def text(self, runtime: str, code: str | None = None, **given: Any) -> str:
+        """Return what a program printed that must end well."""
+        outcome = self.run(runtime, code, **given)
+        assert outcome.program is not None, outcome.error
+        assert (outcome.status, outcome.program.stderr.head) == ("ok", "")
+        return outcome.program.stdout.head
+
+    def records(self, event: str) -> list[dict[str, Any]]:
+        """Return the fields of the audit records of an event, the newest first."""
+        sink = self.session.gate._audit
+        return [dict(record.fields) for record in sink.query(event=event)]
+
+
+Open = Callable[..., Programs]
+
+
+@pytest.fixture(scope="module")
+def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
+    """Open a gate for a tier with `[runtimes]` settings; it is closed after the module."""
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+
+        def open_(tier: Tier, **runtimes: Any) -> Programs:
+            folder = tmp_path_factory.mktemp("programs")
+            patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+            (workspace := folder / "workspace").mkdir()
+            settings = Settings(
+                audit=AuditSettings(directory=folder / "audit"),
+                artifacts=ArtifactSettings(directory=folder / "artifacts"),
+                runtimes=RuntimeSettings.model_validate({"max_duration_ms": PATIENT_MS, **runtimes}),
+            )
+            runner = stack.enter_context(asyncio.Runner())
+            opened = AsyncExitStack()
+            session = runner.run(opened.enter_async_context(open_session(settings, workspace)))
+            stack.callback(lambda: runner.run(opened.aclose()))
+            session.processes._sandbox = Sandbox(SandboxFacts(tier=tier), tier)
+            return Programs(runner, session, workspace, settings)
+
+        yield open_
+
+
+@pytest.fixture(scope="module", params=["landlock", "namespaces"])
+def programs(request: pytest.FixtureRequest, open_programs: Open) -> Programs:
+    return open_programs(request.param)
