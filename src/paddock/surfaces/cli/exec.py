@@ -16,12 +16,10 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.program import (
     ACCESSES,
     NETWORKS,
-    OUTPUT_MODES,
     RUNTIMES,
     STDIN_BYTES,
     Access,
     Network,
-    OutputMode,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import Settings
@@ -58,7 +56,7 @@ class _Program(click.Command):
         "paddock exec rust ./main.rs -- --size 10",
         "git log | paddock exec perl ./count.pl --stdin",
         "paddock exec node -- --version",
-        "paddock exec java ./Main.java --mode summary --query error --json",
+        "paddock exec java ./Main.java --json",
     ),
 )
 @click.argument("runtime")
@@ -68,13 +66,6 @@ class _Program(click.Command):
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
 @click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
 @click.option("--timeout-ms", type=int, metavar="N", help="Longest wall time, compile step included.")
-@click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
-@click.option(
-    "--query", "terms", multiple=True, metavar="TERM", help="Show lines with a term; repeat it for more."
-)
-@click.option(
-    "--max-lines", type=int, default=100, show_default=True, metavar="N", help="Most lines of a summary."
-)
 @click.option("--no-keep", is_flag=True, help="Keep no output for `paddock output`.")
 @click.option("--access", type=click.Choice(ACCESSES), help="How the program may use the workspace.")
 @click.option("--network", type=click.Choice(NETWORKS), help="How the program may use the network.")
@@ -112,8 +103,7 @@ def command(
             work=RuntimeRun.model_validate({**work, **_wishes(file, settings, **given)}),
             limits=LimitOverrides(wall_ms=timeout_ms),
         )
-        shown = given["mode"] is not None or bool(given["terms"])
-        context.exit(_execute(request, settings, shown=shown, as_json=as_json))
+        context.exit(_execute(request, settings, as_json=as_json))
     except ValidationError as problem:
         raise click.UsageError(_told(problem)) from None
     except PaddockError as error:
@@ -128,9 +118,6 @@ def _wishes(
     with_stdin: bool,
     access: Access | None,
     network: Network | None,
-    mode: OutputMode | None,
-    terms: tuple[str, ...],
-    max_lines: int,
     no_keep: bool,
     **plain: str | None,
 ) -> dict[str, Json]:
@@ -146,19 +133,14 @@ def _wishes(
         "stdin": sys.stdin.buffer.read(STDIN_BYTES + 1) if with_stdin else None,
         "access": access or (most if most == "none" else "read-only"),
         "network": network or "none",
-        "output": {
-            "mode": mode or "minimal",
-            "query_terms": terms,
-            "max_lines": max_lines,
-            "persist": not no_keep,
-        },
+        "output": {"persist": not no_keep},
     }
 
 
-def _execute(request: ExecutionRequest, settings: Settings, *, shown: bool, as_json: bool) -> int:
+def _execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> int:
     """Run the program, print what is to be seen of it, and return the exit code."""
     passing = Passing()
-    take = None if shown or as_json else passing.take
+    take = None if as_json else passing.take
     outcome, number = asyncio.run(carry_out(request, settings, on_output=take))
     if passing.broken:
         return INTERRUPTED + 13

@@ -1,0 +1,155 @@
+"""`paddock exec`: the real command, its streams and exit codes."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+PADDOCK = Path(sys.executable).with_name("paddock")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A workspace, and no settings but its own."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (workspace := tmp_path / "workspace").mkdir()
+    return workspace
+
+
+def paddock(place, *args, stdin=b""):
+    """Return exit code, output and errors of `paddock exec`; programs have two minutes unless they ask for less."""
+    patience = () if "--timeout-ms" in args else ("--set", "runtimes.max_duration_ms=120000")
+    own = args.index("--") if "--" in args else len(args)
+    words = [PADDOCK, "exec", *args[:own], *patience, *args[own:]]
+    done = subprocess.run(words, input=stdin, capture_output=True, cwd=place, check=False, timeout=300)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_output_errors_and_exit_code_pass_through(place):
+    code = "import sys; print(sys.argv[1:]); print(sys.stdin.read(), file=sys.stderr); sys.exit(7)"
+    found = paddock(place, "python", "-c", code, "--stdin", "--", "-a", "--", "b", stdin=b"in")
+    assert found == (7, "['-a', '--', 'b']\n", "in\n")
+
+
+def test_a_pipe_gets_bytes_as_they_are(place):
+    assert paddock(place, "shell", "-c", r"printf '\033[2Ja\r\n'") == (0, "\x1b[2Ja\r\n", "")
+
+
+def test_a_file_and_the_program_on_standard_input(place):
+    (place / "hello.py").write_text("print('from a file')")
+    assert paddock(place, "python", "hello.py") == (0, "from a file\n", "")
+    assert paddock(place, "python", "-", stdin=b"print('from a pipe')") == (0, "from a pipe\n", "")
+
+
+def test_s18_arguments_alone(place):
+    assert paddock(place, "node", "--", "-e", "console.log('hello')") == (0, "hello\n", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        (("cobl", "-c", "1"), 127, "there is no runtime cobl; there are node, typescript, python, "),
+        (("pyton", "-c", "1"), 127, "there is no runtime pyton; did you mean python?\n"),
+        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program: it ran out of time\n"),
+        (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n"),
+        (("shell", "-c", "1", "--cwd", "../x"), 126, 'Relative CWD "../x" contains path traversal or absolute path components\n'),
+        (("shell", "-c", "1", "--cwd", "missing"), 126, "Working directory does not exist: missing\n"),
+        (("python", "-c", "1", "--executable", "bash"), 126, 'Executable "bash" is not compatible with runtime "python"\n'),
+        (("shell", "-c", "kill -9 $$"), 137, "The program: it was ended by SIGKILL\n"),
+    ],
+)  # fmt: skip
+def test_exit_codes_that_are_not_the_programs(place, args, code, told):
+    found = paddock(place, *args)
+    assert (found[0], found[1], found[2].startswith(told)) == (code, "", True), found
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("shell", "--", "echo"), "Shell runtime requires the code parameter."),
+        (("python",), "there is nothing to run: give `code`, or `args` for the executable itself"),
+        (("python", "x.py", "-c", "1"), "Give either -c CODE or FILE."),
+        (("python", "-", "--stdin"), "The program and --stdin cannot both come from standard input."),
+        (("python", "missing.py"), "missing.py: cannot read this program"),
+        (("python", "-c", "1", "--timeout-ms", "99"), "a program's timeout is 100 to 600000 ms, not 99"),
+        (("python", "-c", "1", "--", *"x" * 101), "args: Tuple should have at most 100 items"),
+        (("python", "-c", "1", "-w", "/no/such/place"), "Directory '/no/such/place' does not exist."),
+    ],
+)
+def test_s14_s15_command_lines_without_sense(place, args, told):
+    found = paddock(place, *args)
+    assert (found[0], told in found[2]) == (2, True), found
+
+
+def test_s15_an_unknown_workspace_comes_before_broken_settings(place):
+    (place / "paddock.toml").write_text("[runtimes]\nenabled = 1\n")
+    assert "does not exist" in paddock(place, "python", "-c", "1", "-w", "/no/such/place")[2]
+    code, _, told = paddock(place, "python", "-c", "1")
+    assert (code, "runtimes.enabled must be true or false, not 1" in told) == (125, True)
+
+
+def test_more_standard_input_than_fits(place):
+    code, _, told = paddock(place, "python", "-c", "1", "--stdin", stdin=b"x" * 524_289)
+    assert (code, "stdin: Data should have at most 524288 bytes" in told) == (2, True)
+
+
+def test_writing_is_a_power_that_the_command_line_gives(place):
+    code = "echo x > file"
+    assert paddock(place, "shell", "-c", code)[0] != 0
+    assert not (place / "file").exists()
+    assert paddock(place, "shell", "-c", code, "--access", "workspace-write") == (0, "", "")
+    assert (place / "file").read_text() == "x\n"
+
+
+def test_writing_that_the_workspace_forbids(place):
+    (place / "paddock.toml").write_text('[runtimes]\naccess = "none"\n')
+    code, _, told = paddock(place, "shell", "-c", "1", "--access", "workspace-write")
+    assert (code, told.partition(";")[0]) == (
+        126,
+        "access workspace-write to the workspace is not granted (granted: none)",
+    )
+    assert paddock(place, "shell", "-c", "ls; pwd | cut -c1-13")[1] == "code.sh\nhome\ntmp\n/tmp/paddock-\n"
+
+
+def test_json_is_one_line(place):
+    code, text, told = paddock(place, "shell", "-c", "echo out; exit 3", "--json")
+    assert (code, told, text.count("\n")) == (3, "", 1)
+    assert json.loads(text)["program"]["exit_code"] == 3
+
+
+def test_nobody_reads_any_more(place):
+    words = [PADDOCK, "exec", "shell", "-c", "while :; do echo yes; done", "-w", place]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"yes\n"
+        process.stdout.close()
+        assert process.wait(60) == 128 + signal.SIGPIPE
+
+
+def test_s23_an_interrupt_ends_the_program(place):
+    words = [PADDOCK, "exec", "shell", "-c", "echo go; sleep 3600", "-w", place]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"go\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(60), process.stderr.read()) == (128 + signal.SIGINT, b"Cancelled\n")
+
+
+def test_a_terminal_sees_output_as_it_comes_and_no_control_characters(place):
+    ours, theirs = pty.openpty()
+    code = "import sys, time; print('\\033[2Jfirst', flush=True); time.sleep(3600)"
+    words = [PADDOCK, "exec", "python", "-c", code, "-w", place]
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        assert os.read(ours, 100) == b"\\x1b[2Jfirst\r\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+        watchdog.cancel()
+    os.close(ours)
