@@ -272,7 +272,9 @@ def test_json_is_the_outcome(home: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_cancels_and_prints_what_there_is(home: Path, number: signal.Signals, code: int) -> None:
-    async def answer(request: ExecutionRequest, *, on_console: Callable[[ConsoleLine], None]) -> Outcome:
+    async def answer(
+        request: ExecutionRequest, *, on_console: Callable[[ConsoleLine], None], **_: None
+    ) -> Outcome:
         on_console(ConsoleLine(level="log", text="so far"))
         os.kill(os.getpid(), number)
         await asyncio.Event().wait()
@@ -285,7 +287,9 @@ def test_an_interrupt_cancels_and_prints_what_there_is(home: Path, number: signa
 
 
 def test_an_interrupt_prints_the_outcome_of_a_gate_that_gives_one(home: Path) -> None:
-    async def answer(request: ExecutionRequest, *, on_console: Callable[[ConsoleLine], None]) -> Outcome:
+    async def answer(
+        request: ExecutionRequest, *, on_console: Callable[[ConsoleLine], None], **_: None
+    ) -> Outcome:
         os.kill(os.getpid(), signal.SIGINT)
         try:
             await asyncio.Event().wait()
