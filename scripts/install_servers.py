@@ -24,6 +24,7 @@ class RealServers:
     everything: tuple[str, ...]
     filesystem: tuple[str, ...]
     memory: tuple[str, ...]
+    thinking: tuple[str, ...]
     git: tuple[str, ...]
     time: tuple[str, ...]
 
@@ -75,6 +76,7 @@ def _commands(root: Path) -> RealServers:
         everything=(node, str(npm / "server-everything" / "dist" / "index.js")),
         filesystem=(node, str(npm / "server-filesystem" / "dist" / "index.js")),
         memory=(node, str(npm / "server-memory" / "dist" / "index.js")),
+        thinking=(node, str(npm / "server-sequential-thinking" / "dist" / "index.js")),
         git=(python, "-m", "mcp_server_git"),
         time=(python, "-m", "mcp_server_time"),
     )

@@ -24,8 +24,10 @@ from paddock.store.ledger import Ledger
 
 if TYPE_CHECKING:
     from paddock.confine.process import Sandbox
+    from paddock.hub.catalog import Catalog
     from paddock.hub.config import ServersConfig
     from paddock.hub.pool import Hub, ServerStatus
+    from paddock.hub.search import CatalogTool
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.store.artifacts import Artifacts
 
@@ -64,6 +66,16 @@ class Servers:
                 each.name for each in tools if each.annotations.get("readOnlyHint") is True
             }
         return tool in self._reading[server]
+
+    @cached_property
+    def catalog(self) -> "Catalog":
+        """The tools of all servers; they are asked at the first use."""
+        from paddock.hub.catalog import Catalog, plain  # noqa: PLC0415 - only those who search pay for it
+
+        async def ask(server: str) -> "tuple[CatalogTool, ...]":
+            return plain(server, await self.tools(server))
+
+        return Catalog(self.config.servers, ask)
 
     async def tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools. Raises ServerError."""

@@ -94,6 +94,12 @@ def test_every_toolchain_of_the_tests_is_documented():
     )
 
 
+def test_every_client_is_documented():
+    pinned = json.loads((ROOT / "tests/clients/package.json").read_text())
+    rows = {name for name, _, _ in documented("Clients that test the MCP server")}
+    assert rows == {*pinned["dependencies"], *pinned["optionalDependencies"]}
+
+
 def test_every_row_gives_a_licence_and_a_reason():
     headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
     rows = [row for heading in headings for row in documented(heading)]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from paddock.guest.launch import Launcher
     from paddock.model.settings import Settings
     from paddock.surfaces.mcp.door import Door
+    from paddock.surfaces.mcp.service import Names
 
 LEVELS = ("error", "warning", "info", "debug")
 
@@ -50,7 +51,13 @@ def command() -> None:
     help=f"Bearer token of HTTP; a new file is written. Else {TOKEN_VARIABLE}, else a token made up and printed.",
 )
 @click.option(
-    "--allowed-host", "names", metavar="NAME", multiple=True, help="Further host name of HTTP requests."
+    "--allowed-host", "hosts", metavar="NAME", multiple=True, help="Further host name of HTTP requests."
+)
+@click.option(
+    "--names",
+    type=click.Choice(["native", "seed"]),
+    default="native",
+    help="Names that are listed: Paddock's own, or mcp_execute and its siblings. Both are understood.",
 )
 @click.option(
     "--log-level", type=click.Choice(LEVELS), default="warning", help="What is logged to standard error."
@@ -60,10 +67,11 @@ def command() -> None:
 def mcp(
     address: str | None,
     token_file: Path | None,
-    names: tuple[str, ...],
+    hosts: tuple[str, ...],
     workspace: Path,
     flags: dict[str, str],
     *,
+    names: "Names",
     log_level: str,
 ) -> None:
     """Serve MCP over standard input and output until the client closes its end, or over HTTP until stopped."""
@@ -71,20 +79,20 @@ def mcp(
         stream=sys.stderr, level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s"
     )
     settings = load(workspace, flags=flags).settings
-    if address is None and (token_file or names):
+    if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
-    door = None if address is None else _door(address, token_file, names)
+    door = None if address is None else _door(address, token_file, hosts)
     from paddock.guest.launch import Launcher  # noqa: PLC0415 - help does without
 
     launcher = Launcher()
     try:
         launcher.begin("guest")  # it comes up while the protocol's library is imported
-        asyncio.run(_serve(settings, workspace, launcher, door))
+        asyncio.run(_serve(settings, workspace, names, launcher, door))
     finally:
         launcher.close()
 
 
-def _door(address: str, token_file: Path | None, names: tuple[str, ...]) -> "Door":
+def _door(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Door":
     from paddock.surfaces.mcp.door import checked_token, open_door, read_token  # noqa: PLC0415 - stdio does without
 
     made_up = token_file is None and TOKEN_VARIABLE not in os.environ
@@ -92,22 +100,22 @@ def _door(address: str, token_file: Path | None, names: tuple[str, ...]) -> "Doo
         token = read_token(token_file)
     else:
         token = checked_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE)
-    door = open_door(address, token, names)
+    door = open_door(address, token, hosts)
     if made_up:
         click.echo(f"token: {token}", err=True)
     click.echo(f"listening on {door.url}", err=True)
     return door
 
 
-async def _serve(settings: "Settings", workspace: Path, launcher: "Launcher", door: "Door | None") -> None:
-    from paddock.surfaces.mcp.service import serve_http, serve_stdio  # noqa: PLC0415 - it costs 0.8 s
+async def _serve(
+    settings: "Settings", workspace: Path, names: "Names", launcher: "Launcher", door: "Door | None"
+) -> None:
+    from paddock.surfaces.mcp.service import serve_http, serve_stdio, toolbox  # noqa: PLC0415 - it costs 0.8 s
     from paddock.wiring import open_session  # noqa: PLC0415 - help does without
 
     with cancelled_by_signals(), suppress(asyncio.CancelledError):
         async with open_session(settings, workspace, launcher=launcher) as session:
-            if door is None:
-                await serve_stdio(session, settings, workspace)
-            else:
-                await serve_http(session, settings, workspace, door)
+            tools = toolbox(session, settings, workspace, names)
+            await (serve_stdio(tools) if door is None else serve_http(tools, door))
             for text in session.warnings:
                 warn(text)

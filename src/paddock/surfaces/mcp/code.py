@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import get_args
 
 from paddock.gate import Gate
-from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.surfaces.mcp.forward import forwarded
 from paddock.surfaces.mcp.reply import OUTPUT_SCHEMA, answer
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema
 
 EXECUTE_CODE = (
     "Use this to do several steps in one call: run a JavaScript/TypeScript program that calls tools of MCP servers "
@@ -41,10 +40,10 @@ def code_tools(gate: Gate, workspace: Path, cap: int) -> list[Tool]:
             name="execute_code",
             title="Run a program",
             description=EXECUTE_CODE,
-            input_schema=_object(
+            input_schema=object_schema(
                 ["code"],
                 code={"type": "string"},
-                input={"description": "JSON value the program reads as `input`"},
+                input={"type": "object", "description": "the program reads it as `input`"},
                 timeout_ms={"type": "integer", "minimum": 1},
                 mode={
                     "enum": [*get_args(Calls)],
@@ -53,18 +52,20 @@ def code_tools(gate: Gate, workspace: Path, cap: int) -> list[Tool]:
             ),
             run=execute_code,
             output_schema=OUTPUT_SCHEMA,
+            annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         Tool(
             name="call_tool",
             title="Call one tool",
             description=CALL_TOOL,
-            input_schema=_object(
+            input_schema=object_schema(
                 ["server", "tool"],
                 server={"type": "string"},
                 tool={"type": "string"},
                 args={"type": "object"},
             ),
             run=call_tool,
+            annotations={"destructiveHint": True, "openWorldHint": True},
         ),
     ]
 
@@ -79,7 +80,3 @@ def _request(
     return ExecutionRequest(
         actor=caller.actor, surface="mcp", workspace=workspace, work=work, limits=limits, calls=calls
     )
-
-
-def _object(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

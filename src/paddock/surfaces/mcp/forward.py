@@ -1,5 +1,6 @@
 """Results of upstream tools on their way to the client: untouched, but for size and what the protocol forbids."""
 
+import sys
 from functools import cache
 from typing import Any, cast
 
@@ -11,8 +12,11 @@ from paddock.surfaces.mcp.tools import Answer, text_block
 
 def forwarded(outcome: Outcome, cap: int) -> Answer:
     """Return the result of a single call; its texts, and its data, have at most `cap` characters."""
-    if not outcome.ok:
-        return answer(outcome, cap)
+    return result_of(outcome, cap) if outcome.ok else answer(outcome, cap)
+
+
+def result_of(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
+    """Return the result that a call brought."""
     raw = cast("dict[str, Any]", outcome.value)
     blocks: list[dict[str, Json]] = []
     room = cap

@@ -16,7 +16,7 @@ from paddock.surfaces.mcp.tools import Answer, text_block
 
 OUTPUT_SCHEMA: dict[str, Json] = {
     "type": "object",
-    "properties": {"status": {"type": "string"}, "value": {}, "error": {"type": "object"}},
+    "properties": {"status": {"type": "string"}, "error": {"type": "object"}},
     "required": ["status"],
 }
 """What the data of an outcome surely holds, as far as agents must know beforehand."""

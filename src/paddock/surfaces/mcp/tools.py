@@ -54,6 +54,11 @@ def text_block(text: str) -> dict[str, Json]:
     return {"type": "text", "text": text}
 
 
+def object_schema(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:
+    """Return the schema of arguments: these, and no others."""
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
 def refusal(status: Status, name: str, text: str) -> Answer:
     """Return the answer to a call of which nothing ran: status, then what to do."""
     error = {"name": name, "message": text}
@@ -62,7 +67,7 @@ def refusal(status: Status, name: str, text: str) -> Answer:
     )
 
 
-def _invalid(tool: "Tool", problems: tuple[str, ...]) -> Answer:
+def _invalid(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
     return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems))
 
 
@@ -79,7 +84,7 @@ class Tool:
     output_schema: dict[str, Json] | None = None
     annotations: dict[str, bool] = field(default_factory=dict[str, bool])
     """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint` where they differ from the default."""
-    explain: Callable[["Tool", tuple[str, ...]], Answer] = _invalid
+    explain: Callable[["Tool", Json, tuple[str, ...]], Answer] = _invalid
     """Answers a call with invalid arguments."""
 
     @cached_property
@@ -102,7 +107,10 @@ class Tool:
 class Toolbox:
     """The tools that are listed, and those that are understood besides."""
 
-    def __init__(self, listed: Iterable[Tool], understood: Iterable[Tool] = ()) -> None:
+    def __init__(
+        self, listed: Iterable[Tool], understood: Iterable[Tool] = (), *, suggests: bool = True
+    ) -> None:
+        self._suggests = suggests
         self.listed = tuple(listed)
         self._known = {tool.name: tool for tool in (*understood, *self.listed)}
 
@@ -113,12 +121,12 @@ class Toolbox:
     async def _answer(self, name: str, arguments: Json, caller: Caller) -> Answer:
         tool = self._known.get(name)
         if tool is None:
-            near = get_close_matches(name, self._known, n=1)
+            near = get_close_matches(name[:200], self._known, n=1) if self._suggests else []
             hint = f"; did you mean {near[0]}?" if near else ""
             return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
         if problems := tool.schema.problems(given):
-            return tool.explain(tool, problems)
+            return tool.explain(tool, given, problems)
         try:
             return await _whole(tool.run(given, caller))
         except PaddockError as error:

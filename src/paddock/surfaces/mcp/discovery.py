@@ -1,0 +1,110 @@
+"""The tools with which agents find upstream tools and learn how to call them."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from paddock.hub.signatures import Described, signature
+from paddock.model.base import Json
+from paddock.surfaces.mcp.reply import cut
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
+
+if TYPE_CHECKING:
+    from paddock.hub.catalog import Listing, Unknown
+    from paddock.wiring import Servers
+
+SEARCH_TOOLS = (
+    "Use this first to find tools of connected MCP servers by what they do. Gives one TypeScript signature per tool, "
+    "to be called in execute_code as `await servers.NAME.TOOL({...})`."
+)
+DESCRIBE_TOOLS = (
+    "Use this before calling a tool whose arguments you are not sure of. Gives full TypeScript declarations."
+)
+_MOST = 50
+
+
+def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
+    """Return `search_tools` and `describe_tools`; results have at most `cap` characters."""
+
+    async def search_tools(arguments: Arguments, _caller: Caller) -> Answer:
+        catalog = servers.catalog
+        limit = min(arguments.get("limit", 8), _MOST)
+        hits = await catalog.search(arguments["query"], server=arguments.get("server"), limit=limit)
+        listing = await catalog.listing()
+        lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits] or [_nothing(listing)]
+        lines += [f"not available: {name}: {cut(why, 200)}" for name, why in listing.failures.items()]
+        found: list[Json] = [
+            {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
+            for hit, line in zip(hits, lines, strict=False)
+        ]
+        return _answer(f"{len(hits)} of {len(listing.tools)} tools", lines, "tools", found, cap)
+
+    async def describe_tools(arguments: Arguments, _caller: Caller) -> Answer:
+        names = arguments["names"][:_MOST]
+        entries = await servers.catalog.describe(names)
+        texts = [_declared(entry) for entry in entries]
+        found: list[Json] = [
+            {"name": entry.name, "declaration": text, "output": entry.output}
+            for entry, text in zip(entries, texts, strict=True)
+            if isinstance(entry, Described)
+        ]
+        answer = _answer(f"{len(found)} of {len(names)} tools", texts, "tools", found, cap)
+        return Answer(answer.content, answer.structured, is_error=not found)
+
+    return [
+        Tool(
+            name="search_tools",
+            title="Find tools",
+            description=SEARCH_TOOLS,
+            input_schema=object_schema(
+                ["query"],
+                query={"type": "string"},
+                server={"type": "string"},
+                limit={"type": "integer", "minimum": 1, "default": 8},
+            ),
+            run=search_tools,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+        Tool(
+            name="describe_tools",
+            title="Describe tools",
+            description=DESCRIBE_TOOLS,
+            input_schema=object_schema(
+                ["names"],
+                names={"type": "array", "items": {"type": "string"}, "description": '"server.tool"'},
+            ),
+            run=describe_tools,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+    ]
+
+
+def _answer(headline: str, texts: list[str], key: str, found: list[Json], cap: int) -> Answer:
+    """Return entries as text and as data; those at the end that do not fit are left out of both."""
+    kept, room = 0, cap
+    for text in texts:
+        room -= len(text) + 1
+        if room < 0:
+            break
+        kept += 1
+    lines = texts[:kept]
+    if kept < len(texts):
+        lines.append(f"[{len(texts) - kept} more left out; ask for fewer]")
+    text = "\n".join([f"ok · {headline}", *lines])
+    return Answer([text_block(text)], {"status": "ok", key: found[:kept]})
+
+
+def _nothing(listing: "Listing") -> str:
+    servers = Counter(tool.server for tool in listing.tools)
+    known = ", ".join(f"{name} ({count} tools)" for name, count in servers.items())
+    return f"nothing found; try other words. Servers: {known}" if known else "no server offers any tool"
+
+
+def _declared(entry: "Described | Unknown") -> str:
+    if isinstance(entry, Described):
+        server = entry.name.partition(".")[0]
+        changed = (
+            "\n// its server changed it after it was approved: calls are refused" if entry.changed else ""
+        )
+        return f"// servers.{server}\n{entry.declaration}{changed}"
+    near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""
+    return f"// {entry.name[:200]}: unknown{near}"

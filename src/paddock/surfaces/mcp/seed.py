@@ -1,0 +1,148 @@
+"""The tools of the seed (spec 2.1) under their own names, with the texts that its prompts expect."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from paddock.hub.search import confidence, keyword_search
+from paddock.model.base import Json
+from paddock.model.outcome import Outcome, Status
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
+from paddock.surfaces import render
+from paddock.surfaces.mcp.forward import result_of
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
+
+if TYPE_CHECKING:
+    from paddock.wiring import Session
+
+NO_OUTPUT = "(no output)"
+
+
+class SeedTools:
+    """What the seed's tools do, on one session."""
+
+    def __init__(self, session: "Session", workspace: Path) -> None:
+        self._session = session
+        self._workspace = workspace
+
+    async def discover(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """List the servers, or find tools by the seed's score."""
+        catalog = self._session.hub.catalog
+        listing = await catalog.listing()
+        if not arguments.get("query"):
+            status = self._session.hub.status()
+            counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
+            return _pretty(
+                [
+                    {"name": name, "state": facts.state, "toolCount": counts[name], "criticality": "vital"}
+                    for name, facts in status.items()
+                ]
+            )
+        server = arguments.get("server")
+        tools = [tool for tool in listing.tools if server in (None, "", tool.server)]
+        query = arguments["query"]
+        return _pretty(
+            [
+                {
+                    "tool": hit.tool.tool.name,
+                    "server": hit.tool.server,
+                    "description": hit.tool.tool.description,
+                    "score": hit.score,
+                    "confidence": round(confidence(hit.score, query), 2),
+                }
+                for hit in keyword_search(tools, query)
+            ]
+        )
+
+    async def call(self, arguments: Arguments, caller: Caller) -> Answer:
+        """Make one call and give its result verbatim."""
+        server, tool = arguments["server"], arguments["tool"]
+        work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
+        outcome = await self._session.gate.execute(self._request(work, caller))
+        if outcome.ok:
+            return result_of(outcome)
+        return _error(_told(outcome, server, tool))
+
+    async def execute(self, arguments: Arguments, caller: Caller) -> Answer:
+        """Run a program and give console lines and value as one text."""
+        if not arguments["code"]:
+            return _missing(["code"])
+        work = GuestRun(source=arguments["code"], raw_results=True)
+        outcome = await self._session.gate.execute(self._request(work, caller), on_console=caller.on_console)
+        text = render.output_text(outcome)
+        if outcome.ok:
+            return Answer([text_block(text or NO_OUTPUT)])
+        return _error("\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text])))
+
+    def _request(self, work: Work, caller: Caller) -> ExecutionRequest:
+        return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=self._workspace, work=work)
+
+
+def seed_tools(session: "Session", workspace: Path) -> list[Tool]:
+    """Return `mcp_discover`, `mcp_call` and `mcp_execute`."""
+    seed = SeedTools(session, workspace)
+    return [
+        Tool(
+            name="mcp_discover",
+            title="Discover tools",
+            description="Find tools of the configured MCP servers by keywords; without a query, list the servers.",
+            input_schema=_schema([], query="string", server="string"),
+            run=seed.discover,
+            explain=_explain,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+        Tool(
+            name="mcp_call",
+            title="Call one tool",
+            description="Call one tool of a configured MCP server.",
+            input_schema=_schema(["server", "tool"], server="string", tool="string", args="object"),
+            run=seed.call,
+            explain=_explain,
+        ),
+        Tool(
+            name="mcp_execute",
+            title="Run a program",
+            description="Run JavaScript that calls tools: `await servers.NAME.call('TOOL', {...})`; return a value.",
+            input_schema=_schema(["code"], code="string"),
+            run=seed.execute,
+            explain=_explain,
+        ),
+    ]
+
+
+def _told(outcome: Outcome, server: str, tool: str) -> str:
+    message = outcome.error.message if outcome.error else outcome.status.value
+    match outcome.status:
+        case Status.INVALID:
+            return message
+        case Status.UNAVAILABLE:
+            return f"Failed to connect to server {server}: {message}"
+        case _:
+            return f"Error calling {tool} on {server}: {message}"
+
+
+def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
+    given = cast("dict[str, Any]", arguments if isinstance(arguments, dict) else {})
+    required = cast("list[str]", tool.input_schema["required"])
+    missing = [name for name in required if not given.get(name)]
+    return _missing(required) if missing else _error("\n".join(problems))
+
+
+def _missing(names: list[str]) -> Answer:
+    return _error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
+
+
+def _error(text: str) -> Answer:
+    return Answer([text_block(text)], is_error=True)
+
+
+def _pretty(value: Json) -> Answer:
+    return Answer([text_block(json.dumps(value, indent=2, ensure_ascii=False))])
+
+
+def _schema(required: list[str], **types: str) -> dict[str, Json]:
+    return {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in types.items()},
+        "required": required,
+    }

@@ -1,0 +1,46 @@
+"""Finding tools and learning how to call them."""
+
+import asyncio
+from typing import Any
+
+from .conftest import Place
+
+
+def test_tools_are_found_described_and_called(place: Place) -> None:
+    async def main() -> Any:
+        async with place.client(mode="auto") as client:
+            found = await client.call_tool("search_tools", {"query": "say something again", "server": "even"})
+            described = await client.call_tool("describe_tools", {"names": ["odd.echo", "odd.ecco"]})
+            nothing = await client.call_tool("search_tools", {"query": "zebra"})
+            return found, described, nothing, await client.call_tool("describe_tools", {"names": ["x"]})
+
+    found, described, nothing, unknown = asyncio.run(main())
+    assert found.content[0].text == "ok · 1 of 4 tools\neven.echo() // Say it again"
+    assert found.structured_content == {
+        "status": "ok",
+        "tools": [{"server": "even", "tool": "echo", "signature": "even.echo() // Say it again"}],
+    }
+    assert described.content[0].text.splitlines() == [
+        "ok · 1 of 2 tools",
+        "// servers.odd",
+        "/** Say it again */",
+        "echo(args?: Record<string, unknown>): Promise<unknown>; // output: unknown",
+        "// odd.ecco: unknown; did you mean odd.echo or odd.pid?",
+    ]
+    assert nothing.content[0].text == (
+        "ok · 0 of 4 tools\nnothing found; try other words. Servers: odd (2 tools), even (2 tools)"
+    )
+    assert unknown.is_error
+
+
+def test_a_server_that_cannot_be_asked_is_named(place: Place) -> None:
+    place.servers({"gone": {"command": "/no/such"}})
+
+    async def main() -> None:
+        async with place.client() as client:
+            found = await client.call_tool("search_tools", {"query": "anything"})
+            assert found.content[0].text.startswith(
+                "ok · 0 of 0 tools\nno server offers any tool\nnot available: gone: "
+            )
+
+    asyncio.run(main())
