@@ -41,6 +41,7 @@ check: $(READY) ## Check style, types, layers, generated files and the shape of 
 	@$(RUN)python scripts/seccomp_filters.py --check
 	@$(RUN)python scripts/reference.py --check
 	@$(RUN)python scripts/confinement.py --check
+	@$(RUN)python scripts/runtimes.py --check
 	@$(RUN)pytest -q tests/docs/test_tree.py
 
 bench: $(READY) ## Measure; results go to benchmarks/results (BENCH=--quick shows that it works)

@@ -18,9 +18,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
 from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
-from paddock.runtimes.warm import directory, warm
+from paddock.runtimes.warm import warm
 
 PINS = Path(__file__).resolve().parent.parent / "tests" / "toolchains"
 PINNED_FILES = ("package.json", "package-lock.json", "requirements.txt", "csc.cs")
@@ -65,7 +66,7 @@ def make_warm(path: str) -> None:
     search = Search(path, user)
     for recipe in recipes().values():
         if isinstance(found := find(recipe, search), Toolchain):
-            warm(found, directory(user))
+            warm(found, directories.warm(user))
 
 
 def cache() -> Path:
@@ -179,7 +180,7 @@ def missing(path: str) -> list[str]:
     for name, executable in FROM_APT.items():
         recipe = recipes()[name]
         if isinstance(find(recipe, search, executable=executable), Missing):
-            packages += recipe.install.apt
+            packages += recipe.install[0].apt
     return packages
 
 

@@ -20,12 +20,12 @@ from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Executables, Phase, ProgramEnd, Runtime
-from paddock.runtimes import cache, trees, warm
+from paddock.runtimes import cache, trees
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.job import ProgramJob, Sinks
 from paddock.runtimes.recipe import recipes
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
-from paddock.runtimes.toolchain import Missing, Search, Toolchain, find, on_path
+from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
 from paddock.runtimes.verdict import result_of
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class RuntimeEngine:
         recipe = recipes()[job.work.runtime]
         compiles = any(way.compile for way in recipe.ways)
         user = plan.user(ProcessGrants() if compiles else _grants(job), sandbox.job_user)
-        search = Search(on_path(self._environ), user, untrusted=(job.workspace,), warm=warm.directory(user))
+        search = Search.of_machine(self._environ, user, untrusted=(job.workspace,))
         names = job.terms.grants.executables
         if names == recipe.candidates:
             return find(recipe, search)

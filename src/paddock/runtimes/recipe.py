@@ -99,14 +99,18 @@ class Way(Value):
 
 
 class Install(Value):
-    """Package names by package manager."""
+    """Packages that make a way work, by package manager; all of them are needed."""
 
     apt: Words = ()
     npm: Words = ()
     pypi: Words = ()
     brew: Words = ()
-    note: str = ""
-    """Where to get it when no package manager here has it."""
+
+    @property
+    def packages(self) -> Mapping[str, Words]:
+        """The package managers that are needed, each with its packages."""
+        found = {"apt": self.apt, "npm": self.npm, "pypi": self.pypi, "brew": self.brew}
+        return {manager: packages for manager, packages in found.items() if packages}
 
 
 class Recipe(Value):
@@ -122,7 +126,10 @@ class Recipe(Value):
     """What is done to a program before it is run: `paddock.runtimes.styles`."""
     hello: str = Field(min_length=1)
     """A program that prints GREETING."""
-    install: Install
+    install: tuple[Install, ...]
+    """What to install, the best first."""
+    elsewhere: str = ""
+    """Where it is to be had, when no package manager has it."""
     ways: Annotated[tuple[Way, ...], Field(alias="way", min_length=1)]
 
     @property

@@ -14,13 +14,18 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
+from typing import Self
 
+from paddock.runtimes import directories
 from paddock.runtimes.recipe import PLACE, Recipe, Way
 
 _SYSTEM = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"))
 """What every job can read; `paddock.confine.plan` grants it."""
 _DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _STAND_INS = frozenset({"rustup", "volta-shim", "mise", "asdf"})
+_SCRIPT = b"#!"
+_INSTALLED = ("node_modules/.bin", "node_modules/*/bin", "python/*/bin")
+"""Where npm and pip put programs, below the directory they are told."""
 _SHIM_SECONDS = 20
 
 
@@ -66,6 +71,16 @@ class Search:
     """Directories that programs may write to."""
     warm: Path | None = None
     """Where `paddock runtimes warm` keeps what it made."""
+
+    @classmethod
+    def of_machine(
+        cls, environ: Mapping[str, str], user: int | None, *, untrusted: tuple[Path, ...] = ()
+    ) -> Self:
+        """Return the search of PATH, then of what `paddock runtimes install` has put beside Paddock's own files."""
+        given = environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)
+        own = directories.installed(user)
+        folders = [match for pattern in _INSTALLED for match in sorted(glob.glob(str(own / pattern)))]  # noqa: PTH207
+        return cls(os.pathsep.join([given, *folders]), user, untrusted, directories.warm(user))
 
     def program(self, names: Iterable[str]) -> Path:
         """Return the first program of these names. Raises _UnusableError when there is none for this user."""
@@ -118,16 +133,9 @@ def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain |
 
 
 def remedy(recipe: Recipe) -> str:
-    """Return how to install the toolchain of a recipe."""
-    install = recipe.install
-    ways = [
-        f"apt install {' '.join(install.apt)}" if install.apt else "",
-        f"npm install --global {' '.join(install.npm)}" if install.npm else "",
-        f"pip install {' '.join(install.pypi)}" if install.pypi else "",
-        f"brew install {' '.join(install.brew)}" if install.brew else "",
-        install.note,
-    ]
-    return " or ".join(way for way in ways if way)
+    """Return what somebody without this toolchain can do."""
+    told = f"paddock runtimes install {recipe.name}" if recipe.install else ""
+    return " or ".join(text for text in (told, recipe.elsewhere) if text)
 
 
 def reachable(path: Path, user: int | None) -> bool:
@@ -215,10 +223,14 @@ def _behind_shim(way: Way, found: Path, search: Search) -> Path:
 
 
 def _is_stand_in(found: Path) -> bool:
-    if "shims" in found.parts or found.resolve().name in _STAND_INS:
+    """Tell a version manager's script, or its one program under many names, from the program itself."""
+    if found.resolve().name in _STAND_INS:
         return True
     rustup = found.parent / "rustup"  # its stand-ins may be hard links
-    return rustup.exists() and rustup.samefile(found)
+    if rustup.exists() and rustup.samefile(found):
+        return True
+    with found.open("rb") as file:
+        return file.read(len(_SCRIPT)) == _SCRIPT
 
 
 def _newest(patterns: Sequence[str], executable: Path) -> str:
@@ -283,8 +295,3 @@ def _identity(recipe: Recipe, way: Way, files: Sequence[Path]) -> str:
 def filled(word: str, places: Mapping[str, str]) -> str:
     """Return a word with the places that are known put in, each once: what is put in is not looked at again."""
     return PLACE.sub(lambda match: places.get(match[1], match[0]), word)
-
-
-def on_path(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the PATH that toolchains are looked for on."""
-    return environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)

@@ -12,22 +12,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from paddock.model.errors import EngineError
 from paddock.model.process import GIB
 from paddock.runtimes.steps import Job, Step
-from paddock.runtimes.toolchain import Toolchain, reachable
+from paddock.runtimes.toolchain import Toolchain
 
 _SECONDS = 600
 _TOLD = 2000
-
-
-def directory(user: int | None) -> Path:
-    """Return where warm starts are kept: this user's cache, or the machine's where jobs cannot reach the former."""
-    own = user_cache_path("paddock")
-    home = next(folder for folder in own.parents if folder.exists())
-    return (own if user is None or reachable(home, user) else Path("/var/cache/paddock")) / "warm"
 
 
 def warm(toolchain: Toolchain, kept: Path) -> Path | None:

@@ -10,10 +10,10 @@ import pytest
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import GIB, ProcessGrants, ProcessLimits
+from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
 from paddock.runtimes.steps import Job, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
-from paddock.runtimes.warm import directory
 
 NOBODY = 65534
 JOB_USER = NOBODY if os.geteuid() == 0 else None
@@ -34,7 +34,7 @@ class Bench:
     """Runs programs by their recipes, one directory each, without engine and gate."""
 
     def __init__(self, path):
-        self.search = Search(path, JOB_USER, warm=directory(JOB_USER))
+        self.search = Search(path, JOB_USER, warm=directories.warm(JOB_USER))
 
     def toolchain(self, name, executable=""):
         found = find(recipes()[name], self.search, executable=executable)

@@ -19,8 +19,8 @@ def test_every_recipe_has_its_own_suffix_and_says_how_to_get_it():
     suffixes = [suffix for recipe in recipes().values() for suffix in recipe.extensions]
     assert len(suffixes) == len(set(suffixes))
     for recipe in recipes().values():
-        install = recipe.install
-        assert install.apt or install.npm or install.pypi or install.note, recipe.name
+        assert all(choice.packages for choice in recipe.install)
+        assert recipe.install or recipe.elsewhere
         assert GREETING in recipe.hello, recipe.name
 
 

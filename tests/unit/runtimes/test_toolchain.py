@@ -21,7 +21,7 @@ def shop():
         yield Path(folder)
 
 
-def program(path, text="#!/bin/sh\n"):
+def program(path, text="\x7fELF"):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
@@ -58,7 +58,7 @@ def test_the_first_candidate_on_path_is_taken_and_the_next_when_it_is_missing(sh
 def test_s26_what_is_missing_comes_with_its_remedy(shop):
     missing = look("shell", shop)
     assert missing == Missing(
-        recipes()["shell"], "bash is not on PATH; sh is not on PATH", "apt install bash or brew install bash"
+        recipes()["shell"], "bash is not on PATH; sh is not on PATH", "paddock runtimes install shell"
     )
     other = look("shell", "/bin", executable="/bin/zsh")
     assert other.reason == "Paddock runs Shell with bash, sh, not with zsh"

@@ -20,6 +20,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
     "output": ("output", "Search, show and delete stored output of programs."),
     "audit": ("audit", "Read and verify the record of what was done."),
+    "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
     "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),
     "config": ("config", "Show the settings in force and where each comes from."),
     "completion": ("completion", "Print the completion script of a shell."),

@@ -1,0 +1,110 @@
+"""Write docs/runtimes.md, the table of languages and of how each is run, from the recipes.
+
+`python scripts/runtimes.py` writes it; with `--check` it compares instead, and exits with 1 on a difference.
+"""
+
+import sys
+from pathlib import Path
+
+from paddock.runtimes.recipe import Recipe, Way, recipes
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "runtimes.md"
+
+HEAD = """\
+# Runtimes
+
+<!-- Written by scripts/runtimes.py from src/paddock/runtimes/recipes.toml; `make check` compares.
+Change the recipes. -->
+
+Paddock brings no language along: it runs programs with the toolchains of the machine. `paddock runtimes` says which
+it found, `paddock runtimes --check` runs a program in each of them, confined as any other, and `paddock runtimes
+install` prints the commands that get one, or runs them with `--yes`.
+
+## What is used
+
+Of the executables in the table, from top to bottom, the first that is on PATH; a request may name another one of its
+runtime. Three things are passed over: directories of PATH that are not absolute; what lies in the workspace,
+because a program may have put it there; and what the user of programs cannot reach. Paddock running as root runs
+programs as another user unless they work in root's files, so a toolchain in root's home (rustup, pyenv, nvm) is not
+for them: install one for the whole machine.
+
+The stand-ins of version managers are asked for the program behind them. A toolchain outside of the system's
+directories is granted to programs for reading, as narrow as it can be told; one that would open a home directory is
+refused.
+
+## Programs in two styles
+
+* PHP: `<?php` is put in front where it is missing.
+* Java: the class that has `main` is run, wherever in the file it stands; the file is named after the public class.
+* Kotlin: a file with `fun main` is a program, anything else a script, as in `.kts`.
+* C#: statements at the top or a class with `Main`. With Mono only the latter.
+* Node.js: ES modules and CommonJS are told apart by Node.js itself, from version 20.19 on.
+
+Line numbers in errors are those of the program as it was given.
+
+## Faster starts
+
+`paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library,
+archives of the classes of the Java and Kotlin compilers. It is kept in the cache directory and read-only to
+programs. When a toolchain changes, it is no longer used until it is made again.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    rows = [row(recipe, way) for recipe in recipes().values() for way in recipe.ways]
+    commands = [lines(recipe, way) for recipe in recipes().values() for way in recipe.ways]
+    return "".join(
+        [
+            HEAD,
+            "\n## Languages\n\n",
+            "| runtime | executable | file | needs as well | install | remark |\n|---|---|---|---|---|---|\n",
+            *rows,
+            "\n## Commands\n\nWords in braces are filled in for each job; the caller's arguments follow.\n",
+            *commands,
+        ]
+    )
+
+
+def row(recipe: Recipe, way: Way) -> str:
+    """Return the row of one way."""
+    first = way is recipe.ways[0]
+    cells = (
+        f"`{recipe.name}`" if first else "",
+        ", ".join(f"`{name}`" for name in way.executables),
+        f"`{recipe.extensions[0]}`" if first else "",
+        ", ".join(" or ".join(f"`{name}`" for name in names) for names in way.tools.values()),
+        install(recipe) if first else "",
+        way.note,
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def install(recipe: Recipe) -> str:
+    """Return where the toolchain is to be had."""
+    choices = [
+        " and ".join(f"{manager} `{' '.join(names)}`" for manager, names in choice.packages.items())
+        for choice in recipe.install
+    ]
+    return ", or ".join((*choices, *([recipe.elsewhere] if recipe.elsewhere else [])))
+
+
+def lines(recipe: Recipe, way: Way) -> str:
+    """Return the commands of one way."""
+    words = [way.compile, way.run] if way.compile else [way.run]
+    told = "\n".join(" ".join(step) for step in words)
+    return f"\n{recipe.title} with {way.executables[0]}:\n\n```text\n{told}\n```\n"
+
+
+def main() -> int:
+    """Write or check the page."""
+    if "--check" not in sys.argv:
+        TARGET.write_text(page())
+    elif not TARGET.exists() or TARGET.read_text() != page():
+        print("docs/runtimes.md is not what the recipes say: run python scripts/runtimes.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

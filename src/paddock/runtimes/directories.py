@@ -1,0 +1,24 @@
+"""Where Paddock keeps what jobs read: toolchains that it installed, and warm starts.
+
+These are directories of the user who runs Paddock. Jobs of a Paddock that runs as root have another user, who cannot
+look into root's home; then they are the machine's.
+"""
+
+import os
+from pathlib import Path
+
+from platformdirs import user_cache_path, user_data_path
+
+
+def warm(user: int | None) -> Path:
+    """Return the directory of warm starts for jobs of a user; None stands for the user of this process."""
+    return (user_cache_path("paddock") if _is_own(user) else Path("/var/cache/paddock")) / "warm"
+
+
+def installed(user: int | None) -> Path:
+    """Return the directory of toolchains that `paddock runtimes install` made for jobs of a user."""
+    return (user_data_path("paddock") if _is_own(user) else Path("/var/lib/paddock")) / "toolchains"
+
+
+def _is_own(user: int | None) -> bool:
+    return user is None or user == os.geteuid()

@@ -1,0 +1,205 @@
+"""`paddock runtimes`: which languages this machine can run, how to get the others, how to start faster."""
+
+import asyncio
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from paddock.configuration import load
+from paddock.confine import plan
+from paddock.model.process import ProcessGrants
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.settings import Settings
+from paddock.runtimes import directories
+from paddock.runtimes.install import NotInstallableError, commands
+from paddock.runtimes.recipe import GREETING, recipes
+from paddock.runtimes.steps import hello
+from paddock.runtimes.survey import Found, survey
+from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
+from paddock.runtimes.warm import warm as make_warm
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.session import actor, session
+from paddock.surfaces.cli.table import print_json, print_table
+
+if TYPE_CHECKING:
+    from paddock.model.program import Runtime
+    from paddock.wiring import Session
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One runtime as it is shown."""
+
+    runtime: str
+    title: str
+    state: str
+    """`found`, `missing`; with --check `works` or `fails` instead of `found`."""
+    executable: str = ""
+    version: str = ""
+    ms: int | None = None
+    """Milliseconds of its greeting, compile step included."""
+    note: str = ""
+    reason: str = ""
+    """Why it is missing or fails."""
+    remedy: str = ""
+
+
+@click.group(
+    "runtimes",
+    invoke_without_command=True,
+    epilog=examples(
+        "paddock runtimes", "paddock runtimes --check --json", "paddock runtimes install go kotlin"
+    ),
+)
+@click.option("--check", is_flag=True, help="Run a program in each of them, confined as any other.")
+@options.workspace
+@options.settings
+@options.as_json
+@click.pass_context
+def command(
+    context: click.Context, workspace: Path, flags: dict[str, str], *, check: bool, as_json: bool
+) -> None:
+    """List the languages that this machine can run, and say how to get the others.
+
+    With --check it exits with 1 when one that is there does not work.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    rows = asyncio.run(_look(load(workspace, flags=flags).settings, workspace, check=check))
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        columns = ("runtime", "state", "version", "ms", "executable", "note or remedy")
+        print_table(columns, [_cells(row) for row in rows])
+    if any(row.state == "fails" for row in rows):
+        sys.exit(1)
+
+
+def _names(_context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+
+    for name in names:
+        if name not in recipes():
+            known = ", ".join(recipes())
+            raise click.BadParameter(f"there is no runtime {name}; there are {known}", param=parameter)
+    return names
+
+
+@command.command(
+    "install", epilog=examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes")
+)
+@click.argument("names", nargs=-1, required=True, callback=_names, metavar="RUNTIME...")
+@click.option("--yes", is_flag=True, help="Run the commands instead of printing them.")
+@options.as_json
+def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+    """Print the commands that install runtimes with this machine's package managers, or run them.
+
+    What npm and pip install goes beside Paddock's own files; what the others install is the machine's.
+    """
+    target = directories.installed(plan.user(ProcessGrants(), None))
+    try:
+        wanted = dict.fromkeys(words for name in names for words in commands(recipes()[name], target))
+    except NotInstallableError as error:
+        raise Failure(str(error)) from None
+    if as_json:
+        print_json(list(wanted))
+    for words in wanted:
+        if not as_json:
+            click.echo(shlex.join(words))
+        if yes:
+            try:
+                subprocess.run(words, check=True, stdout=sys.stderr, umask=0o022)  # noqa: S603 - asked for
+            except (OSError, subprocess.CalledProcessError) as error:
+                raise Failure(f"{words[0]} did not do it: {error}") from None
+
+
+@command.command("warm", epilog=examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
+@click.argument("names", nargs=-1, callback=_names, metavar="[RUNTIME]...")
+@options.workspace
+@options.settings
+@options.as_json
+def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Make what lets compilers start faster, once for each toolchain: Go's library, archives of Java's classes."""
+    made = asyncio.run(_warm(load(workspace, flags=flags).settings, workspace, names))
+    if as_json:
+        print_json(made)
+    else:
+        print_table(("runtime", "warm start"), list(made.items()))
+
+
+async def _warm(settings: Settings, workspace: Path, names: tuple[str, ...]) -> dict[str, str]:
+
+    made: dict[str, str] = {}
+    async with session(settings, workspace) as opened:
+        search = await _search(opened, workspace)
+    for name in names or recipes():
+        found = find(recipes()[name], search)
+        if isinstance(found, Toolchain):
+            ready = make_warm(found, directories.warm(search.user))
+            if ready is not None:
+                made[name] = str(ready)
+        elif name in names:
+            raise Failure(f"{found.recipe.title}: {found.reason}; {found.remedy}")
+    return made
+
+
+async def _search(opened: "Session", workspace: Path) -> Search:
+    """Return where programs' toolchains are looked for, as the engine does it for what is compiled."""
+    sandbox = await opened.processes.sandbox()
+    return Search.of_machine(os.environ, plan.user(ProcessGrants(), sandbox.job_user), untrusted=(workspace,))
+
+
+async def _look(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
+
+    async with session(settings, workspace) as opened:
+        sandbox = await opened.processes.sandbox()
+        found = await survey(sandbox, await _search(opened, workspace))
+        rows: list[_Row] = []
+        for each in found:
+            if isinstance(each, Found) and check:
+                rows.append(await _greet(opened, workspace, each))
+            else:
+                rows.append(_row(each))
+    return rows
+
+
+def _row(each: Found | Missing) -> _Row:
+
+    if isinstance(each, Missing):
+        recipe = each.recipe
+        return _Row(recipe.name, recipe.title, "missing", reason=each.reason, remedy=each.remedy)
+    toolchain = each.toolchain
+    return _Row(
+        toolchain.recipe.name,
+        toolchain.recipe.title,
+        "found",
+        executable=str(toolchain.executable),
+        version=each.version,
+        note=toolchain.way.note,
+    )
+
+
+async def _greet(opened: "Session", workspace: Path, each: Found) -> _Row:
+    """Run the greeting of a runtime through the gate, as any program."""
+    name = cast("Runtime", each.toolchain.recipe.name)
+    work = RuntimeRun(runtime=name, code=hello(each.toolchain), access="none")
+    request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
+    outcome = await opened.gate.execute(request)
+    row, end = _row(each), outcome.program
+    said = end.stdout.head.strip() if end else ""
+    if outcome.ok and said == GREETING:
+        return replace(row, state="works", ms=round(outcome.usage.wall_ms + (end.compile_ms if end else 0)))
+    told = outcome.error.message if outcome.error else f"it said {said!r}"
+    return replace(row, state="fails", reason=told)
+
+
+def _cells(row: _Row) -> tuple[str, ...]:
+    last = "; ".join(text for text in (row.note, row.reason, row.remedy) if text)
+    return row.runtime, row.state, row.version, "" if row.ms is None else str(row.ms), row.executable, last

@@ -1,0 +1,85 @@
+"""`paddock runtimes`, on a machine that has everything and on one that has little."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paddock.runtimes.recipe import recipes
+
+
+@pytest.fixture
+def paddock(tmp_path):
+    """Run the command in an empty workspace and with an own home; return exit code, output and errors."""
+
+    def run(*words, path):
+        command = [str(Path(sys.executable).with_name("paddock")), *words]
+        environment = {
+            "PATH": path,
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+        }
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_every_runtime_greets_through_the_gate(paddock, toolchain_path):
+    code, text, errors = paddock("runtimes", "--check", "--json", path=toolchain_path)
+    rows = json.loads(text)
+    states = {row["runtime"]: row["state"] for row in rows}
+    assert states == {name: "missing" if name == "powershell" else "works" for name in recipes()}, rows
+    assert (code, errors) == (0, "")
+    assert [row["runtime"] for row in rows if not row["version"]] == ["powershell"]
+    assert all(row["ms"] > 0 for row in rows if row["state"] == "works")
+
+
+def test_what_is_missing_comes_with_its_remedy(paddock):
+    code, text, errors = paddock("runtimes", path="/nowhere")
+    lines = [line.split("\t") for line in text.splitlines()]
+    assert (code, errors) == (0, "")
+    assert lines[2] == [
+        "python",
+        "missing",
+        "",
+        "",
+        "",
+        "python3 or python is not on PATH; paddock runtimes install python",
+    ]
+    assert {line[1] for line in lines} == {"missing"}
+
+
+def test_install_only_prints_unless_told(paddock):
+    code, text, errors = paddock("runtimes", "install", "ruby", "perl", path="/usr/bin:/bin")
+    apt = "apt-get" if os.geteuid() == 0 else "sudo apt-get"
+    install = f"{apt} install --yes --no-install-recommends"
+    assert text == f"{apt} update\n{install} ruby\n{install} perl\n"
+    assert (code, errors) == (0, "")
+
+
+def test_an_unknown_runtime_is_refused_by_name(paddock):
+    code, _, errors = paddock("runtimes", "install", "cobol", path="/usr/bin:/bin")
+    assert code == 2
+    assert "there is no runtime cobol; there are node, typescript, python," in errors
+
+
+def test_warm_needs_the_toolchain(paddock):
+    code, text, errors = paddock("runtimes", "warm", "kotlin", path="/nowhere")
+    assert (code, text) == (1, "")
+    assert errors == "Kotlin: kotlinc is not on PATH; paddock runtimes install kotlin\n"
+
+
+def test_warm_makes_nothing_twice(paddock, toolchain_path):
+    code, text, _ = paddock("runtimes", "warm", "java", "--json", path=toolchain_path)
+    made = Path(json.loads(text)["java"])
+    assert (code, [path.name for path in made.iterdir()]) == (0, ["javac.jsa"])
+    before = made.stat().st_mtime_ns
+    paddock("runtimes", "warm", "java", path=toolchain_path)
+    assert made.stat().st_mtime_ns == before
