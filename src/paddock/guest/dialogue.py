@@ -96,7 +96,7 @@ class Dialogue(Listener):
                 self._print(message)
             case frames.ConsoleCut():
                 self._print_cut()
-            case frames.Call():
+            case frames.Call() | frames.SdkCall():
                 self._call(message)
             case frames.Ready():
                 self._refuse("a second greeting")
@@ -141,7 +141,7 @@ class Dialogue(Listener):
             if self._on_console is not None:
                 self._on_console(line)
 
-    def _call(self, call: frames.Call) -> None:
+    def _call(self, call: frames.Call | frames.SdkCall) -> None:
         self._asked += 1
         if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
             self._refuse("calls beyond their limit")
@@ -155,7 +155,7 @@ class Dialogue(Listener):
             self._worker.send(frames.reply(call.number, ok=False, value=error))
             return
         task = asyncio.create_task(self._answer(call))
-        self._tasks[task] = f"{call.server}.{call.tool}"
+        self._tasks[task] = ".".join(_names(call))
         task.add_done_callback(lambda done: self._answered(done, call.size))
 
     def _answered(self, task: asyncio.Task[None], size: int) -> None:
@@ -165,14 +165,16 @@ class Dialogue(Listener):
             self._fault = self._fault or fault
             self._finish()
 
-    async def _answer(self, call: frames.Call) -> None:
+    async def _answer(self, call: frames.Call | frames.SdkCall) -> None:
         async with self._turns:
             started = time.perf_counter()
-            reply = await self._host.call(call.server, call.tool, call.arguments, raw=call.raw)
+            if isinstance(call, frames.Call):
+                reply = await self._host.call(call.server, call.tool, call.arguments, raw=call.raw)
+            else:
+                reply = await self._host.sdk(call.name, call.arguments)
             ms = (time.perf_counter() - started) * 1000
-            self._calls.append(
-                CallRecord(server=call.server, tool=call.tool, status=reply.status, ms=round(ms, 3))
-            )
+            server, tool = _names(call)
+            self._calls.append(CallRecord(server=server, tool=tool, status=reply.status, ms=round(ms, 3)))
             good = reply.status is Status.OK
             self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
             # A worker that does not read gets no further answers: they would pile up here.
@@ -234,6 +236,11 @@ class Dialogue(Listener):
             ),
             sandbox=facts,
         )
+
+
+def _names(call: frames.Call | frames.SdkCall) -> tuple[str, str]:
+    """Return what people know the other side and the called by."""
+    return (call.server, call.tool) if isinstance(call, frames.Call) else ("paddock", call.name)
 
 
 def _is_computing(pid: int) -> bool:

@@ -61,6 +61,17 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class SdkCall:
+    """The program calls a method of the SDK, such as `vault.get`."""
+
+    number: int
+    name: str
+    arguments: list[Json]
+    size: int
+    """Bytes of the message."""
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The program returned; `open_calls` names the calls it did not wait for."""
 
@@ -92,7 +103,7 @@ class Broken:
     text: str
 
 
-Message = Ready | ConsoleLine | ConsoleCut | Call | Done | Failed | Stuck | Broken
+Message = Ready | ConsoleLine | ConsoleCut | Call | SdkCall | Done | Failed | Stuck | Broken
 
 
 class FrameReader:
@@ -154,7 +165,7 @@ def decode(frame: bytes) -> Message:
         raise FrameError(f"a message {str(parts[0])[:32]!r} with wrong contents") from None
 
 
-def _message(kind: Json, parts: list[Json], size: int) -> Message:
+def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0911 (a table)
     match kind, parts:
         case "ready", []:
             return Ready()
@@ -166,6 +177,10 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:
             len(server) <= _NAME_LENGTH and len(tool) <= _NAME_LENGTH and not isinstance(number, bool)
         ):
             return Call(number, server, tool, cast("dict[str, Json]", parts[3]), raw, size)
+        case "sdk", [int(number), str(name), list()] if len(name) <= _NAME_LENGTH and not isinstance(
+            number, bool
+        ):
+            return SdkCall(number, name, cast("list[Json]", parts[2]), size)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])

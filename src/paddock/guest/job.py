@@ -29,6 +29,10 @@ class Host(Protocol):
         """Return the reply to a call of `tool` on `server`. Never raises for what the program did."""
         ...
 
+    async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
+        """Return the reply to a call of the SDK's method `name`. Never raises for what the program did."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class GuestJob:

@@ -14,6 +14,7 @@ import select
 import socket
 import struct
 import time
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from paddock.guest import v8
@@ -26,7 +27,7 @@ CAPACITY = 32768
 
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
-_SEND = 1
+_SEND, _WAIT = 1, 3
 _IDLE, _TIMER, _TAKE = -1, -2, -3
 
 _LONGEST_WAIT = 2.0**30
@@ -34,6 +35,7 @@ _LONGEST_WAIT = 2.0**30
 
 _PIECE = 1 << 16
 _LENGTH = struct.Struct("<I")
+_REPLY = re.compile(rb'\["reply", (\d+), ')
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
@@ -113,6 +115,7 @@ class Guest:
         self._taking = False
         self._drained = False
         self._started = False
+        self._deferred: deque[bytes] = deque()
         self._channel: Channel
         self._data_bytes = 0
 
@@ -154,6 +157,8 @@ class Guest:
 
     def _posted(self) -> None:
         header = self._header
+        if header[_OPERATION] == _WAIT:
+            self._incoming = self._answer(int(header[_OUT_LENGTH])).decode("utf-8").encode("utf-16-le")
         if header[_OPERATION] != _SEND:
             self._fill()
             return
@@ -164,6 +169,16 @@ class Guest:
             self._outgoing.clear()
             if not self._rehearsing:
                 self._channel.send(text.encode("utf-8", "replace"))
+
+    def _answer(self, call: int) -> bytes:
+        """Wait for the answer to a call; what comes before it has its turn later."""
+        while True:
+            message = self._channel.receive()
+            assert message is not None
+            reply = _REPLY.match(message)
+            if reply is not None and int(reply[1]) == call:
+                return message
+            self._deferred.append(message)
 
     def _turned(self, result: object) -> None:
         if isinstance(result, v8.ScriptError):
@@ -197,7 +212,7 @@ class Guest:
             return
         if header[_SETTLED]:
             timeout = None  # the program has ended; the parent reads what it cost and ends the process
-        message = self._channel.receive(timeout)
+        message = self._deferred.popleft() if self._deferred else self._channel.receive(timeout)
         if message is None:
             self._queue(_TIMER)
         elif message[:1] == b"R":

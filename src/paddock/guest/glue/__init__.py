@@ -13,7 +13,7 @@ Only the standard library may be imported here.
 
 from pathlib import Path
 
-PIECES = ("primordials", "exchange", "reports", "random", "timers", "calls", "program", "world")
+PIECES = ("primordials", "exchange", "reports", "random", "timers", "calls", "sdk", "program", "world")
 
 
 def source() -> str:

@@ -20,7 +20,33 @@ function watched(executor, call) {
   return promise;
 }
 
-function hostCall(kind, server, tool, values, raw) {
+// Sends a call, `write(id)` is its message, and returns the promise of its answer. An error shows where `entry` was called.
+function hostCall(server, tool, write, entry) {
+  const id = ++callCount;
+  const call = { server, tool, seen: false, resolve: null, reject: null, site: { stack: "" } };
+  const promise = watched((resolve, reject) => {
+    call.resolve = resolve;
+    call.reject = reject;
+  }, call);
+  captureStackTrace(call.site, entry);
+  apply(mapSet, calls, [id, call]);
+  header[OPEN_CALLS]++;
+  if (id > callLimit) {
+    answer(id, false, tooMany());
+    return promise;
+  }
+  try {
+    deliver(write(id));
+  } catch (thrown) {
+    apply(mapDelete, calls, [id]);
+    header[OPEN_CALLS]--;
+    throw thrown;
+  }
+  return promise;
+}
+const tooMany = () => ({ name: "LimitError", message: "Host call limit reached (" + callLimit + " calls in one execution)" });
+
+function serverCall(server, tool, values, raw) {
   if (typeof tool !== "string") throw new NativeTypeError("servers." + server + ".call(tool, args): tool must be a string");
   const given = values === undefined || values === null ? {} : values;
   if (typeof given !== "object" || isArray(given)) {
@@ -33,27 +59,8 @@ function hostCall(kind, server, tool, values, raw) {
     throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object, also as JSON");
   }
   if (!fits(body)) throw new NativeRangeError("servers." + server + ": the arguments of " + tool + " are larger than " + frameLimit + " bytes");
-  const id = ++callCount;
-  const call = { id, server, tool, raw, seen: false, resolve: null, reject: null, site: { stack: "" } };
-  const promise = watched((resolve, reject) => {
-    call.resolve = resolve;
-    call.reject = reject;
-  }, call);
-  captureStackTrace(call.site, hostCall);
-  apply(mapSet, calls, [id, call]);
-  header[OPEN_CALLS]++;
-  if (id > callLimit) {
-    answer(id, false, { name: "LimitError", message: "Host call limit reached (" + callLimit + " calls in one execution)" });
-    return promise;
-  }
-  try {
-    deliver("[" + stringify(kind) + "," + id + "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + "]");
-  } catch (thrown) {
-    apply(mapDelete, calls, [id]);
-    header[OPEN_CALLS]--;
-    throw thrown;
-  }
-  return promise;
+  const rest = "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + "]";
+  return hostCall(server, tool, (id) => '["call",' + id + rest, serverCall);
 }
 
 const unseen = [];
@@ -63,18 +70,23 @@ function answer(id, ok, value) {
   apply(mapDelete, calls, [id]);
   header[OPEN_CALLS]--;
   if (ok) return call.resolve(value);
+  call.error = hostError(value, call.site);
+  unseen[unseen.length] = call;
+  call.reject(call.error);
+}
+
+// Makes the error that the host describes, with the stack of the place that called.
+function hostError(value, site) {
   const error = value.name === "ToolError" ? new ToolError(value.message) : new NativeError(value.message);
-  const site = typeof call.site.stack === "string" ? call.site.stack : ""; // a program may switch stacks off
+  const stack = typeof site.stack === "string" ? site.stack : ""; // a program may switch stacks off
   const own = (v) => ({ value: v, writable: true, configurable: true });
-  defineProperty(error, "stack", own(value.name + ": " + value.message + apply(slice, site, [min(site.length, firstFrame(site))])));
+  defineProperty(error, "stack", own(value.name + ": " + value.message + apply(slice, stack, [min(stack.length, firstFrame(stack))])));
   const fields = keys(value);
   for (let i = 0; i < fields.length; i++) {
     const key = fields[i];
     if (key !== "message") defineProperty(error, key, { value: value[key], writable: true, configurable: true, enumerable: key !== "name" });
   }
-  call.error = error;
-  unseen[unseen.length] = call;
-  call.reject(error);
+  return error;
 }
 function firstFrame(stack) {
   const at = apply(indexOf, stack, ["\n    at "]);
@@ -82,8 +94,8 @@ function firstFrame(stack) {
 }
 
 function serverProxy(name) {
-  const call = freeze((tool, values) => hostCall("call", name, tool, values, rawResults));
-  const callRaw = freeze((tool, values) => hostCall("call", name, tool, values, true));
+  const call = freeze((tool, values) => serverCall(name, tool, values, rawResults));
+  const callRaw = freeze((tool, values) => serverCall(name, tool, values, true));
   return new NativeProxy(freeze({ __proto__: null, call, callRaw }), {
     __proto__: null,
     get(target, property) {

@@ -60,7 +60,7 @@ function configure(given) {
   sleepCap = given.sleep;
   seedRandom(given.seed);
   rawResults = given.raw;
-  const sdk = { __proto__: null, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
+  const sdk = { __proto__: null, ...methods, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
   if (given.input !== undefined) {
     sdk.input = given.input;
     provide("input", given.input);

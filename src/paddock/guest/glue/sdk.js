@@ -1,0 +1,53 @@
+// The SDK: what `paddock` (alias `mentu`) offers besides `vars` and `workspace`. Each call is a request of its own to the host.
+// What older scripts call without `await` is answered before it returns; the rest are promises.
+const AT_ONCE = [
+  "cir.capture", "cir.contradictions", "cir.query", "cir.search", "cir.stats", "health.check", "ledger.verify", "notify.send",
+  "sequence.list", "sequence.run", "temporal.fire", "temporal.list", "vault.get", "vault.list", "vault.set",
+  "webhook.delete", "webhook.list", "webhook.register", "webhook.test",
+];
+const PROMISED = ["compute", "exec", "output.query", "script.run", "tool"];
+
+// The part of the message behind the id.
+function asked(name, values) {
+  const body = stringify(values);
+  if (!fits(body)) throw new NativeRangeError("paddock." + name + ": the arguments are larger than " + frameLimit + " bytes");
+  return "," + stringify(name) + "," + body + "]";
+}
+
+function askNow(name, values, entry) {
+  const rest = asked(name, values);
+  const site = { stack: "" };
+  captureStackTrace(site, entry);
+  const id = ++callCount;
+  if (id > callLimit) throw hostError(tooMany(), site);
+  send('["sdk",' + id + rest);
+  header[OUT_LENGTH] = id;
+  header[OPERATION] = WAIT;
+  post();
+  const reply = parse(receive());
+  if (!reply[2]) throw hostError(reply[3], site);
+  return reply[3] === null ? undefined : reply[3];
+}
+
+function askLater(name, values, entry) {
+  const rest = asked(name, values);
+  return hostCall("paddock", name, (id) => '["sdk",' + id + rest, entry);
+}
+
+// Adds the method `name`, such as "vault.get" or "exec", to the SDK.
+function offer(sdk, name, ask) {
+  const dot = apply(indexOf, name, ["."]);
+  const short = apply(slice, name, [dot + 1]);
+  const method = { [short](...values) { return ask(name, values, method); } }[short];
+  let place = sdk;
+  if (dot > 0) {
+    const group = apply(slice, name, [0, dot]);
+    place = sdk[group] ?? (sdk[group] = create(null));
+  }
+  place[short] = freeze(method);
+}
+
+const methods = create(null);
+for (const name of AT_ONCE) offer(methods, name, askNow);
+for (const name of PROMISED) offer(methods, name, askLater);
+for (const group of keys(methods)) freeze(methods[group]);
