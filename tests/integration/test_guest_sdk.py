@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from paddock.guest.job import GuestJob, HostReply
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
@@ -29,7 +30,7 @@ class Host:
         self.asked = []
         self.now = asyncio.Event()
 
-    async def call(self, server, tool, arguments, *, raw):
+    async def call(self, server, tool, arguments, *, raw):  # noqa: ARG002
         self.asked.append(f"{server}/{tool}")
         await self.now.wait()
         return HostReply(Status.OK, value=[server, tool, arguments])
@@ -142,7 +143,7 @@ def test_the_limit_of_calls_counts_both_ways(run):
 
 def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
     class Silent(Host):
-        async def sdk(self, name, arguments):
+        async def sdk(self, name, arguments):  # noqa: ARG002
             await asyncio.Event().wait()
 
     async def job():

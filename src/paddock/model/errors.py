@@ -87,3 +87,11 @@ class UnknownArtifact(ArtifactError):  # noqa: N818
 
 class ArtifactTooLarge(ArtifactError):  # noqa: N818
     """An artifact holds more than may be read of one (S51)."""
+
+
+class VaultError(PaddockError):
+    """A secret cannot be read or kept; the text never holds one."""
+
+
+class SignalError(PaddockError):
+    """A signal cannot be read or kept."""

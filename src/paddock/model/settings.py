@@ -150,6 +150,15 @@ class RedactionSettings(Value):
     """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
 
 
+class VaultSettings(Value):
+    """`[vault]`: where secrets are kept."""
+
+    backend: Literal["auto", "keyring", "file"] = "auto"
+    """The keyring of the operating system, an encrypted file, or the keyring where there is one (`auto`)."""
+    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "vault")
+    """Directory of the encrypted file and its key, by default `paddock/vault` below the user's state directory."""
+
+
 class ServerSettings(Value):
     """`[servers]`: how upstream MCP servers are run."""
 
@@ -290,6 +299,8 @@ class Settings(Value):
     """Stored output."""
     redaction: RedactionSettings = RedactionSettings()
     """Secrets in output."""
+    vault: VaultSettings = Field(default_factory=VaultSettings)
+    """Secrets."""
     servers: ServerSettings = ServerSettings()
     """Upstream MCP servers."""
     mcp: McpSettings = McpSettings()

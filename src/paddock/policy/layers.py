@@ -25,7 +25,15 @@ RULES = "policy.rule"
 JOINED = frozenset({RULES, "redaction.patterns"})
 """Keys whose values of all files hold together, none replacing another."""
 OWNERS_ONLY = frozenset(
-    {"audit.directory", "artifacts.directory", "artifacts.url", "servers.config", "sandbox.job_user"}
+    {
+        "audit.directory",
+        "artifacts.directory",
+        "artifacts.url",
+        "servers.config",
+        "sandbox.job_user",
+        "vault.backend",
+        "vault.directory",
+    }
 )
 """Keys that a workspace may not set at all: they name files and users of the machine, and buckets."""
 
@@ -181,5 +189,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "redaction.enabled": _only_on,
     "redaction.include_defaults": _only_on,
     "servers.config": _anything,
+    "vault.backend": _same,
+    "vault.directory": _same,
 }
 """How a key narrows. A key that is not here is a number, and smaller is narrower."""

@@ -36,6 +36,8 @@ CHOICES = {
     "artifacts.cross_workspace": [True, False],
     "redaction.enabled": [True, False],
     "redaction.include_defaults": [True, False],
+    "vault.backend": ["auto", "keyring", "file"],
+    "vault.directory": [DEFAULTS["vault.directory"], Path("/else/vault")],
 }
 BOUNDS = {
     "runtimes.max_duration_ms": (100, 600_000),
