@@ -50,7 +50,7 @@ class _Silent:
 
 def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
     gate = copy.copy(subject.session.gate)
-    gate._servers = _Local()  # noqa: SLF001
+    gate._engines = gate._engines._replace(servers=_Local())  # noqa: SLF001
     unrecorded = copy.copy(gate)
     unrecorded._audit = _Silent()  # type: ignore[assignment]  # noqa: SLF001
     count = scale.of(400, 100)

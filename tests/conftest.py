@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from paddock.model.base import Json
@@ -19,6 +20,10 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, GrantSettings, Settings
 from paddock.wiring import Session, open_session
+
+# A test must not depend on the machine's speed.
+hypothesis.settings.register_profile("paddock", deadline=None)
+hypothesis.settings.load_profile("paddock")
 
 ROOT = Path(__file__).resolve().parents[1]
 ODD_SERVER = ROOT / "tests/servers/odd.py"

@@ -12,22 +12,23 @@ A program's call of a server is a child request through the same gate. Denials, 
 returned; an exception out of the gate is a fault of Paddock's own.
 """
 
-import hashlib
+import asyncio
 import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, HostReply, OnConsole
 from paddock.hub.result import ToolResult, native_value
 from paddock.model.base import Json
-from paddock.model.canonical import canonical
 from paddock.model.errors import (
     EngineError,
     LedgerError,
     PaddockError,
+    ScriptNotFound,
+    SdkError,
     ServerError,
     ServerRejected,
     ServerTimeout,
@@ -36,7 +37,6 @@ from paddock.model.errors import (
 )
 from paddock.model.limits import Calls
 from paddock.model.outcome import (
-    ConsoleLine,
     Decision,
     ErrorInfo,
     Outcome,
@@ -45,18 +45,20 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
 from paddock.model.settings import Settings
-from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
+from paddock.policy.known import KnownSecrets
+from paddock.policy.outgoing import redacted, redacting
 from paddock.policy.rehearsal import Plan, stub
 from paddock.policy.rules import Policy
 from paddock.programs import Programs
-from paddock.store.audit import AuditSink, Field
+from paddock.record import ending, identity
+from paddock.sdk.requests import ENDED, child, shown
+from paddock.store.audit import AuditSink
 
 if TYPE_CHECKING:
     from paddock.store.recording import OnOutput
 
-_NAME = 200
 _TOLD = 2000
 
 
@@ -74,22 +76,31 @@ class Servers(Protocol):
         ...
 
 
+class Sdk(Protocol):
+    """What the gate needs of the SDK's services."""
+
+    async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
+        """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed."""
+        ...
+
+
+class Engines(NamedTuple):
+    """What runs the kinds of work."""
+
+    guest: GuestEngine
+    servers: Servers
+    programs: Programs
+    sdk: Sdk
+
+
 class Gate:
     """Decides, records, runs and reports requests."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        audit: AuditSink,
-        guest: GuestEngine,
-        servers: Servers,
-        programs: Programs,
-    ) -> None:
-        self._policy = Policy(settings, programs.executables)
+    def __init__(self, settings: Settings, audit: AuditSink, engines: Engines, secrets: KnownSecrets) -> None:
+        self._policy = Policy(settings, engines.programs.executables)
         self._audit = audit
-        self._guest = guest
-        self._servers = servers
-        self._programs = programs
+        self._engines = engines
+        self._secrets = secrets
 
     async def execute(
         self,
@@ -107,11 +118,11 @@ class Gate:
         """
         decision = self._policy.decide(request)
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
-            async with self._programs.admit(request, work, decision) as admitted:
+            async with self._engines.programs.admit(request, work, decision) as admitted:
                 return await self._carry_out(request, admitted, on_console, on_output)
         if decision.allowed and decision.grants.calls != "run" and isinstance(request.work, ServerCall):
             try:
-                hint = await self._servers.is_read_only(request.work.server, request.work.tool)
+                hint = await self._engines.servers.is_read_only(request.work.server, request.work.tool)
             except ServerError as error:
                 return self._settled(request, decision, _blame(error), error=_tool_error(str(error)))
             request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
@@ -136,7 +147,7 @@ class Gate:
             return self._settled(
                 request, decision, Status.OK, value=stub(work), has_value=True, planned=(planned,)
             )
-        facts = _identity(request, decision)
+        facts = identity(request, decision)
         self._audit.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = RawResult(status=Status.CANCELLED)
@@ -149,17 +160,17 @@ class Gate:
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
             text = json.dumps(result.value) if result.has_value else ""
-            end = {**facts, **_ending(result, ms, len(text))}
+            end = {**facts, **ending(result, ms, len(text))}
             audit = self._audit.append("finished", request.id, end, parent=request.parent)
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **dict(result))
-        return outcome if request.parent else _redacted(outcome, text)
+        return outcome if request.parent else redacted(outcome, text, self._secrets)
 
     def _settled(
         self, request: ExecutionRequest, decision: Decision, status: Status, **result: object
     ) -> Outcome:
         """Record and return the end of a request of which nothing ran."""
         told = "planned" if status is Status.OK else status.value
-        facts = {**_identity(request, decision), "status": told}
+        facts = {**identity(request, decision), "status": told}
         audit = self._audit.append("decided", request.id, facts, parent=request.parent)
         fields = {**result, "id": request.id, "status": status, "decision": decision, "audit": audit}
         return Outcome.model_validate(fields)
@@ -175,17 +186,35 @@ class Gate:
             case GuestRun() as work:
                 job = GuestJob(work, decision.limits, decision.grants, request.workspace)
                 calls = _HostCalls(self, request, decision.grants.calls)
-                result = await self._guest.run(job, calls, _redacting(on_console))
+                result = await self._engines.guest.run(job, calls, redacting(on_console, self._secrets))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 return await self._call_server(work, decision.limits.wall_ms)
             case RuntimeRun() as work:
-                return await self._programs.run(request, work, decision, on_output)
+                return await self._engines.programs.run(request, work, decision, on_output)
+            case SdkCall() as work:
+                return await self._answer(request, work, decision.limits.wall_ms)
+
+    async def _answer(self, request: ExecutionRequest, work: SdkCall, limit_ms: int) -> RawResult:
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                value = await self._engines.sdk.call(request, work)
+        except TimeoutError:
+            text = f"paddock.{work.method} did not end within {limit_ms} ms"
+            return RawResult(
+                status=Status.TIMEOUT, error=ErrorInfo(name="Timeout", message=text, phase="call")
+            )
+        except SdkError as error:
+            fault = ErrorInfo(name="TypeError", message=str(error), phase="call")
+            return RawResult(status=Status.INVALID, error=fault)
+        return RawResult(status=Status.OK, value=value, has_value=value is not None)
 
     async def _call_server(self, work: ServerCall, limit_ms: int) -> RawResult:
         started = time.perf_counter()
         try:
-            result = await self._servers.call(work.server, work.tool, work.arguments, limit_ms=limit_ms)
+            result = await self._engines.servers.call(
+                work.server, work.tool, work.arguments, limit_ms=limit_ms
+            )
         except ServerError as error:
             return RawResult(status=_blame(error), error=_tool_error(str(error)))
         usage = Usage(wall_ms=round((time.perf_counter() - started) * 1000, 3))
@@ -219,77 +248,40 @@ class _HostCalls:
         try:
             outcome = await self.gate.execute(request)
         except LedgerError:
-            # Without its record nothing may run; the program's own end will tell the person.
-            error: dict[str, Json] = {
-                "name": "Error",
-                "message": "the call cannot be recorded, so it was not made",
-            }
-            return HostReply(Status.ERROR, error=error)
+            return _UNRECORDED
         for planned in outcome.planned:
             self.plan.add(planned)
         if outcome.status is Status.OK:
             return HostReply(Status.OK, value=outcome.value)
-        message = outcome.error.message if outcome.error else outcome.status.value
-        error = {"name": "Error" if raw else "ToolError", "message": message, "server": server, "tool": tool}
-        error["retryable"] = outcome.status is Status.UNAVAILABLE
+        error = _told(outcome, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
         if outcome.has_value:
             error["content"] = outcome.value
         return HostReply(outcome.status, error=error)
 
-
-def _identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
-    """Return who asked for what: names, sizes and hashes, never a payload."""
-    facts: dict[str, Field] = {
-        "actor": _short(request.actor),
-        "surface": _short(request.surface),
-        "kind": request.work.kind,
-        "audit_hash": decision.audit_hash,
-        "rule": _short(decision.rule),
-    }
-    match request.work:
-        case GuestRun(source=source) as work:
-            data = source.encode("utf-8", "surrogatepass")
-            facts |= {"name": _short(work.name), "profile": work.profile, "bytes_in": len(data)}
-            facts |= {"source_sha256": hashlib.sha256(data).hexdigest(), "jit": decision.grants.jit}
-        case ServerCall() as work:
-            data = canonical(work.arguments)
-            facts |= {"name": _short(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
-            facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
-        case RuntimeRun() as work:
-            size = len((work.code or "").encode("utf-8", "surrogatepass")) + len(work.stdin or b"")
-            facts |= {"name": work.runtime, "executable": _short(work.executable or ""), "bytes_in": size}
-            facts |= {
-                "content_sha256": work.sha256,
-                "argument_count": len(work.args),
-                "cwd": _short(work.cwd),
-            }
-            facts |= {"access": work.access, "network": work.network}
-    return facts
+    async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
+        try:
+            request = child(name, arguments, self.parent, self.calls)
+            outcome = await self.gate.execute(request)
+        except LedgerError:
+            return _UNRECORDED
+        except (SdkError, ScriptNotFound) as problem:
+            return HostReply(Status.INVALID, error={"name": "TypeError", "message": str(problem)})
+        if outcome.status in ENDED and (outcome.program is not None or outcome.ok):
+            return HostReply(Status.OK, value=shown(request.work, outcome))
+        name = outcome.error.name if outcome.error else "Error"
+        return HostReply(outcome.status, error=_told(outcome, name) | {"status": outcome.status.value})
 
 
-def _ending(result: RawResult, ms: float, size: int) -> dict[str, Field]:
-    usage = result.usage
-    facts: dict[str, Field] = {
-        "status": result.status.value,
-        "ms": ms,
-        "cpu_ms": usage.cpu_ms,
-        "peak_bytes": usage.peak_bytes,
-        "bytes_out": size + usage.console_bytes,
-        "calls": usage.host_calls,
-        "tier": result.sandbox.tier,
-        "layers": list(result.sandbox.layers),
-    }
-    if (program := result.program) is not None:
-        facts |= {"phase": program.phase, "exit_code": program.exit_code, "signal": program.signal}
-        facts |= {"stdout_bytes": program.stdout.total_bytes, "stderr_bytes": program.stderr.total_bytes}
-        facts |= {"artifact": program.artifact, "cached": program.cached, "survivors": program.survivors}
-        facts |= {"limit": program.limit, "violations": list(program.violations)}
-    return facts
+# Without its record nothing may run; the program's own end will tell the person.
+_UNRECORDED = HostReply(
+    Status.ERROR, error={"name": "Error", "message": "the call cannot be recorded, so it was not made"}
+)
 
 
-def _short(text: str) -> str:
-    """Return a name fit for a record: no lone surrogates, bounded."""
-    return text.encode("utf-8", "replace").decode()[:_NAME]
+def _told(outcome: Outcome, name: str) -> dict[str, Json]:
+    """Return the error that a program sees of a call that brought no result."""
+    message = outcome.error.message if outcome.error else outcome.status.value
+    return {"name": name, "message": message, "retryable": outcome.status is Status.UNAVAILABLE}
 
 
 def _refusal(decision: Decision) -> ErrorInfo:
@@ -317,30 +309,3 @@ def _blame(error: ServerError) -> Status:
 
 def _tool_error(message: str) -> ErrorInfo:
     return ErrorInfo(name="ToolError", message=message, phase="call")
-
-
-def _redacting(on_console: OnConsole | None) -> OnConsole | None:
-    if on_console is None:
-        return None
-    return lambda line: on_console(_clean(line))
-
-
-def _clean(line: ConsoleLine) -> ConsoleLine:
-    text = redact_text(line.text)
-    return line if text == line.text else line.model_copy(update={"text": text})
-
-
-def _redacted(outcome: Outcome, text: str) -> Outcome:
-    """Return the outcome as it may leave Paddock (X36); `text` is its value as JSON."""
-    changes: dict[str, object] = {"console": tuple(_clean(line) for line in outcome.console)}
-    changes["planned"] = tuple(
-        call.model_copy(update={"arguments": redact_json(call.arguments)}) for call in outcome.planned
-    )
-    if may_hold_secrets(text):
-        changes["value"] = redact_json(outcome.value)
-    if (error := outcome.error) is not None:
-        texts = {
-            key: redact_text(getattr(error, key)) for key in ("name", "message", "excerpt", "thrown", "hint")
-        }
-        changes["error"] = error.model_copy(update=texts)
-    return outcome.model_copy(update=changes)

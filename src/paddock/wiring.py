@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
-from paddock.gate import Gate
+from paddock.gate import Engines, Gate
 from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Intake
 from paddock.guest.launch import Launcher
@@ -19,7 +19,9 @@ from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.settings import SandboxSettings, Settings
 from paddock.policy.environment import child_environment
+from paddock.policy.known import KnownSecrets
 from paddock.programs import Programs
+from paddock.sdk.service import Services
 from paddock.store.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -137,19 +139,20 @@ class Processes:
                 self._sandbox = None
 
 
-def open_artifacts(settings: Settings) -> "Artifacts":
+def open_artifacts(settings: Settings, secrets: KnownSecrets | None = None) -> "Artifacts":
     """Return the place where output is kept, with the redaction in force; nothing is created before it is used."""
     from paddock.policy.redaction import Redactor  # noqa: PLC0415 - only programs with stored output pay for it
     from paddock.store.artifacts import Artifacts  # noqa: PLC0415
 
-    return Artifacts(settings.artifacts, Redactor(settings.redaction))
+    return Artifacts(settings.artifacts, Redactor(settings.redaction, secrets))
 
 
 class Output:
     """The stored output of a session; what it takes is loaded at the first use."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, secrets: KnownSecrets) -> None:
         self._settings = settings
+        self._secrets = secrets
         self._artifacts: Artifacts | None = None
 
     @property
@@ -160,7 +163,7 @@ class Output:
     def artifacts(self) -> "Artifacts":
         """Return the one place of the session."""
         if self._artifacts is None:
-            self._artifacts = open_artifacts(self._settings)
+            self._artifacts = open_artifacts(self._settings, self._secrets)
         return self._artifacts
 
 
@@ -203,11 +206,14 @@ async def open_session(
         intake = Intake(launcher)
         servers = Servers(settings, workspace)
         processes = Processes(settings.sandbox)
+        secrets = KnownSecrets()
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
-            output = Output(settings)
+            output = Output(settings, secrets)
             programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
-            yield Session(Gate(settings, ledger, guest, servers, programs), servers, processes, output)
+            services = Services(settings, secrets)
+            gate = Gate(settings, ledger, Engines(guest, servers, programs, services), secrets)
+            yield Session(gate, servers, processes, output)
         finally:
             await processes.close()
             await servers.close()

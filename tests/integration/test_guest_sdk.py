@@ -60,7 +60,7 @@ def run(guest):
                 Grants(),
                 guest.workspace,
             )
-            return await guest.session.gate._guest.run(job, host), host.asked
+            return await guest.session.gate._engines.guest.run(job, host), host.asked
 
         return guest.runner.run(job())
 
@@ -149,7 +149,7 @@ def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
     async def job():
         limits = GuestLimits(wall_ms=200)
         work = GuestRun(source="try { paddock.vault.get('a') } finally { console.log('no') }")
-        return await guest.session.gate._guest.run(
+        return await guest.session.gate._engines.guest.run(
             GuestJob(work, limits, Grants(), guest.workspace), Silent()
         )
 

@@ -7,6 +7,10 @@ PaddockError
 │   ├── InvalidHandle
 │   ├── UnknownArtifact
 │   └── ArtifactTooLarge
+├── ScriptNotFound        a script that was named is not there
+├── SdkError              a program's call of the SDK makes no sense
+├── VaultError            a secret cannot be read or kept
+├── SignalError           a signal cannot be read or kept
 ├── EngineError           a worker, the zygote or the transpiler broke a rule: our fault
 └── ServerError           an upstream MCP server failed; says whether it may have acted
     ├── UnknownServer
@@ -87,6 +91,14 @@ class UnknownArtifact(ArtifactError):  # noqa: N818
 
 class ArtifactTooLarge(ArtifactError):  # noqa: N818
     """An artifact holds more than may be read of one (S51)."""
+
+
+class ScriptNotFound(PaddockError):  # noqa: N818
+    """A script that was named is not there, or is no text; the message tells where was searched (M3)."""
+
+
+class SdkError(PaddockError):
+    """A program's call of the SDK makes no sense; the text teaches the right way."""
 
 
 class VaultError(PaddockError):

@@ -116,7 +116,37 @@ class RuntimeRun(Value):
         return self
 
 
-Work = Annotated[GuestRun | ServerCall | RuntimeRun, Field(discriminator="kind")]
+_READING = frozenset(
+    {
+        *("cir.contradictions", "cir.query", "cir.search", "cir.stats", "health.check", "ledger.verify"),
+        *("output.query", "sequence.list", "temporal.list", "vault.get", "vault.list", "webhook.list"),
+    }
+)
+
+
+class SdkCall(Value):
+    """One method of the SDK that Paddock itself answers, such as `vault.get`."""
+
+    kind: Literal["sdk"] = "sdk"
+    method: str
+    arguments: tuple[Json, ...] = ()
+
+    @property
+    def reads(self) -> bool:
+        """Whether the method changes nothing."""
+        return self.method in _READING
+
+
+Work = Annotated[GuestRun | ServerCall | RuntimeRun | SdkCall, Field(discriminator="kind")]
+
+
+class Caller(Value):
+    """The program that asked for a child request through its SDK."""
+
+    method: str
+    """What it called, such as `exec` or `vault.get`."""
+    profile: Profile
+    """Its profile, whose grants bound what it may call."""
 
 
 class ExecutionRequest(Value):
@@ -130,6 +160,8 @@ class ExecutionRequest(Value):
     """Where the request came in: `cli`, `mcp`, `http`, `library`, `guest`."""
     workspace: Path
     work: Work
+    caller: Caller | None = None
+    """The program that asks, where one does so through its SDK."""
     limits: LimitOverrides = LimitOverrides()
     jit: bool = False
     """Ask for the JIT grant."""

@@ -150,6 +150,24 @@ class RedactionSettings(Value):
     """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
 
 
+class SdkSettings(Value):
+    """`[sdk]`: which methods of `paddock.*` programs may call, and for how long."""
+
+    script: tuple[str, ...] = ("*",)
+    """Methods for scripts that people run: names, globs such as `vault.*`, or `*`."""
+    execute: tuple[str, ...] = (
+        *("cir.*", "compute", "exec", "health.check", "ledger.verify", "output.query", "script.run"),
+        *("sequence.list", "temporal.list", "tool"),
+    )
+    """Methods for programs that agents send; none of these reads a secret or reaches out."""
+    call_timeout_ms: PositiveInt = 30_000
+    """Most milliseconds that one call may take (M28)."""
+    long_call_timeout_ms: PositiveInt = 600_000
+    """Most milliseconds of `sequence.run` and `temporal.fire`."""
+    signals: Path = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
+    """Database of `paddock.cir`, by default `paddock/signals.db` below the user's state directory."""
+
+
 class VaultSettings(Value):
     """`[vault]`: where secrets are kept."""
 
@@ -231,6 +249,8 @@ class Rule(Value):
     """Glob over `server/tool`, for instance `github/delete_*` or `*/write_*`."""
     server: str | None = None
     """Glob over the server's name."""
+    method: str | None = None
+    """Glob over a method of the SDK, for instance `vault.*`."""
     runtime: str | None = None
     """Glob over the runtime of a program, for instance `python`."""
     executable: str | None = None
@@ -241,8 +261,8 @@ class Rule(Value):
     """What a program may do with the network."""
     workspace: str | None = None
     """Glob over the path of the workspace."""
-    kind: Literal["guest", "server", "runtime"] | None = None
-    """Kind of work: `guest` (scripts), `server` (calls of upstream tools) or `runtime` (programs)."""
+    kind: Literal["guest", "server", "runtime", "sdk"] | None = None
+    """Kind of work: `guest` (scripts), `server` (calls of upstream tools), `runtime` (programs) or `sdk` (the SDK)."""
     reason: str = ""
     """What the refused caller is told."""
     origin: str = ""
@@ -269,6 +289,7 @@ class Rule(Value):
 _ABOUT = {
     "tool": "server",
     "server": "server",
+    "method": "sdk",
     "runtime": "runtime",
     "executable": "runtime",
     "access": "runtime",
@@ -299,6 +320,8 @@ class Settings(Value):
     """Stored output."""
     redaction: RedactionSettings = RedactionSettings()
     """Secrets in output."""
+    sdk: SdkSettings = Field(default_factory=SdkSettings)
+    """What programs may ask of Paddock itself."""
     vault: VaultSettings = Field(default_factory=VaultSettings)
     """Secrets."""
     servers: ServerSettings = ServerSettings()

@@ -29,6 +29,7 @@ OWNERS_ONLY = frozenset(
         "audit.directory",
         "artifacts.directory",
         "artifacts.url",
+        "sdk.signals",
         "servers.config",
         "sandbox.job_user",
         "vault.backend",
@@ -189,6 +190,9 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "redaction.enabled": _only_on,
     "redaction.include_defaults": _only_on,
     "servers.config": _anything,
+    "sdk.script": _subset,
+    "sdk.signals": _same,
+    "sdk.execute": _subset,
     "vault.backend": _same,
     "vault.directory": _same,
 }

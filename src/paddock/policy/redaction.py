@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
+from paddock.policy.known import KnownSecrets
 from paddock.policy.redact import redact_text
 
 LONGEST = 64 * 1024
@@ -64,7 +65,8 @@ Rule = Callable[[str], str]
 class Redactor:
     """The rules in force. `warnings` says which patterns of the settings are not used, and why."""
 
-    def __init__(self, settings: RedactionSettings) -> None:
+    def __init__(self, settings: RedactionSettings, secrets: KnownSecrets | None = None) -> None:
+        self._secrets = secrets or KnownSecrets()
         self.active = settings.enabled
         self._defaults = settings.include_defaults
         self._custom: list[Rule] = []
@@ -85,7 +87,7 @@ class Redactor:
             line = redact_text(_KEY_BEGINS.sub(PRIVATE_KEY, _without_defaults(line)))
         for rule in self._custom:
             line = rule(line)
-        return line
+        return self._secrets.hide(line)
 
     def lines(self, text: str) -> str:
         """Return some lines as `line` would, one by one; none may hold a part of a private key."""
@@ -103,7 +105,7 @@ class Redactor:
 
     def leaves_alone(self, text: str) -> bool:
         """Tell, quickly, that no rule changes any line of a text. False is no more than a guess."""
-        return not self._custom and not (self._defaults and may_hold_secrets(text))
+        return not (self._custom or self._secrets or (self._defaults and may_hold_secrets(text)))
 
 
 class StreamRedactor:

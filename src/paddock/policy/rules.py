@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from paddock.model.canonical import canonical
 from paddock.model.limits import Calls, Grants, GuestLimits
 from paddock.model.outcome import Decision
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
 from paddock.model.settings import TIERS, ProfileLimits, Rule, Settings, Tier
 from paddock.policy import programs
 from paddock.policy.programs import Catalogue, Verdict, nothing_known
@@ -23,6 +23,9 @@ JIT_REFUSED = (
 )
 
 _REMEMBERED = 4096
+
+LONG_CALLS = frozenset({"sequence.run", "temporal.fire"})
+"""Methods of the SDK that run other work."""
 
 GUEST_TIER: Tier = "landlock"
 """What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
@@ -79,7 +82,12 @@ def _judge_program(
     request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
 ) -> Decision:
     terms, notes, objections = programs.judge(work, request.limits, settings, catalogue)
-    objections = [*objections, *_may_change(request, work, settings), *_rules(request, settings)]
+    objections = [
+        *objections,
+        *_may_change(request, work, settings),
+        *_caller(request, settings),
+        *_rules(request, settings),
+    ]
     return _hashed(
         Decision(
             allowed=not objections,
@@ -90,7 +98,7 @@ def _judge_program(
     )
 
 
-def _judge(request: ExecutionRequest, work: GuestRun | ServerCall, settings: Settings) -> Decision:
+def _judge(request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings) -> Decision:
     """Return the decision; its audit hash covers only itself."""
     limits, notes, objections = _limits(request, work, settings)
     objections = [
@@ -98,6 +106,7 @@ def _judge(request: ExecutionRequest, work: GuestRun | ServerCall, settings: Set
         *_confinement(work, settings),
         *objections,
         *_grants(request, work, settings),
+        *_caller(request, settings),
         *_rules(request, settings),
     ]
     return _hashed(
@@ -134,6 +143,8 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
             what = {"server": work.server, "tool": work.tool}
         case RuntimeRun():
             what = {"runtime": work.runtime, "content_sha256": work.sha256}
+        case SdkCall():
+            what = {"method": work.method}
     identity = {
         # Equal requests for programs have equal hashes (S17).
         "id": None if isinstance(work, RuntimeRun) else request.id,
@@ -148,7 +159,7 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
 
 
 def _limits(
-    request: ExecutionRequest, work: GuestRun | ServerCall, settings: Settings
+    request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
 ) -> tuple[GuestLimits, list[Verdict], list[Verdict]]:
     """Return the effective limits, what was clamped, and what is refused."""
     profile, group = _profile(work, settings)
@@ -171,7 +182,7 @@ def _limits(
     return GuestLimits(**limits), clamped, refused
 
 
-def _profile(work: GuestRun | ServerCall, settings: Settings) -> tuple[ProfileLimits, str]:
+def _profile(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> tuple[ProfileLimits, str]:
     """Return the limits that hold for a request by default, and the settings key they come from."""
     match work:
         case GuestRun(profile=name):
@@ -180,20 +191,25 @@ def _profile(work: GuestRun | ServerCall, settings: Settings) -> tuple[ProfileLi
             longest = settings.servers.call_timeout_ms
             walls = {"wall_ms": longest, "wall_ceiling_ms": longest}
             return settings.limits.execute.model_copy(update=walls), "servers.call_timeout_ms"
+        case SdkCall(method=method):
+            key = "long_call_timeout_ms" if method in LONG_CALLS else "call_timeout_ms"
+            longest = getattr(settings.sdk, key)
+            walls = {"wall_ms": longest, "wall_ceiling_ms": longest}
+            return settings.limits.execute.model_copy(update=walls), f"sdk.{key}"
 
 
-def _code_size(work: GuestRun | ServerCall, limits: GuestLimits) -> Iterator[Verdict]:
+def _code_size(work: GuestRun | ServerCall | SdkCall, limits: GuestLimits) -> Iterator[Verdict]:
     """Object to a program above the limit (M14, X18, X19: 51,200 bytes pass, one more does not)."""
     most = limits.code_bytes
     match work:
         case GuestRun(source=source):
             if len(source) > most or len(source.encode("utf-8", "surrogatepass")) > most:
                 yield "code-size", f"Code size exceeds limit ({most} bytes)"
-        case ServerCall():
+        case ServerCall() | SdkCall():
             pass
 
 
-def _confinement(work: GuestRun | ServerCall, settings: Settings) -> Iterator[Verdict]:
+def _confinement(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> Iterator[Verdict]:
     least = settings.sandbox.minimum_tier
     if isinstance(work, GuestRun) and TIERS.index(GUEST_TIER) < TIERS.index(least):
         what = (
@@ -202,7 +218,9 @@ def _confinement(work: GuestRun | ServerCall, settings: Settings) -> Iterator[Ve
         yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that asks for more"
 
 
-def _grants(request: ExecutionRequest, work: GuestRun | ServerCall, settings: Settings) -> Iterator[Verdict]:
+def _grants(
+    request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
+) -> Iterator[Verdict]:
     if request.jit and not settings.grants.jit:
         yield "grants.jit", JIT_REFUSED
     match work:
@@ -218,7 +236,12 @@ def _grants(request: ExecutionRequest, work: GuestRun | ServerCall, settings: Se
                     f"{_label(request)} is not marked as read-only by its server, and this run may only read"
                 )
                 yield "grants.calls", f"{what}; rehearse it with dry_run, or ask for a run that may do all"
-        case GuestRun():
+        case SdkCall() if not work.reads:
+            calls = _narrower(request.calls, settings.grants.calls)
+            if calls != "run":
+                what = f"{_label(request)} changes something, and this run may only read ({calls})"
+                yield "grants.calls", f"{what}; ask for a run that may do all"
+        case GuestRun() | SdkCall():
             pass
 
 
@@ -232,6 +255,17 @@ def _may_change(request: ExecutionRequest, work: RuntimeRun, settings: Settings)
 def _narrower(one: Calls, other: Calls) -> Calls:
     order: tuple[Calls, ...] = get_args(Calls)
     return one if order.index(one) >= order.index(other) else other
+
+
+def _caller(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
+    """Object to a method of the SDK that is not granted to programs of the profile that calls it."""
+    if (caller := request.caller) is None:
+        return
+    granted = {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[caller.profile]
+    if not any(fnmatchcase(caller.method, name) for name in granted):
+        what = f"paddock.{caller.method} is not granted to programs of the profile {caller.profile}"
+        key = f"sdk.{caller.profile}"
+        yield key, f"{what}; name it in `{caller.profile}` under [sdk] in paddock.toml"
 
 
 def _rules(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
@@ -267,6 +301,8 @@ def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
             )
         case RuntimeRun() as work:
             return programs.concerns(rule, work)
+        case SdkCall(method=method):
+            return fnmatchcase(method, rule.method or "*")
         case GuestRun():
             return True
 
@@ -277,6 +313,8 @@ def _label(request: ExecutionRequest) -> str:
             return f"{server}/{tool}"
         case GuestRun():
             return "running a program"
+        case SdkCall(method=method):
+            return f"paddock.{method}"
         case RuntimeRun(runtime=runtime):
             return f"running a {runtime} program"
 

@@ -36,6 +36,9 @@ CHOICES = {
     "artifacts.cross_workspace": [True, False],
     "redaction.enabled": [True, False],
     "redaction.include_defaults": [True, False],
+    "sdk.script": [("*",), ("vault.*", "exec"), ("exec",)],
+    "sdk.execute": [("*",), ("exec",), ()],
+    "sdk.signals": [DEFAULTS["sdk.signals"], Path("/else/signals.db")],
     "vault.backend": ["auto", "keyring", "file"],
     "vault.directory": [DEFAULTS["vault.directory"], Path("/else/vault")],
 }

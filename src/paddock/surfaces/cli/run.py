@@ -1,18 +1,21 @@
 """`paddock run`: one script, its output on standard output, its error on standard error (spec 1.1)."""
 
 import math
+import sys
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
 from paddock.configuration import load
+from paddock.model.errors import ScriptNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.store.scripts import Script, listed, read, text
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import execute
+from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
-from paddock.surfaces.cli.library import Script, listed, read
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.variables import read_input, read_variables
 
@@ -74,7 +77,7 @@ def command(
     """
     if program == "-" and input_text == "-":
         raise click.UsageError("The script and --input cannot both come from standard input.")
-    script = read(program, workspace)
+    script = _read(program, workspace)
     if jit:
         flags = {"grants.jit": "true", **flags}
     settings = load(workspace, flags=flags).settings
@@ -91,6 +94,15 @@ def command(
         ),
     )
     execute(request, settings, as_json=as_json)
+
+
+def _read(program: str, workspace: Path) -> Script:
+    try:
+        if program == "-":
+            return Script("stdin", text("standard input", sys.stdin.buffer.read()))
+        return read(program, workspace)
+    except ScriptNotFound as problem:
+        raise Failure(str(problem)) from None
 
 
 def _guest_run(script: Script, variables: dict[str, str], value: object) -> GuestRun:

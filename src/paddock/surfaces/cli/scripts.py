@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from paddock.store.scripts import SUFFIXES, find, listed, read
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
-from paddock.surfaces.cli.library import SUFFIXES, find, listed, read
 from paddock.surfaces.cli.table import print_json, print_table
 
 _TEMPLATE = """\

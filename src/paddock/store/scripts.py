@@ -1,13 +1,12 @@
 """The scripts that people call by name, and where they are looked for (spec 1.1, M1 to M5)."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from paddock.model.errors import ScriptNotFound
 from paddock.model.request import Language
-from paddock.surfaces.cli.failure import Failure
 
 LANGUAGES: dict[str, Language] = {".ts": "typescript", ".js": "javascript", ".mjs": "javascript"}
 SUFFIXES = tuple(LANGUAGES)
@@ -42,11 +41,11 @@ def listed(workspace: Path) -> Iterator[tuple[str, Path]]:
 
 
 def find(argument: str, workspace: Path) -> Path:
-    """Return the file of a script's name or path. Raises `Failure`, which tells where was searched (M3)."""
+    """Return the file of a script's name or path. Raises ScriptNotFound, which tells where was searched (M3)."""
     if _is_path(argument):
         path = Path(argument).expanduser()
         if not path.exists():
-            raise Failure(f"Script not found: {argument}\n  searched:\n    {path.absolute()}")
+            raise ScriptNotFound(f"Script not found: {argument}\n  searched:\n    {path.absolute()}")
         return path
     names = [argument] if argument.endswith(SUFFIXES) else [argument + suffix for suffix in SUFFIXES]
     for folder in folders(workspace):
@@ -58,20 +57,20 @@ def find(argument: str, workspace: Path) -> Path:
     known = list(dict.fromkeys(name for name, _ in listed(workspace)))
     if nearest := get_close_matches(argument.removesuffix(Path(argument).suffix), known):
         lines.append(f"  did you mean: {', '.join(nearest)}?")
-    raise Failure("\n".join(lines))
+    raise ScriptNotFound("\n".join(lines))
 
 
-def read(argument: str, workspace: Path) -> Script:
-    """Return the program of a name, a path, or `-` (standard input). Raises `Failure`."""
-    if argument == "-":
-        return Script("stdin", _text("standard input", sys.stdin.buffer.read()))
+def read(argument: str, workspace: Path, *, named: bool = False) -> Script:
+    """Return the program of a name or a path, or of a name alone with `named`. Raises ScriptNotFound."""
+    if named and _is_path(argument):
+        raise ScriptNotFound(f"{argument}: a script is named here, without a folder")
     path = find(argument, workspace)
     try:
         raw = path.read_bytes()
     except OSError as problem:
-        raise Failure(f"{argument}: cannot read this script: {problem.strerror}") from None
+        raise ScriptNotFound(f"{argument}: cannot read this script: {problem.strerror}") from None
     seed = SEED_FOLDER in path.absolute().parts
-    return Script(path.name, _text(argument, raw), LANGUAGES.get(path.suffix, "auto"), raw_results=seed)
+    return Script(path.name, text(argument, raw), LANGUAGES.get(path.suffix, "auto"), raw_results=seed)
 
 
 def _is_path(argument: str) -> bool:
@@ -90,10 +89,11 @@ def _others(names: list[str]) -> str:
     return f" ({', '.join(Path(name).suffix for name in names[1:])})" if names[1:] else ""
 
 
-def _text(what: str, raw: bytes) -> str:
+def text(what: str, raw: bytes) -> str:
+    """Return a program as text. Raises ScriptNotFound when it is not UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise Failure(
+        raise ScriptNotFound(
             f"{what}: this is not UTF-8 text (byte {problem.start + 1}); save it as UTF-8"
         ) from None

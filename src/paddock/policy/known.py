@@ -1,0 +1,47 @@
+"""Secrets that Paddock itself handed out: their very values are removed from everything that leaves."""
+
+import json
+from typing import Any, cast
+
+from paddock.model.base import Json
+
+MARK = "[REDACTED:vault]"
+_LEAST = 4
+"""Characters of a value, or of a line of it, below which removing it would only garble texts."""
+
+
+class KnownSecrets:
+    """The values that are known to be secret. Learning is for ever; a session has one of these."""
+
+    def __init__(self) -> None:
+        self._values: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def learn(self, value: str) -> None:
+        """Take a value; of one with several lines each line counts, for output is read line by line."""
+        parts = [value, *value.split("\n")]
+        forms = [form for part in parts for form in (part, json.dumps(part)[1:-1]) if len(part) >= _LEAST]
+        # The longest first: one value may be a part of another.
+        self._values = tuple(sorted({*self._values, *forms}, key=lambda form: (-len(form), form)))
+
+    def hide(self, text: str) -> str:
+        """Return a text without them."""
+        for value in self._values:
+            if value in text:
+                text = text.replace(value, MARK)
+        return text
+
+    def hide_json(self, value: Json) -> Json:
+        """Return a JSON value without them, names of members included."""
+        match value:
+            case str():
+                return self.hide(value)
+            case list():
+                return [self.hide_json(item) for item in cast("list[Any]", value)]
+            case dict():
+                members = cast("dict[str, Any]", value)
+                return {self.hide(name): self.hide_json(item) for name, item in members.items()}
+            case _:
+                return value

@@ -1,0 +1,70 @@
+"""What the ledger keeps of a request and of its end: names, sizes and hashes, never a payload."""
+
+import hashlib
+
+from paddock.model.canonical import canonical
+from paddock.model.outcome import Decision, RawResult
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
+from paddock.store.audit import Field
+
+_NAME = 200
+
+
+def identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
+    """Return who asked for what: names, sizes and hashes, never a payload."""
+    facts: dict[str, Field] = {
+        "actor": _short(request.actor),
+        "surface": _short(request.surface),
+        "kind": request.work.kind,
+        "audit_hash": decision.audit_hash,
+        "rule": _short(decision.rule),
+    }
+    match request.work:
+        case GuestRun(source=source) as work:
+            data = source.encode("utf-8", "surrogatepass")
+            facts |= {"name": _short(work.name), "profile": work.profile, "bytes_in": len(data)}
+            facts |= {"source_sha256": hashlib.sha256(data).hexdigest(), "jit": decision.grants.jit}
+        case ServerCall() as work:
+            data = canonical(work.arguments)
+            facts |= {"name": _short(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
+            facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
+        case SdkCall() as work:
+            data = canonical(work.arguments)
+            facts |= {"name": _short(work.method), "bytes_in": len(data)}
+            facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
+        case RuntimeRun() as work:
+            size = len((work.code or "").encode("utf-8", "surrogatepass")) + len(work.stdin or b"")
+            facts |= {"name": work.runtime, "executable": _short(work.executable or ""), "bytes_in": size}
+            facts |= {
+                "content_sha256": work.sha256,
+                "argument_count": len(work.args),
+                "cwd": _short(work.cwd),
+            }
+            facts |= {"access": work.access, "network": work.network}
+    return facts
+
+
+def ending(result: RawResult, ms: float, size: int) -> dict[str, Field]:
+    """Return what became of it; `size` is that of its value as JSON."""
+    usage = result.usage
+    facts: dict[str, Field] = {
+        "status": result.status.value,
+        "ms": ms,
+        "cpu_ms": usage.cpu_ms,
+        "peak_bytes": usage.peak_bytes,
+        "bytes_out": size + usage.console_bytes,
+        "calls": usage.host_calls,
+        "tier": result.sandbox.tier,
+        "layers": list(result.sandbox.layers),
+    }
+    if (program := result.program) is not None:
+        facts |= {"phase": program.phase, "exit_code": program.exit_code, "signal": program.signal}
+        facts |= {"stdout_bytes": program.stdout.total_bytes, "stderr_bytes": program.stderr.total_bytes}
+        facts |= {"artifact": program.artifact, "cached": program.cached, "survivors": program.survivors}
+        facts |= {"limit": program.limit, "violations": list(program.violations)}
+    return facts
+
+
+def _short(text: str) -> str:
+    """Return a name fit for a record: no lone surrogates, bounded."""
+    return text.encode("utf-8", "replace").decode()[:_NAME]

@@ -1,0 +1,123 @@
+"""The methods of the SDK that are requests of another kind: programs in language runtimes, computations, scripts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from paddock.model.base import Json
+from paddock.model.errors import SdkError
+from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.outcome import Outcome, Status
+from paddock.model.program import signal_name
+from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, Work
+from paddock.store.scripts import read
+
+ENDED = {
+    Status.OK,
+    Status.FAILED,
+    Status.TIMEOUT,
+    Status.MEMORY_LIMIT,
+    Status.OUTPUT_LIMIT,
+    Status.PROCESS_LIMIT,
+}
+"""How a program ended by itself or by a limit, which is a result to who started it; all else is an error."""
+
+
+def child(method: str, arguments: list[Json], parent: ExecutionRequest, calls: Calls) -> ExecutionRequest:
+    """Return the request that a call of the SDK is, with the calls of its parent. Raises SdkError for misuse."""
+    assert isinstance(parent.work, GuestRun)
+    work, limits = _work(method, arguments, parent)
+    return ExecutionRequest(
+        parent=parent.id,
+        actor=parent.actor,
+        surface="guest",
+        workspace=parent.workspace,
+        caller=Caller(method=method, profile=parent.work.profile),
+        work=work,
+        limits=limits,
+        calls=calls,
+    )
+
+
+def shown(work: Work, outcome: Outcome) -> Json:
+    """Return what the program that asked gets to see of an outcome in `ENDED`."""
+    if not isinstance(work, RuntimeRun) or outcome.program is None:
+        return outcome.value
+    end = outcome.program
+    return {
+        "ok": outcome.ok,
+        "status": outcome.status.value,
+        "exitCode": end.exit_code,
+        "signal": None if end.signal is None else signal_name(end.signal),
+        "phase": end.phase,
+        "stdout": end.stdout.head + end.stdout.tail,
+        "stderr": end.stderr.head + end.stderr.tail,
+        "truncated": end.stdout.truncated or end.stderr.truncated,
+        "artifact": end.artifact,
+        "durationMs": outcome.usage.wall_ms,
+    }
+
+
+def _work(method: str, arguments: list[Json], parent: ExecutionRequest) -> tuple[Work, LimitOverrides]:
+    try:
+        match method:
+            case "exec":
+                return _program(arguments)
+            case "script.run":
+                return _script(arguments, parent.workspace)
+            case _:
+                return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise SdkError(f"paddock.{method}: {where + ': ' if where else ''}{first['msg']}") from None
+
+
+def _program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
+    """Read `exec(runtime, code, {args, stdin, cwd, access, network, executable, timeoutMs})`."""
+    usage = 'paddock.exec(runtime, code, options), for instance paddock.exec("python", "print(1)")'
+    if not 1 <= len(arguments) <= 3:  # noqa: PLR2004
+        raise SdkError(usage)
+    runtime, code, options = (*arguments, None, None)[:3]
+    wishes = options_of(options, "exec")
+    limits = _wall(wishes)
+    if isinstance(stdin := wishes.get("stdin"), str):
+        wishes["stdin"] = stdin.encode("utf-8", "surrogatepass")
+    return RuntimeRun.model_validate({**wishes, "runtime": runtime, "code": code}), limits
+
+
+def _script(arguments: list[Json], workspace: Path) -> tuple[Work, LimitOverrides]:
+    """Read `script.run(name, {vars, input, timeoutMs})`."""
+    if not 1 <= len(arguments) <= 2 or not isinstance(arguments[0], str):  # noqa: PLR2004
+        raise SdkError(
+            'paddock.script.run(name, options), for instance paddock.script.run("audit", {vars: {A: "1"}})'
+        )
+    wishes = options_of(arguments[1] if arguments[1:] else None, "script.run")
+    limits = _wall(wishes)
+    script = read(arguments[0], workspace, named=True)
+    work = GuestRun.model_validate(
+        {
+            **wishes,
+            "source": script.source,
+            "name": script.name,
+            "language": script.language,
+            "profile": "script",
+            "raw_results": script.raw_results,
+        }
+    )
+    return work, limits
+
+
+def options_of(given: Json, method: str) -> dict[str, Json]:
+    """Return the options of a call as a new mapping, none as an empty one. Raises SdkError."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise SdkError(f"paddock.{method}: the options are one object, not {type(given).__name__}")
+    return dict(cast("Mapping[str, Any]", given))
+
+
+def _wall(wishes: dict[str, Json]) -> LimitOverrides:
+    return LimitOverrides(wall_ms=wishes.pop("timeoutMs", None))

@@ -1,0 +1,238 @@
+"""The SDK through the gate: what it grants, what it records, and that no secret leaves."""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+
+import pytest
+
+from paddock.model.outcome import Status
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.settings import (
+    ArtifactSettings,
+    AuditSettings,
+    PolicySettings,
+    Rule,
+    SdkSettings,
+    Settings,
+    VaultSettings,
+)
+from paddock.store.ledger_read import read
+from paddock.store.vault import FileVault
+from paddock.wiring import open_session
+
+SECRET = "s3cr3t-v4lue"
+
+
+class Desk:
+    """A session with all state in one place."""
+
+    def __init__(self, runner, place):
+        self.runner = runner
+        self.place = place
+        self.workspace = place / "workspace"
+        self.workspace.mkdir()
+        self.vault = FileVault(place / "vault")
+        self._stack = AsyncExitStack()
+
+    def open(self, sdk=None, rules=()):
+        settings = Settings(
+            audit=AuditSettings(directory=self.place / "audit"),
+            artifacts=ArtifactSettings(directory=self.place / "artifacts"),
+            vault=VaultSettings(backend="file", directory=self.place / "vault"),
+            sdk=SdkSettings(**{"signals": self.place / "signals.db", **(sdk or {})}),
+            policy=PolicySettings(rule=tuple(rules)),
+        )
+        self.session = self.runner.run(
+            self._stack.enter_async_context(open_session(settings, self.workspace))
+        )
+        return self
+
+    def run(self, source, *, profile="script", lines=None):
+        request = ExecutionRequest(workspace=self.workspace, work=GuestRun(source=source, profile=profile))
+        return self.runner.run(self.session.gate.execute(request, on_console=lines))
+
+    def records(self):
+        return list(read(self.place / "audit", newest_first=False))
+
+    def close(self):
+        self.runner.run(self._stack.aclose())
+
+
+@pytest.fixture
+def desk(tmp_path):
+    with asyncio.Runner() as runner:
+        made = Desk(runner, tmp_path)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def test_a_secret_is_used_and_never_shown(desk):
+    desk.open().vault.set("global", "api", SECRET)
+    seen = []
+    outcome = desk.run(
+        f"""
+        const key = mentu.vault.get("api");
+        console.log("key:", key, JSON.stringify({{key}}));
+        if (key !== {SECRET!r}) throw new Error("not it");
+        return [key.length, key, {{[key]: key + "!"}}];
+        """,
+        lines=lambda line: seen.append(line.text),
+    )
+    mark = "[REDACTED:vault]"
+    assert outcome.value == [len(SECRET), mark, {mark: f"{mark}!"}]
+    assert [line.text for line in outcome.console] == seen == [f'key: {mark} {{"key":"{mark}"}}']
+    assert SECRET not in outcome.model_dump_json()
+    assert SECRET not in "".join(record.model_dump_json() for record in desk.records())
+
+
+def test_a_secret_in_an_error_and_in_the_output_of_a_program_is_hidden(desk):
+    desk.open().vault.set("global", "api", SECRET)
+    outcome = desk.run(
+        """
+        const key = paddock.vault.get("api");
+        const run = await paddock.exec("python", "print('<' + input() + '>')", {stdin: key});
+        throw new Error(`${run.stdout.length} ${key} ${run.stdout}`);
+        """
+    )
+    assert outcome.error.message == "19 [REDACTED:vault] <[REDACTED:vault]>\n"
+    stored = b"".join(
+        file.read_bytes() for file in desk.place.rglob("*") if "artifacts" in str(file) and file.is_file()
+    )
+    assert SECRET.encode() not in stored
+
+
+def test_scopes_and_missing_names(desk):
+    desk.open()
+    outcome = desk.run(
+        """
+        paddock.vault.set("a", "one-value", {scope: "team"});
+        return [paddock.vault.list(), paddock.vault.list({scope: "team"}), typeof paddock.vault.get("a"),
+          paddock.vault.get("a", {scope: "team"}).length];
+        """
+    )
+    assert outcome.value == [[], ["a"], "undefined", 9]
+    assert desk.vault.get("team", "a") == "one-value"
+
+
+def test_programs_of_agents_read_no_secrets_unless_told(desk):
+    desk.open().vault.set("global", "api", SECRET)
+    outcome = desk.run("return paddock.vault.get('api')", profile="execute")
+    message = (
+        "paddock.vault.get is not granted to programs of the profile execute; "
+        "name it in `execute` under [sdk] in paddock.toml"
+    )
+    assert (outcome.status, outcome.error.name, outcome.error.message) == (
+        Status.FAILED,
+        "PolicyError",
+        message,
+    )
+    denied = [record for record in desk.records() if record.event == "decided"]
+    assert [(record.fields["name"], record.fields["rule"]) for record in denied] == [
+        ("vault.get", "sdk.execute")
+    ]
+
+
+def test_a_rule_can_deny_a_method_and_the_program_can_catch_it(desk):
+    desk.open(rules=[Rule(effect="deny", method="vault.*", reason="no secrets in here")])
+    outcome = desk.run(
+        "try { paddock.vault.get('a') } catch (e) { return [e.name, e.message, e.status, e.retryable] }"
+    )
+    assert outcome.value == ["PolicyError", "no secrets in here", "denied", False]
+
+
+def test_rules_about_programs_hold_for_exec_too(desk):
+    desk.open(rules=[Rule(effect="deny", runtime="python")])
+    outcome = desk.run("await paddock.exec('python', '1')")
+    assert outcome.error.message == "running a python program is denied by policy rule 1"
+
+
+def test_every_call_is_on_the_record_without_its_arguments(desk):
+    desk.open()
+    desk.run("paddock.cir.capture('a private note'); paddock.cir.stats()")
+    told = [
+        (record.event, record.fields.get("name"), record.fields.get("status")) for record in desk.records()
+    ]
+    assert told == [
+        ("started", "program", None),
+        ("started", "cir.capture", None),
+        ("finished", "cir.capture", "ok"),
+        ("started", "cir.stats", None),
+        ("finished", "cir.stats", "ok"),
+        ("finished", "program", "ok"),
+    ]
+    assert "private" not in json.dumps([record.model_dump() for record in desk.records()])
+    assert len({record.parent for record in desk.records()}) == 2
+
+
+def test_exec_gives_the_end_of_a_program_as_a_value(desk):
+    desk.open()
+    outcome = desk.run(
+        """
+        const failing = await paddock.exec("python", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)");
+        const endless = await paddock.exec("shell", "while :; do :; done", {timeoutMs: 300});
+        const {durationMs, artifact, ...rest} = failing;
+        return [rest, typeof durationMs, typeof artifact, endless.status, endless.ok];
+        """
+    )
+    rest = {
+        "ok": False,
+        "status": "failed",
+        "exitCode": 7,
+        "signal": None,
+        "phase": "run",
+        "stdout": "out\n",
+        "stderr": "err\n",
+        "truncated": False,
+    }
+    assert outcome.value == [rest, "number", "string", "timeout", False]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("exec()", 'paddock.exec(runtime, code, options), for instance paddock.exec("python", "print(1)")'),
+        ("exec('cobol', '1')", "paddock.exec: runtime: Input should be 'node', 'typescript',"),
+        ("exec('python', '1', [])", "paddock.exec: the options are one object, not list"),
+        ("exec('python', '1', {colour: 1})", "paddock.exec: colour: Extra inputs are not permitted"),
+        ("script.run('../x')", "../x: a script is named here, without a folder"),
+        ("script.run('nowhere')", "Script not found: nowhere"),
+        ("vault.get(7)", "paddock.vault.get: name must be a string, not int"),
+        ("vault.get('a', {colour: 1})", "paddock.vault.get: unknown option 'colour'; there is `scope`"),
+        ("vault.get()", "paddock.vault.get: wrong number of arguments (0)"),
+        ("cir.query({limit: 0})", "limit: Input should be greater than or equal to 1"),
+    ],
+)
+def test_misuse_is_told_to_the_program(desk, call, message):
+    desk.open()
+    outcome = desk.run(f"await paddock.{call}")
+    assert outcome.status is Status.FAILED
+    assert outcome.error.message.startswith(message)
+
+
+def test_a_script_runs_another_one_with_its_variables_and_gets_its_value(desk):
+    desk.open()
+    folder = desk.workspace / ".paddock" / "scripts"
+    folder.mkdir(parents=True)
+    (folder / "inner.ts").write_text("const n: number = input.n; return [paddock.vars.A, n + 1]")
+    (folder / "broken.js").write_text("throw new Error('inner trouble')")
+    outcome = desk.run("return await paddock.script.run('inner', {vars: {A: 'b'}, input: {n: 1}})")
+    assert outcome.value == ["b", 2]
+    outcome = desk.run("await paddock.script.run('broken')")
+    assert (outcome.status, outcome.error.message) == (Status.FAILED, "inner trouble")
+
+
+def test_m28_a_call_that_takes_too_long_fails_after_its_limit_and_can_be_caught(desk, monkeypatch):
+    class Slow:
+        async def call(self, request, work):  # noqa: ARG002
+            await asyncio.Event().wait()
+
+    desk.open(sdk={"call_timeout_ms": 100})
+    gate = desk.session.gate
+    monkeypatch.setattr(gate, "_engines", gate._engines._replace(sdk=Slow()))
+    outcome = desk.run(
+        "try { mentu.notify.send('a', 'b') } catch (e) { return [e.name, e.message, e.status] }"
+    )
+    assert outcome.value == ["Timeout", "paddock.notify.send did not end within 100 ms", "timeout"]
