@@ -21,8 +21,9 @@ class KnownSecrets:
 
     def learn(self, value: str) -> None:
         """Take a value; of one with several lines each line counts, for output is read line by line."""
-        parts = [value, *value.split("\n")]
-        forms = [form for part in parts for form in (part, json.dumps(part)[1:-1]) if len(part) >= _LEAST]
+        plain = value.split("\n")
+        escaped = [json.dumps(part)[1:-1] for part in (value, *plain)]
+        forms = [form for form in (*plain, *escaped) if len(form) >= _LEAST]
         # The longest first: one value may be a part of another.
         self._values = tuple(sorted({*self._values, *forms}, key=lambda form: (-len(form), form)))
 

@@ -66,7 +66,7 @@ class Redactor:
     """The rules in force. `warnings` says which patterns of the settings are not used, and why."""
 
     def __init__(self, settings: RedactionSettings, secrets: KnownSecrets | None = None) -> None:
-        self._secrets = secrets or KnownSecrets()
+        self._secrets = KnownSecrets() if secrets is None else secrets
         self.active = settings.enabled
         self._defaults = settings.include_defaults
         self._custom: list[Rule] = []
@@ -95,7 +95,8 @@ class Redactor:
             return "\n".join(map(self.line, text.split("\n")))
         text = _without_defaults(text)
         # What is between quotes may reach over line ends; nothing else does.
-        return "\n".join(map(redact_text, text.split("\n"))) if '"' in text else redact_text(text)
+        text = "\n".join(map(redact_text, text.split("\n"))) if '"' in text else redact_text(text)
+        return self._secrets.hide(text)
 
     def opens_key(self, line: str) -> bool:
         """Tell whether a private key begins in a line and does not end there."""
