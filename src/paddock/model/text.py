@@ -5,8 +5,10 @@ A line ends at `\\n` and nowhere else; a text that ends with `\\n` has no empty 
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from paddock.model.artifact import Excerpt, Stream
+from paddock.model.program import Captured
 
 LINE_CHARS = 500
 """Characters of a line that are ever shown (S35)."""
@@ -130,3 +132,83 @@ class Windows:
 def excerpt(source: Stream, start: int, lines: Sequence[str]) -> Excerpt:
     """Return lines from number `start` on as an excerpt."""
     return Excerpt(line_start=start, line_end=start + len(lines) - 1, content="\n".join(lines), source=source)
+
+
+@dataclass(frozen=True, slots=True)
+class Gist:
+    """What is told of one stream: some lines from its start, some from its end, and excerpts.
+
+    Between start and end lines are counted, not guessed: every line has its true number. A line that is cut where the
+    known start ends says so, and the rest of a line that began before the known end is left out.
+    """
+
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    """Up to the last line; may hold lines that are in `first` too."""
+    total: int
+    """How many lines there are."""
+    excerpts: tuple[Excerpt, ...]
+
+    def lines(self) -> list[str]:
+        """Return the lines from both ends, none twice."""
+        start = self.total - len(self.last)
+        return [*self.first, *self.last[max(0, len(self.first) - start) :]]
+
+    def summary(self, most: int) -> str:
+        """Return all lines, or as many from either end, `most` in all, and the number of those between (S33).
+
+        `most` is no more than what `gist` was told to keep.
+        """
+        if len(self.first) == self.total <= most:
+            return "\n".join(self.first)
+        tail = most - most // 2
+        first, last = self.first[: most // 2], self.last[-tail:]
+        omitted = self.total - len(first) - len(last)
+        marker = [f"\n... ({omitted} lines omitted) ...\n"] if omitted > 0 else []
+        return "\n".join([*first, *marker, *last])
+
+
+def gist(
+    captured: Captured,
+    source: Stream,
+    *,
+    keep: int,
+    terms: Sequence[str] = (),
+    context: int = 0,
+    limit: int = 0,
+) -> Gist:
+    """Return the gist of a stream, with `keep` lines from either end and up to `limit` excerpts around terms."""
+    cut = captured.truncated
+    head, tail = (captured.head, captured.tail) if cut else (captured.head + captured.tail, "")
+    total = head.count("\n") + captured.omitted_line_ends + tail.count("\n")
+    total += captured.total_bytes > 0 and not (tail or head).endswith("\n")
+    first: list[str] = []
+    last: deque[str] = deque(maxlen=keep)
+    excerpts: list[Excerpt] = []
+
+    def read(text: str, number: int, *, partial: int = 0) -> None:
+        """Take lines from `number` + 1 on; line `partial` is known in part."""
+        windows = Windows(source, context=context, limit=limit - len(excerpts))
+        for line, hit in _lines(text, terms):
+            number += 1
+            shown = line.removesuffix(CUT) + CUT if number == partial else line
+            last.append(shown)
+            if number == len(first) + 1 <= keep:
+                first.append(shown)
+            windows.feed(number, shown, hit=hit)
+        windows.end(number)
+        excerpts.extend(windows.excerpts)
+
+    read(head, 0, partial=head.count("\n") + 1 if cut else 0)
+    if cut:
+        last.clear()
+        # The rest of a line that begins in what is omitted is no line.
+        rest = tail.partition("\n")[2]
+        read(rest, total - len(lines_of(rest)))
+    return Gist(tuple(first), tuple(last), total, tuple(excerpts))
+
+
+def _lines(text: str, terms: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    lines = Lines(terms)
+    yield from lines.feed(text)
+    yield from lines.end()

@@ -1,0 +1,106 @@
+"""What an agent is told of a program: the response of spec 5.6, under the names and status words of the seed.
+
+`usage`, `sandbox` and `error` are ours; everything else is the seed's.
+"""
+
+from paddock.model.base import Json
+from paddock.model.digest import digest
+from paddock.model.outcome import Outcome, Status
+from paddock.model.program import Captured, ProgramEnd, signal_name
+from paddock.model.request import RuntimeRun
+from paddock.model.text import gist
+
+MOST_EXCERPTS = 10
+"""Excerpts of one response, both streams together, standard output first (S38)."""
+
+_DIGESTED = 2000
+"""Lines from either end of a stream that a digest is made of."""
+
+_WORDS = {
+    Status.OK: "success",
+    Status.TIMEOUT: "timeout",
+    Status.CANCELLED: "cancelled",
+    Status.DENIED: "denied",
+}
+"""Status words of the seed; whatever is not here is a `failure`."""
+
+_NOT_STARTED = 1
+"""Exit code of a program that could not be started (S26)."""
+
+
+def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
+    """Return the response to a request for a program, whatever became of it, as JSON."""
+    program = outcome.program
+    response: dict[str, Json] = {
+        "status": _WORDS.get(outcome.status, "failure"),
+        "exitCode": _exit_code(outcome),
+        "signal": None if program is None or program.signal is None else signal_name(program.signal),
+        "durationMs": round(outcome.usage.wall_ms),
+        "artifactHandle": program.artifact if program else None,
+        "truncation": _truncation(program),
+        "policyDecision": {"auditHash": outcome.decision.audit_hash},
+        **_shown(outcome, program, work),
+        "usage": outcome.usage.model_dump(mode="json"),
+        "sandbox": outcome.sandbox.model_dump(mode="json"),
+    }
+    if outcome.status is Status.DENIED:
+        response["policyDecision"]["deniedReasons"] = list(outcome.decision.reasons)
+    if program is not None and program.stdin_sha256:
+        response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
+    if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
+        response["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
+    return response
+
+
+def _shown(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> dict[str, Json]:
+    """Return what the mode shows of the output."""
+    if program is None:
+        return {"stdoutSummary": "", "stderrSummary": ""}
+    wishes, terms = work.output, work.output.query_terms
+    match wishes.mode:
+        case "minimal":
+            size = program.stdout.total_bytes + program.stderr.total_bytes
+            lines = _seed_lines(program.stdout) + _seed_lines(program.stderr)
+            return {"outputLines": lines, "outputBytes": size, "stdoutSummary": "", "stderrSummary": ""}
+        case "digest":
+            command = " ".join([program.executable, *work.args, work.code or ""])
+            stdout = gist(program.stdout, "stdout", keep=_DIGESTED)
+            stderr = gist(program.stderr, "stderr", keep=_DIGESTED)
+            found = digest([*stdout.lines(), *stderr.lines()], command=command, ok=outcome.ok)
+            return {"digest": found.to_wire(), "stdoutSummary": found.summary, "stderrSummary": ""}
+        case "summary" | "intent":
+            keep, context = wishes.max_lines, wishes.context_lines
+            stdout = gist(
+                program.stdout, "stdout", keep=keep, terms=terms, context=context, limit=MOST_EXCERPTS
+            )
+            left = MOST_EXCERPTS - len(stdout.excerpts)
+            stderr = gist(program.stderr, "stderr", keep=keep, terms=terms, context=context, limit=left)
+            shown: dict[str, Json] = {}
+            if wishes.mode == "summary":
+                last = stderr.last[-(keep // 4) :]
+                shown |= {"stdoutSummary": stdout.summary(keep), "stderrSummary": "\n".join(last)}
+            if excerpts := [*stdout.excerpts, *stderr.excerpts]:
+                shown["excerpts"] = [each.model_dump(mode="json", by_alias=True) for each in excerpts]
+            return shown
+
+
+def _exit_code(outcome: Outcome) -> int | None:
+    if outcome.program is not None:
+        return outcome.program.exit_code
+    return _NOT_STARTED if outcome.status is Status.UNAVAILABLE else None
+
+
+def _truncation(program: ProgramEnd | None) -> dict[str, Json]:
+    stdout, stderr = (program.stdout, program.stderr) if program else (Captured(), Captured())
+    return {
+        "stdoutTruncated": stdout.truncated,
+        "stderrTruncated": stderr.truncated,
+        "totalStdoutBytes": stdout.total_bytes,
+        "totalStderrBytes": stderr.total_bytes,
+    }
+
+
+def _seed_lines(captured: Captured) -> int:
+    """Return the lines of a stream as the seed counts them: one more than line ends, none when empty (S32)."""
+    line_ends = captured.head.count("\n") + captured.omitted_line_ends + captured.tail.count("\n")
+    return line_ends + 1 if captured.total_bytes else 0

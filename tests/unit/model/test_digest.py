@@ -1,0 +1,141 @@
+"""Digests of samples, of hostile text, and their bounds. Real tools: tests/integration/test_digest_tools.py."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.model.digest import Digest, Failure, digest
+
+TSC = [
+    "src/a.ts(3,5): error TS2322: Type 'string' is not assignable.",
+    "src/a.ts(9,1): error TS1005: ';' expected.",
+]
+ESLINT = [
+    "",
+    "/w/lint.js",
+    "  1:7  error    'unused' is never used  no-unused-vars",
+    "  2:1  warning  Unexpected 'debugger'   no-debugger",
+    "",
+    "✖ 2 problems (1 error, 1 warning)",
+]
+
+
+def test_s55_tsc() -> None:
+    assert digest(TSC, command="", ok=False).to_wire() == {
+        "kind": "tsc",
+        "ok": False,
+        "summary": "tsc: 2 errors in 1 file",
+        "failures": [
+            {"name": "TS2322", "file": "src/a.ts", "line": 3, "message": "Type 'string' is not assignable."},
+            {"name": "TS1005", "file": "src/a.ts", "line": 9, "message": "';' expected."},
+        ],
+    }
+    assert digest([], command="npx tsc --noEmit", ok=True) == Digest(
+        kind="tsc", ok=True, summary="tsc: no errors"
+    )
+
+
+def test_s55_eslint() -> None:
+    assert digest(ESLINT, command="", ok=False) == Digest(
+        kind="eslint",
+        ok=False,
+        summary="eslint: 1 error, 1 warning",
+        failures=(
+            Failure(name="no-unused-vars", file="/w/lint.js", line=1, message="'unused' is never used"),
+        ),
+    )
+    assert digest([], command="node_modules/.bin/eslint .", ok=True).summary == "eslint: no problems"
+
+
+def test_s55_npm() -> None:
+    lines = ["npm error code E404", "npm error 404 Not Found", "npm error"]
+    assert digest(lines, command="npm install x", ok=False) == Digest(
+        kind="npm",
+        ok=False,
+        summary="npm: failed with E404",
+        failures=(Failure(name="E404", message="404 Not Found"),),
+        excerpt="\n".join(lines),
+    )
+    done = digest(["", "added 3 packages in 2s"], command="npm ci", ok=True)
+    assert done == Digest(kind="npm", ok=True, summary="npm: added 3 packages in 2s")
+    assert digest(["npm ERR! code ELIFECYCLE"], command="", ok=False).kind == "npm"
+
+
+def test_s55_generic() -> None:
+    lines = ["starting", "ValueError: bad value at src/run.py:12", "done"]
+    assert digest(lines, command="python x.py", ok=False) == Digest(
+        kind="generic",
+        ok=False,
+        summary="generic: failed, 3 lines of output",
+        failures=(Failure(file="src/run.py", line=12, message="ValueError: bad value at src/run.py:12"),),
+        excerpt="\n".join(lines),
+    )
+    assert digest(["an error, they say"], command="x", ok=True) == Digest(
+        kind="generic", ok=True, summary="generic: ok, 1 line of output"
+    )
+
+
+def test_s55_everything_is_capped() -> None:
+    lines = [f"error {number}: " + "x" * 300 for number in range(50)]
+    found = digest(lines, command="", ok=False)
+    assert (len(found.failures), found.truncated_failures) == (20, 30)
+    assert {len(each.message) for each in found.failures} == {200}
+    assert found.excerpt == "\n".join(lines[-30:])
+
+
+def test_success_is_not_read_out_of_output() -> None:
+    assert digest(TSC, command="", ok=True) == Digest(kind="tsc", ok=True, summary="tsc: 2 errors in 1 file")
+
+
+PIECES = [
+    "\x1b[31m",
+    "error",
+    "TS1",
+    ": ",
+    "(1,2)",
+    "✖ ",
+    "not ok 1 - ",
+    "npm ERR! ",
+    "  1:1  error  ",
+    "  ",
+    "a.b:3",
+    "# fail 2",
+    "\r",
+]
+LINES = st.lists(
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=6).map("".join), max_size=40
+)
+
+
+@given(LINES, st.sampled_from(["", "tsc", "node --test", "eslint", "npm"]), st.booleans())
+def test_hostile_output_gives_a_bounded_digest(lines: list[str], command: str, ok: object) -> None:
+    found = digest(lines, command=command, ok=bool(ok))
+    assert found.ok is bool(ok)
+    assert len(found.failures) <= 20
+    assert len(found.summary) < 300
+    assert len((found.excerpt or "").split("\n")) <= max(30, sum("\n" in line for line in lines) * 6 + 30)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  1:1  error  " + " " * 480,
+        "a." * 250,
+        ":1" * 250,
+        "1:" * 250,
+        "✖ " + " (1" * 160,
+        "test at " + ":1" * 240,
+        "error " + "a.b" * 160,
+        "\x1b[" * 250,
+        "(1,1" * 125,
+    ],
+)
+def test_hostile_lines_cost_linear_time(line: str) -> None:
+    """Quadratic in 500 characters would be minutes for these; the bound is generous for slow machines."""
+    started = time.process_time()
+    digest([line] * 4000, command="", ok=False)
+    digest([line] * 4000 + ["✖ 1 problem (1 error, 0 warnings)"], command="", ok=False)
+    digest([line] * 4000 + ["# fail 1", "  not ok 1 - x"], command="", ok=False)
+    assert time.process_time() - started < 20
