@@ -100,6 +100,12 @@ def test_every_client_is_documented():
     assert rows == {*pinned["dependencies"], *pinned["optionalDependencies"]}
 
 
+def test_every_tool_whose_output_is_digested_is_documented():
+    assert {name for name, _, _ in documented("Tools whose output tests digest")} == npm(
+        "tests/digest/package.json"
+    )
+
+
 def test_every_row_gives_a_licence_and_a_reason():
     headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
     rows = [row for heading in headings for row in documented(heading)]

@@ -121,7 +121,7 @@ def test_writing_that_the_workspace_forbids(place):
 def test_json_is_one_line(place):
     code, text, told = paddock(place, "shell", "-c", "echo out; exit 3", "--json")
     assert (code, told, text.count("\n")) == (3, "", 1)
-    assert json.loads(text)["program"]["exit_code"] == 3
+    assert json.loads(text)["exitCode"] == 3
 
 
 def test_nobody_reads_any_more(place):

@@ -16,21 +16,25 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.program import (
     ACCESSES,
     NETWORKS,
+    OUTPUT_MODES,
     RUNTIMES,
     STDIN_BYTES,
     Access,
     Network,
+    OutputMode,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import Settings
 from paddock.policy.layers import BUILT_IN
 from paddock.surfaces.cli import options
+from paddock.surfaces.cli.answer import print_response
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.passing import Passing
 from paddock.surfaces.cli.session import actor
-from paddock.surfaces.render import as_json as as_json_text
+from paddock.surfaces.cli.table import print_json
+from paddock.surfaces.program_response import program_response
 from paddock.surfaces.render import encodable, for_terminal
 
 OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
@@ -56,6 +60,7 @@ class _Program(click.Command):
         "paddock exec rust ./main.rs -- --size 10",
         "git log | paddock exec perl ./count.pl --stdin",
         "paddock exec node -- --version",
+        "paddock exec java ./Main.java --mode summary --query error --json",
         "paddock exec java ./Main.java --json",
     ),
 )
@@ -66,6 +71,13 @@ class _Program(click.Command):
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
 @click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
 @click.option("--timeout-ms", type=int, metavar="N", help="Longest wall time, compile step included.")
+@click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
+@click.option(
+    "--query", "terms", multiple=True, metavar="TERM", help="Show lines with a term; repeat it for more."
+)
+@click.option(
+    "--max-lines", type=int, default=100, show_default=True, metavar="N", help="Most lines of a summary."
+)
 @click.option("--no-keep", is_flag=True, help="Keep no output for `paddock output`.")
 @click.option("--access", type=click.Choice(ACCESSES), help="How the program may use the workspace.")
 @click.option("--network", type=click.Choice(NETWORKS), help="How the program may use the network.")
@@ -103,7 +115,8 @@ def command(
             work=RuntimeRun.model_validate({**work, **_wishes(file, settings, **given)}),
             limits=LimitOverrides(wall_ms=timeout_ms),
         )
-        context.exit(_execute(request, settings, as_json=as_json))
+        answered = given["mode"] is not None or bool(given["terms"])
+        context.exit(_execute(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:
         raise click.UsageError(_told(problem)) from None
     except PaddockError as error:
@@ -118,6 +131,9 @@ def _wishes(
     with_stdin: bool,
     access: Access | None,
     network: Network | None,
+    mode: OutputMode | None,
+    terms: tuple[str, ...],
+    max_lines: int,
     no_keep: bool,
     **plain: str | None,
 ) -> dict[str, Json]:
@@ -133,23 +149,30 @@ def _wishes(
         "stdin": sys.stdin.buffer.read(STDIN_BYTES + 1) if with_stdin else None,
         "access": access or (most if most == "none" else "read-only"),
         "network": network or "none",
-        "output": {"persist": not no_keep},
+        "output": {
+            "mode": mode or ("intent" if terms else "minimal"),
+            "query_terms": terms,
+            "max_lines": max_lines,
+            "persist": not no_keep,
+        },
     }
 
 
-def _execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> int:
+def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
     """Run the program, print what is to be seen of it, and return the exit code."""
     passing = Passing()
-    take = None if as_json else passing.take
+    take = None if as_json or answered else passing.take
     outcome, number = asyncio.run(carry_out(request, settings, on_output=take))
     if passing.broken:
         return INTERRUPTED + 13
     if outcome is None:
         click.echo("Cancelled", err=True)
         return INTERRUPTED + number
-    if as_json:
-        click.echo(as_json_text(outcome))
-    elif text := _why(outcome):
+    if as_json or answered:
+        assert isinstance(request.work, RuntimeRun)
+        response = program_response(outcome, request.work)
+        (print_json if as_json else print_response)(response)
+    if not as_json and (text := _why(outcome)):
         click.echo(encodable(for_terminal(text)), err=True)
     return exit_code(outcome)
 

@@ -13,9 +13,10 @@ from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, Outp
 from paddock.store.artifacts import Artifacts, Found
 from paddock.store.query import Reading, query
 from paddock.surfaces.cli import options
+from paddock.surfaces.cli.answer import print_excerpts
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.table import print_json, print_table, warn
-from paddock.surfaces.render import encodable, for_terminal
+from paddock.surfaces.render import for_terminal
 from paddock.wiring import open_artifacts
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
@@ -185,14 +186,8 @@ def _artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
 
 
 def _print_found(found: OutputFound) -> None:
-    """Print excerpts as `grep -n` does, with what cannot be seen from them on standard error."""
-    on_terminal = sys.stdout.isatty()
-    for number, excerpt in enumerate(found.excerpts):
-        if number:
-            click.echo("--")
-        for line_number, line in enumerate(excerpt.content.split("\n"), excerpt.line_start):
-            text = for_terminal(line) if on_terminal else line
-            click.echo(encodable(f"{excerpt.source}:{line_number}: {text}"))
+    """Print excerpts, with what cannot be seen from them on standard error."""
+    print_excerpts(found.to_wire()["excerpts"])
     if found.match_status == "noMatchFallback":
         click.echo("no match; these are the first lines" if found.excerpts else "no output", err=True)
     if (more := found.next_cursor) is not None:
