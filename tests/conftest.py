@@ -1,10 +1,12 @@
 """What tests share: a guest to run programs in as the gate runs them, and real MCP servers."""
 
 import asyncio
+import atexit
 import importlib.util
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -27,6 +29,11 @@ hypothesis.settings.load_profile("paddock")
 
 ROOT = Path(__file__).resolve().parents[1]
 ODD_SERVER = ROOT / "tests/servers/odd.py"
+
+# What Paddock remembers stays out of the state directory of whoever runs the tests.
+_STATE = tempfile.TemporaryDirectory(prefix="paddock-tests-")
+atexit.register(_STATE.cleanup)
+os.environ["XDG_STATE_HOME"] = _STATE.name
 
 
 class Guest:

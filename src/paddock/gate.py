@@ -25,6 +25,7 @@ from paddock.hub.result import ToolResult, native_value
 from paddock.model.base import Json
 from paddock.model.errors import (
     EngineError,
+    InvalidArguments,
     LedgerError,
     PaddockError,
     ScriptNotFound,
@@ -33,7 +34,9 @@ from paddock.model.errors import (
     ServerRejected,
     ServerTimeout,
     ServerUnavailable,
+    ToolChanged,
     UnknownServer,
+    UnknownTool,
 )
 from paddock.model.limits import Calls
 from paddock.model.outcome import (
@@ -295,8 +298,10 @@ def _fault(error: Exception) -> ErrorInfo:
 def _blame(error: ServerError) -> Status:
     """Return who is to blame for a call that brought no result."""
     match error:
-        case UnknownServer():
+        case UnknownServer() | UnknownTool() | InvalidArguments():
             return Status.INVALID
+        case ToolChanged():
+            return Status.DENIED
         case ServerTimeout():
             return Status.TIMEOUT
         case ServerRejected():

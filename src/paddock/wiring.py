@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,8 +26,11 @@ from paddock.store.ledger import Ledger
 
 if TYPE_CHECKING:
     from paddock.confine.process import Sandbox
+    from paddock.hub.admission import Admission
     from paddock.hub.catalog import Catalog
     from paddock.hub.config import ServersConfig
+    from paddock.hub.observed import Observed
+    from paddock.hub.pins import Pins
     from paddock.hub.pool import Hub, ServerStatus
     from paddock.hub.search import CatalogTool
     from paddock.runtimes.engine import RuntimeEngine
@@ -58,7 +61,10 @@ class Servers:
         """Call a tool, within the server's own time and `limit_ms`. Raises ServerError."""
         hub = self._live()
         own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
-        return await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
+        result = await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
+        if (definition := self.admission.definition(server, tool)) is not None:
+            self.observed.learn(self.config.servers[server], definition, result)
+        return result
 
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Return whether a server says that a tool only reads; it is asked once. Raises ServerError."""
@@ -69,19 +75,43 @@ class Servers:
             }
         return tool in self._reading[server]
 
+    async def tools(self, server: str) -> list[ToolInfo]:
+        """Ask a server for its tools, as they are now. Raises ServerError."""
+        return await self._live().tools(server)
+
+    @cached_property
+    def pins(self) -> "Pins":
+        """The definitions of tools that are pinned."""
+        from paddock.hub.pins import Pins  # noqa: PLC0415 - only programs that use servers pay for it
+
+        return Pins(self._settings.state, self._file)
+
+    @cached_property
+    def admission(self) -> "Admission":
+        """What calls must satisfy."""
+        from paddock.hub.admission import Admission  # noqa: PLC0415 - only programs that use servers pay for it
+
+        return Admission(self.config.servers, self.pins)
+
+    @cached_property
+    def observed(self) -> "Observed":
+        """The types of results so far."""
+        from paddock.hub.observed import Observed  # noqa: PLC0415 - only programs that use servers pay for it
+
+        return Observed(self._settings.state, self._file)
+
     @cached_property
     def catalog(self) -> "Catalog":
-        """The tools of all servers; they are asked at the first use."""
-        from paddock.hub.catalog import Catalog, plain  # noqa: PLC0415 - only those who search pay for it
+        """All tools of all servers, to be searched and described; servers start when it is first asked."""
+        from paddock.hub.catalog import Catalog  # noqa: PLC0415 - only those who search pay for it
 
-        async def ask(server: str) -> "tuple[CatalogTool, ...]":
-            return plain(server, await self.tools(server))
+        hub = self._live()
 
-        return Catalog(self.config.servers, ask)
+        async def ask(server: str) -> "Sequence[CatalogTool]":
+            await hub.tools(server)
+            return self.admission.shown(server)
 
-    async def tools(self, server: str) -> list[ToolInfo]:
-        """Ask a server for its tools. Raises ServerError."""
-        return await self._live().tools(server)
+        return Catalog(tuple(self.config.servers), ask, version=hub.changes, observed=self.observed.type_of)
 
     def status(self) -> dict[str, "ServerStatus"]:
         """Return the facts of every configured server; starts nothing."""
@@ -99,6 +129,7 @@ class Servers:
             self._hub = Hub(
                 self.config.servers,
                 environment=child_environment(os.environ),
+                admission=self.admission,
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
             )

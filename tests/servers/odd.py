@@ -20,7 +20,16 @@ time.sleep(30)
 """
 ECHO = {"name": "echo", "description": "Say it again", "inputSchema": {"type": "object"}}
 PID = {"name": "pid", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
-TOOLS = [ECHO, PID, {"title": "no name"}]
+OTHERS = (
+    *("environment", "crash", "crash_once", "hang", "fail", "refuse", "is_error", "invalid"),
+    *("no_object", "long", "ask_back", "close_output"),
+)
+TOOLS = [
+    ECHO,
+    PID,
+    {"title": "no name"},
+    *({"name": name, "inputSchema": {"type": "object"}} for name in OTHERS),
+]
 
 
 def text(value):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool, Hit, Index
 from paddock.hub.signatures import Described, describe
 from paddock.model.base import Json
@@ -142,8 +141,3 @@ def _bounded(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str
     left_out = len(tools) - len(kept)
     why = f"{left_out} tools are left out: beyond {TOOLS}, listed twice, or with a name of over {NAME} characters"
     return kept, why if left_out else ""
-
-
-def plain(server: str, tools: Sequence[ToolInfo]) -> tuple[CatalogTool, ...]:
-    """Return tools of a server as entries of the catalogue."""
-    return tuple(CatalogTool(server, tool) for tool in tools)

@@ -13,7 +13,13 @@ from typing import Any, TypeVar, cast
 
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, INTERNAL_ERROR, Implementation
+from mcp_types import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    Implementation,
+    ToolListChangedNotification,
+)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -44,6 +50,9 @@ class Connection:
         self.lost = asyncio.Event()
         """Set once the connection is of no more use."""
         self.session: Session | None = None
+        self.listed = False
+        """Whether somebody has heard its tools since they last changed."""
+        self.listing = asyncio.Lock()
         self._server = server
         self._process = process
         self._on_lost = on_lost
@@ -212,13 +221,18 @@ def _asks_back(answer: object) -> bool:
 
 @contextlib.asynccontextmanager
 async def connect(
-    server: Server, process: ServerProcess | None, *, probe: bool, on_lost: Callable[[], None]
+    server: Server,
+    process: ServerProcess | None,
+    *,
+    probe: bool,
+    on_lost: Callable[[], None],
+    on_changed: Callable[[], None],
 ) -> AsyncGenerator[Connection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
     `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so
-    that no further call goes out on it. What breaks an open HTTP connection comes out of the
-    context as an exception group.
+    that no further call goes out on it; `on_changed` when the server says that its tools changed. What breaks an
+    open HTTP connection comes out of the context as an exception group.
     """
     connection = Connection(server, process, on_lost)
     failure: CallFailed | None = None
@@ -230,7 +244,13 @@ async def connect(
             client = await stack.enter_async_context(http_client(server))
             transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_LIMIT)
             reader, writer = await stack.enter_async_context(transport)
-        session = Session(reader, writer, client_info=_CLIENT)
+
+        async def heard(message: object) -> None:
+            if isinstance(message, ToolListChangedNotification):
+                connection.listed = False
+                on_changed()
+
+        session = Session(reader, writer, client_info=_CLIENT, message_handler=heard)
         connection.session = await stack.enter_async_context(session)
         try:
             await connection.negotiate(probe=probe)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from paddock.hub import lifecycle as on
 from paddock.hub.breaker import Breaker
@@ -21,7 +21,13 @@ from paddock.hub.failure import CallFailed
 from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
 from paddock.hub.process import start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools
-from paddock.model.errors import ServerError, ServerUnauthorized, ServerUnavailable, UnknownServer
+from paddock.model.errors import (
+    ServerError,
+    ServerRejected,
+    ServerUnauthorized,
+    ServerUnavailable,
+    UnknownServer,
+)
 
 if TYPE_CHECKING:
     from paddock.hub.connection import Connection
@@ -72,12 +78,27 @@ class _Record:
     protocol: str = ""
     pid: int | None = None
     warnings: dict[str, None] = field(default_factory=dict[str, None])
+    changes: int = 0
+    """How often it said that its tools changed."""
+
+
+class Admission(Protocol):
+    """What a call must satisfy before it goes to a server."""
+
+    def learn(self, server: str, tools: Sequence[ToolInfo]) -> None:
+        """Take note of what a server lists."""
+        ...
+
+    def admit(self, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Let a call pass, or raise ServerError."""
+        ...
 
 
 class Hub:
     """Call tools of upstream servers. Use it as an async context manager, or `close()` it.
 
-    `environment` is what every child inherits; its own variables come on top. `clock` gives seconds.
+    `environment` is what every child inherits; its own variables come on top. With `admission`, every child is
+    asked for its tools before its first call, and whenever it says that they changed. `clock` gives seconds.
     """
 
     def __init__(
@@ -85,6 +106,7 @@ class Hub:
         servers: Mapping[str, Server],
         *,
         environment: Mapping[str, str],
+        admission: Admission | None = None,
         max_live: int = on.MAX_LIVE,
         idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
         wait_ms: float = WAIT_MS,
@@ -96,6 +118,7 @@ class Hub:
         self._pool = on.Pool(terms, bound=max_live, breaker=breaker)
         self._records = {name: _Record(server) for name, server in servers.items()}
         self._environment = dict(environment)
+        self._admission = admission
         self._wait_s = wait_ms / 1000
         self._sweep_s = sweep_ms / 1000
         self._clock = clock
@@ -117,7 +140,14 @@ class Hub:
         """
         record = self._record(server)
         limit = timeout_ms or record.server.timeout_ms
-        answer = await self._twice(record, lambda c: c.call(tool, dict(arguments), limit))
+
+        async def ask(connection: "Connection") -> object:
+            if self._admission is not None:
+                await self._listed(record, connection, limit)
+                self._admission.admit(server, tool, arguments)
+            return await connection.call(tool, dict(arguments), limit)
+
+        answer = await self._twice(record, ask)
         result = read_result(answer)
         self._warn(record, f"tool {tool!r}", result.warnings)
         return result
@@ -125,10 +155,12 @@ class Hub:
     async def tools(self, server: str) -> list[ToolInfo]:
         """Ask the server for its tools. Raises ServerError."""
         record = self._record(server)
-        entries = await self._twice(record, lambda c: c.tools(record.server.timeout_ms))
-        tools, warnings = read_tools(entries)
-        self._warn(record, "tool listing", warnings)
-        return tools
+        return await self._twice(record, lambda c: self._list(record, c, record.server.timeout_ms))
+
+    def changes(self, server: str) -> int:
+        """Return how often a server has said that its tools changed."""
+        record = self._records.get(server)
+        return record.changes if record is not None else 0
 
     def status(self) -> dict[str, ServerStatus]:
         """Return the facts of every configured server, by name. Starts nothing."""
@@ -149,6 +181,29 @@ class Hub:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _listed(self, record: _Record, connection: "Connection", limit: float) -> None:
+        """See to it that admission has heard what this child lists."""
+        async with connection.listing:
+            if connection.listed:
+                return
+            try:
+                await self._list(record, connection, limit)
+            except CallFailed as failed:
+                failed.error.sent = False  # the listing was; the call was not
+                if not isinstance(failed.error, ServerRejected):
+                    raise
+                if self._admission is not None:
+                    self._admission.learn(record.server.name, [])  # what was pinned of it is gone
+
+    async def _list(self, record: _Record, connection: "Connection", limit: float) -> list[ToolInfo]:
+        changes = record.changes
+        tools, warnings = read_tools(await connection.tools(limit))
+        self._warn(record, "tool listing", warnings)
+        if self._admission is not None:
+            self._admission.learn(record.server.name, tools)
+        connection.listed = record.changes == changes
+        return tools
 
     def _record(self, name: str) -> _Record:
         record = self._records.get(name)
@@ -252,7 +307,10 @@ class Hub:
             # Imported while the process is starting; only here, because it takes most of a second.
             protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
             lost = functools.partial(self._feed, on.ConnectionLost(child))
-            async with protocol.connect(server, process, probe=probe, on_lost=lost) as connection:
+            changed = functools.partial(self._changed, record)
+            async with protocol.connect(
+                server, process, probe=probe, on_lost=lost, on_changed=changed
+            ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy
                 self._connections[child] = connection
@@ -271,6 +329,9 @@ class Hub:
             record.pid = None
             if process is not None:
                 await process.stop()
+
+    def _changed(self, record: _Record) -> None:
+        record.changes += 1
 
     def _gone(self, child: int) -> None:
         del self._owners[child]

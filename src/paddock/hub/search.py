@@ -90,7 +90,7 @@ class Index:
             for number, score in cast("Iterable[tuple[int, float]]", rows):
                 entry = self._tools[number]
                 if server is None or entry.server == server:
-                    hits.append(Hit(entry, round(score, 4)))
+                    hits.append(Hit(entry, float(f"{score:.4g}")))
                 if len(hits) == limit:
                     break
         return tuple(hits)

@@ -17,7 +17,10 @@ PaddockError
     ├── ServerUnavailable
     ├── ServerUnauthorized
     ├── ServerTimeout
-    └── ServerRejected
+    ├── ServerRejected
+    ├── UnknownTool
+    ├── ToolChanged
+    └── InvalidArguments
 """
 
 
@@ -107,3 +110,15 @@ class VaultError(PaddockError):
 
 class SignalError(PaddockError):
     """A signal cannot be read or kept."""
+
+
+class UnknownTool(ServerError):  # noqa: N818
+    """The server lists no tool of that name; nothing was sent."""
+
+
+class ToolChanged(ServerError):  # noqa: N818
+    """The tool says something else than what was pinned, and nobody approved it; nothing was sent."""
+
+
+class InvalidArguments(ServerError):  # noqa: N818
+    """The arguments are not what the tool's schema asks for; nothing was sent."""

@@ -182,6 +182,8 @@ class ServerSettings(Value):
 
     config: Path | None = None
     """Server file to read instead of `.mcp.json` of the workspace."""
+    state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
+    """Directory for what is remembered of servers: pinned tool definitions, types of results."""
     max_live: PositiveInt = 20
     """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
     idle_timeout_ms: PositiveInt = 300_000
@@ -324,7 +326,7 @@ class Settings(Value):
     """What programs may ask of Paddock itself."""
     vault: VaultSettings = Field(default_factory=VaultSettings)
     """Secrets."""
-    servers: ServerSettings = ServerSettings()
+    servers: ServerSettings = Field(default_factory=ServerSettings)
     """Upstream MCP servers."""
     mcp: McpSettings = McpSettings()
     """The MCP server."""

@@ -31,6 +31,7 @@ OWNERS_ONLY = frozenset(
         "artifacts.url",
         "sdk.signals",
         "servers.config",
+        "servers.state",
         "sandbox.job_user",
         "vault.backend",
         "vault.directory",
@@ -195,5 +196,6 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "sdk.execute": _subset,
     "vault.backend": _same,
     "vault.directory": _same,
+    "servers.state": _same,
 }
 """How a key narrows. A key that is not here is a number, and smaller is narrower."""

@@ -325,7 +325,7 @@ def test_faulty_results_are_passed_on_with_a_warning(hub, odd):
             assert await h.call("odd", "no_object", {}) == ToolResult(
                 {"content": [{"type": "text", "text": "bare"}]}, ("the result is not an object",)
             )
-            assert await h.tools("odd") == [
+            assert (await h.tools("odd"))[:2] == [
                 ToolInfo("echo", "Say it again", {"type": "object"}, None, {}),
                 ToolInfo("pid", "", {"type": "object"}, None, {"readOnlyHint": True}),
             ]

@@ -3,13 +3,15 @@
 import asyncio
 from collections import Counter
 
-from paddock.hub.catalog import Catalog, Listing, Unknown, plain
+from paddock.hub.catalog import Catalog, Listing, Unknown
 from paddock.hub.result import ToolInfo
+from paddock.hub.search import CatalogTool
 from paddock.model.errors import ServerUnavailable, UnknownServer
 
 
 def tools(server, *names):
-    return plain(server, [ToolInfo(name, f"does {name}", {"type": "object"}, None, {}) for name in names])
+    infos = (ToolInfo(name, f"does {name}", {"type": "object"}, None, {}) for name in names)
+    return tuple(CatalogTool(server, info) for info in infos)
 
 
 class Upstream:

@@ -27,6 +27,7 @@ CHOICES = {
     "audit.sync": ["batch", "always"],
     "audit.directory": [Path("/a"), Path("/b")],
     "servers.config": [Path("/a.json"), Path("/b.json")],
+    "servers.state": [Path("/a"), Path("/b")],
     "grants.servers": [("*",), ("a", "b"), ("a",), ()],
     "grants.jit": [True, False],
     "grants.calls": ["run", "read_only", "dry_run"],

@@ -15,6 +15,7 @@ from paddock.model.errors import ServerError
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
 from paddock.surfaces.cli import options
+from paddock.surfaces.cli import tools as tools_of_all
 from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
@@ -32,7 +33,11 @@ from paddock.surfaces.cli.variables import read_input
     ),
 )
 def command() -> None:
-    """List upstream MCP servers and their tools, and call one."""
+    """List upstream MCP servers and their tools, find and call one, and watch over what they say."""
+
+
+for _command in (tools_of_all.search, tools_of_all.describe, tools_of_all.diff, tools_of_all.approve):
+    command.add_command(_command)
 
 
 @command.command("list", epilog=examples("paddock servers list", "paddock servers list --json"))

@@ -24,6 +24,11 @@ def print_json(value: Json) -> None:
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
 
 
+def print_text(text: str) -> None:
+    """Print a text of a stranger, without what would move the cursor."""
+    click.echo(encodable(for_terminal(text)))
+
+
 def warn(text: str) -> None:
     """Print a warning to standard error."""
     click.echo(f"warning: {encodable(for_terminal(text))}", err=True)

@@ -1,0 +1,202 @@
+"""Types of results, learned from results: for the many tools that declare none.
+
+Only types are remembered, never a value. Keys of an object are remembered where they look like names that a
+programmer gave; an object whose keys look like data (ids, paths, addresses, many or uniform members) is a map.
+A type is a JSON Schema of `type`, `properties`, `required`, `items` and `additionalProperties`, in which what was
+seen at one place is merged: so it grows with the variety of results, up to a bound, and not with their number.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from paddock.hub.config import Server
+from paddock.hub.kept import Kept
+from paddock.hub.pins import memory_of
+from paddock.hub.result import ToolInfo, ToolResult, native_value
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError
+
+LESSONS = 20
+"""Results of one tool that a session learns from."""
+TOOLS = 500
+"""Tools of one server that are remembered."""
+_LARGEST = 64 * 1024
+"""Characters of a text that is looked at."""
+_NODES = 3_000
+"""Values of one result that are looked at."""
+_DEEPEST = 8
+_MEMBERS = 40
+"""Keys of an object; with more it is a map."""
+_TYPES = 300
+"""Types within the type of one tool."""
+_UNIFORM = 3
+
+_NAME = re.compile(r"(?=\D*(?:\d\D*){0,3}\Z)[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
+"""A key that a programmer gave: short, plain, with few digits."""
+
+
+class Observed:
+    """The types of results of the tools of one servers file, remembered across sessions.
+
+    What cannot be read or written is not remembered; nothing depends on it.
+    """
+
+    def __init__(self, state: Path, servers_file: Path) -> None:
+        self._kept = Kept(memory_of(state, servers_file) / "observed.json")
+        self._types: dict[str, dict[str, Any]] | None = None
+        self._lessons: dict[tuple[str, str], int] = {}
+
+    def type_of(self, server: str, tool: str) -> Mapping[str, Json] | None:
+        """Return the type of a tool's results so far."""
+        found = self._known().get(server, {}).get(tool)
+        return cast("Mapping[str, Json]", found) if isinstance(found, dict) else None
+
+    def learn(self, server: Server, tool: ToolInfo, result: ToolResult) -> None:
+        """Learn from a result, if it is one, and the tool declares no type of its own."""
+        key = (server.name, tool.name)
+        lessons = self._lessons.get(key, 0)
+        if result.is_error or tool.output_schema is not None or lessons >= LESSONS or _is_large(result):
+            return
+        self._lessons[key] = lessons + 1
+        seen = type_of(native_value(result))
+        known = self.type_of(*key)
+        merged = seen if known is None else merge(known, seen)
+        if merged == known or _size(merged) > _TYPES:
+            return
+        tools = self._known().setdefault(server.name, {})
+        if tool.name in tools or len(tools) < TOOLS:
+            tools[tool.name] = merged
+            self._keep(key, merged)
+
+    def _known(self) -> dict[str, dict[str, Any]]:
+        if self._types is None:
+            try:
+                self._types = {
+                    name: tools for name, tools in self._kept.read().items() if isinstance(tools, dict)
+                }
+            except ConfigurationError:
+                self._types = {}
+        return self._types
+
+    def _keep(self, key: tuple[str, str], merged: dict[str, Json]) -> None:
+        server, tool = key
+
+        def change(held: dict[str, Any]) -> None:
+            tools = held.setdefault(server, {})
+            theirs = tools.get(tool)
+            tools[tool] = merged if theirs is None else merge(theirs, merged)
+
+        with contextlib.suppress(ConfigurationError):
+            self._kept.update(change)
+
+
+def type_of(value: Json) -> dict[str, Json]:
+    """Return the type of a value as a JSON Schema; beyond the bounds, the schema of anything."""
+    return _Look().type(value, 0)
+
+
+def merge(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a type that both allow. `{}` is the type of anything."""
+    if not one or not other:
+        return {}
+    kinds = list(dict.fromkeys([*_kinds(one), *_kinds(other)]))
+    merged: dict[str, Json] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    if items := [each["items"] for each in (one, other) if "items" in each]:
+        merged["items"] = _all(items)
+    objects = [each for each in (one, other) if "object" in _kinds(each)]
+    if objects:
+        merged |= _object(objects)
+    return merged
+
+
+class _Look:
+    """One look at a value, within a budget."""
+
+    def __init__(self) -> None:
+        self._left = _NODES
+
+    def type(self, value: Json, depth: int) -> dict[str, Json]:
+        self._left -= 1
+        match value:
+            case bool():
+                return {"type": "boolean"}
+            case None:
+                return {"type": "null"}
+            case str():
+                return {"type": "string"}
+            case int() | float():
+                return {"type": "number"}
+            case _ if depth >= _DEEPEST or self._left <= 0:
+                return {}
+            case list():
+                items = [
+                    self.type(item, depth + 1) for item in cast("list[Json]", value)[: max(self._left, 1)]
+                ]
+                return {"type": "array", "items": _all(items)} if items else {"type": "array"}
+            case dict():
+                return self._object(cast("dict[str, Json]", value), depth)
+            case _:
+                return {}
+
+    def _object(self, value: dict[str, Json], depth: int) -> dict[str, Json]:
+        members = {key: self.type(item, depth + 1) for key, item in list(value.items())[: max(self._left, 1)]}
+        if len(members) < len(value) or _is_map(members):
+            return {"type": "object", "additionalProperties": _all(list(members.values()))}
+        return {"type": "object", "properties": members, "required": sorted(members)}
+
+
+def _object(objects: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+    """Return what object types have in common: a map if one is, else members of which some are optional."""
+    members: dict[str, dict[str, Json]] = {}
+    for each in objects:
+        for name, schema in each.get("properties", {}).items():
+            members[name] = merge(members[name], schema) if name in members else schema
+    maps = [each["additionalProperties"] for each in objects if "additionalProperties" in each]
+    if maps or len(members) > _MEMBERS:
+        return {"additionalProperties": _all([*maps, *members.values()])}
+    required = [name for name in members if all(name in each.get("required", []) for each in objects)]
+    return {"properties": members, "required": sorted(required)}
+
+
+def _is_map(members: Mapping[str, dict[str, Json]]) -> bool:
+    if len(members) > _MEMBERS or not all(_NAME.match(name) for name in members):
+        return True
+    shapes = [schema.get("properties") for schema in members.values()]
+    return (
+        len(shapes) >= _UNIFORM
+        and bool(shapes[0])
+        and all(
+            isinstance(shape, dict) and shape.keys() == cast("dict[str, Json]", shapes[0]).keys()
+            for shape in shapes
+        )
+    )
+
+
+def _all(schemas: Iterable[dict[str, Json]]) -> dict[str, Json]:
+    merged: dict[str, Json] | None = None
+    for schema in schemas:
+        merged = schema if merged is None or merged == schema else merge(merged, schema)
+    return merged or {}
+
+
+def _kinds(schema: Mapping[str, Json]) -> list[str]:
+    kinds = schema.get("type", [])
+    return [kinds] if isinstance(kinds, str) else list(kinds)
+
+
+def _size(schema: Json) -> int:
+    """Return how many types stand within a type."""
+    if not isinstance(schema, dict):
+        return 0
+    fields = cast("dict[str, Json]", schema)
+    within = [*fields.get("properties", {}).values(), fields.get("items"), fields.get("additionalProperties")]
+    return 1 + sum(_size(each) for each in within)
+
+
+def _is_large(result: ToolResult) -> bool:
+    blocks = cast("list[Any]", result.raw["content"])
+    texts = [cast("dict[str, Any]", block).get("text") for block in blocks if isinstance(block, dict)]
+    return sum(len(text) for text in texts if isinstance(text, str)) > _LARGEST

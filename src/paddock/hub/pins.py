@@ -1,0 +1,178 @@
+"""Definitions of tools are pinned at their first use: what a tool says later counts once a person approved it.
+
+A server that was harmless when somebody looked can say something else tomorrow: in its description, to talk a
+model into something, or in its schema, to be given more. So the first definition of every tool is kept, and a
+tool that then says something else, or is no longer listed, is not called and not shown as changed until the
+change is approved. What is approved is the definition that was refused, not whatever the server says by then.
+"""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddock.hub.config import Server, StdioServer
+from paddock.hub.kept import Kept
+from paddock.hub.result import ToolInfo
+from paddock.model.base import Json
+
+LONGEST = 128 * 1024
+"""Characters of a definition that is kept to be shown; of a longer one only the hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A tool as it was pinned, and whether the server now says something else."""
+
+    tool: ToolInfo
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that waits for approval. `after` is None when the server no longer lists the tool."""
+
+    server: str
+    tool: str
+    before: Mapping[str, Json]
+    after: Mapping[str, Json] | None
+
+    def diff(self) -> str:
+        """Return the change as a unified diff."""
+        name = f"{self.server}/{self.tool}"
+        before, after = _lines(self.before), _lines(self.after)
+        lines = difflib.unified_diff(before, after, f"{name} pinned", f"{name} now", lineterm="")
+        return "\n".join(lines)
+
+
+class Pins:
+    """The pinned definitions of the servers of one servers file, shared by all processes that use it."""
+
+    def __init__(self, state: Path, servers_file: Path) -> None:
+        """`state` is Paddock's directory for what it remembers of servers."""
+        self._kept = Kept(memory_of(state, servers_file) / "pins.json")
+        self._file = str(servers_file)
+
+    def review(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, Standing]:
+        """Compare what a server lists with what is pinned, and pin what is new. Raises ConfigurationError.
+
+        A server with another command or address than the one that was pinned is another server.
+        """
+        listed = {tool.name: tool for tool in tools}
+        hashes = {name: _hash(_definition(tool)) for name, tool in listed.items()}
+        entry = self._entry(self._kept.look(), server)
+        if entry is None or _differs(entry, hashes):
+            entry = self._kept.update(lambda held: self._noted(held, server, listed, hashes))
+        pinned: dict[str, Any] = entry["tools"]
+        pending: dict[str, Any] = entry["pending"]
+        return {
+            name: Standing(_tool(name, pin["definition"], listed.get(name)), changed=name in pending)
+            for name, pin in pinned.items()
+        }
+
+    def changes(self, server: str | None = None) -> tuple[Change, ...]:
+        """Return what waits for approval, as the servers were last heard. Raises ConfigurationError."""
+        held: dict[str, Any] = self._kept.look().get("servers", {})
+        return tuple(
+            Change(name, tool, entry["tools"][tool]["definition"], after and after["definition"])
+            for name, entry in held.items()
+            if server in (None, name)
+            for tool, after in entry["pending"].items()
+        )
+
+    def approve(self, server: str, tools: Sequence[str] | None = None) -> tuple[Change, ...]:
+        """Pin the changes of a server, or of some of its tools, and return them. Raises ConfigurationError."""
+
+        def change(held: dict[str, Any]) -> tuple[Change, ...]:
+            entry: dict[str, Any] = held.get("servers", {}).get(server, {"tools": {}, "pending": {}})
+            approved: list[Change] = []
+            for name in [name for name in entry["pending"] if tools is None or name in tools]:
+                before, after = entry["tools"].pop(name), entry["pending"].pop(name)
+                approved.append(Change(server, name, before["definition"], after and after["definition"]))
+                if after is not None:
+                    entry["tools"][name] = after
+            return tuple(approved)
+
+        return self._kept.update(change)
+
+    def _entry(self, held: Mapping[str, Any], server: Server) -> dict[str, Any] | None:
+        entry = held.get("servers", {}).get(server.name)
+        return entry if entry is not None and entry["identity"] == _identity(server) else None
+
+    def _noted(
+        self, held: dict[str, Any], server: Server, listed: Mapping[str, ToolInfo], hashes: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Note in the file what a server lists, and return its entry."""
+        held["file"] = self._file
+        entry = self._entry(held, server) or {"identity": _identity(server), "tools": {}, "pending": {}}
+        held.setdefault("servers", {})[server.name] = entry
+        pinned: dict[str, Any] = entry["tools"]
+        now: dict[str, Any] = {
+            name: {"hash": hashes[name], "definition": _bounded(_definition(tool))}
+            for name, tool in listed.items()
+        }
+        entry["pending"] = {
+            name: now.get(name)
+            for name, pin in pinned.items()
+            if name not in now or now[name]["hash"] != pin["hash"]
+        }
+        pinned |= {name: pin for name, pin in now.items() if name not in pinned}
+        return entry
+
+
+def memory_of(state: Path, servers_file: Path) -> Path:
+    """Return the directory for what is remembered of the servers of one file."""
+    return state / hashlib.sha256(str(servers_file.absolute()).encode()).hexdigest()[:16]
+
+
+def _identity(server: Server) -> str:
+    where = [server.command, *server.args] if isinstance(server, StdioServer) else [server.url]
+    return _hash({"where": where})
+
+
+def _differs(entry: Mapping[str, Any], hashes: Mapping[str, str]) -> bool:
+    """Tell whether a listing is another than the entry knows."""
+    known = {name: pin["hash"] for name, pin in entry["tools"].items()}
+    for name, pending in entry["pending"].items():
+        if pending is None:
+            del known[name]
+        else:
+            known[name] = pending["hash"]
+    return known != dict(hashes)
+
+
+def _definition(tool: ToolInfo) -> dict[str, Json]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+        "annotations": tool.annotations,
+    }
+
+
+def _tool(name: str, definition: Mapping[str, Any], listed: ToolInfo | None) -> ToolInfo:
+    """Return a pinned definition; of one that was too long to keep, its name and, if it still is so, itself."""
+    if "inputSchema" in definition:
+        told = (definition[key] for key in ("description", "inputSchema", "outputSchema", "annotations"))
+        return ToolInfo(name, *told)
+    same = listed is not None and _hash(_definition(listed)) == definition["hash"]
+    return listed if same and listed is not None else ToolInfo(name, "", {"type": "object"}, None, {})
+
+
+def _bounded(definition: dict[str, Json]) -> dict[str, Json]:
+    text = json.dumps(definition)
+    if len(text) <= LONGEST:
+        return definition
+    return {"name": definition["name"], "hash": _hash(definition), "characters": len(text)}
+
+
+def _hash(value: Json) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _lines(definition: Mapping[str, Json] | None) -> list[str]:
+    return [] if definition is None else json.dumps(definition, indent=2).splitlines()

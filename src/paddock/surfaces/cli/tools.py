@@ -1,0 +1,175 @@
+"""`paddock servers search|describe|diff|approve`: find tools, see how they are called, and watch over what they say."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.configuration import load
+from paddock.model.base import Json
+from paddock.model.settings import Settings
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.session import session
+from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
+
+if TYPE_CHECKING:
+    from paddock.hub.catalog import Listing, Unknown
+    from paddock.hub.pins import Change
+    from paddock.hub.search import Hit
+    from paddock.hub.signatures import Described
+
+
+@click.command(
+    "search",
+    epilog=examples(
+        "paddock servers search 'open issues'", "paddock servers search commit --server git --json"
+    ),
+)
+@click.argument("query")
+@click.option("--server", help="Look only among the tools of this server.")
+@click.option("--limit", type=click.IntRange(1, 100), default=8, help="Most tools to show; 8 by default.")
+@options.workspace
+@options.settings
+@options.as_json
+def search(
+    query: str, server: str | None, limit: int, workspace: Path, flags: dict[str, str], *, as_json: bool
+) -> None:
+    """Find tools by what they do; this starts the servers. The best comes first."""
+    settings = load(workspace, flags=flags).settings
+    hits, listing = asyncio.run(_search(settings, workspace, query, server, limit))
+    _tell(listing)
+    if as_json:
+        print_json([{**_facts(hit), "signature": line} for hit, line in hits])
+    else:
+        print_table(("score", "tool"), [(f"{hit.score:.2f}", line) for hit, line in hits])
+
+
+@click.command(
+    "describe",
+    epilog=examples("paddock servers describe git.git_log", "paddock servers describe git.git_log --json"),
+)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@options.workspace
+@options.settings
+@options.as_json
+def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show tools, named SERVER.TOOL, as TypeScript; this starts the servers."""
+    from paddock.hub.catalog import Unknown  # noqa: PLC0415 - help does without
+
+    settings = load(workspace, flags=flags).settings
+    described, listing = asyncio.run(_describe(settings, workspace, names))
+    _tell(listing)
+    known = [each for each in described if not isinstance(each, Unknown)]
+    if as_json:
+        print_json([_description(each) for each in known])
+    else:
+        for each in known:
+            print_text(f"// {each.name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
+            print_text(each.declaration)
+    if unknown := [each for each in described if isinstance(each, Unknown)]:
+        raise Failure("\n".join(_missing(each) for each in unknown))
+
+
+@click.command("diff", epilog=examples("paddock servers diff", "paddock servers diff git --json"))
+@click.argument("server", required=False)
+@options.workspace
+@options.settings
+@options.as_json
+def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show how tools differ from what was pinned at their first use; this starts the servers."""
+    changes, listing = asyncio.run(_diff(load(workspace, flags=flags).settings, workspace, server))
+    _tell(listing)
+    _show(changes, as_json=as_json)
+
+
+@click.command(
+    "approve", epilog=examples("paddock servers approve git", "paddock servers approve git git_log --json")
+)
+@click.argument("server")
+@click.argument("tools", nargs=-1)
+@options.workspace
+@options.settings
+@options.as_json
+def approve(
+    server: str, tools: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool
+) -> None:
+    """Accept what `diff` showed last of a server, or of some of its tools. Nothing is started."""
+    approved = asyncio.run(_approve(load(workspace, flags=flags).settings, workspace, server, tools))
+    if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
+        raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
+    _show(approved, as_json=as_json)
+
+
+async def _search(
+    settings: Settings, workspace: Path, query: str, server: str | None, limit: int
+) -> "tuple[list[tuple[Hit, str]], Listing]":
+    from paddock.hub.signatures import signature  # noqa: PLC0415 - help does without
+
+    async with session(settings, workspace) as opened:
+        catalog = opened.hub.catalog
+        listing = await catalog.listing(server)
+        hits = await catalog.search(query, server=server, limit=limit)
+        return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing
+
+
+async def _describe(
+    settings: Settings, workspace: Path, names: tuple[str, ...]
+) -> "tuple[tuple[Described | Unknown, ...], Listing]":
+    async with session(settings, workspace) as opened:
+        catalog = opened.hub.catalog
+        return await catalog.describe(names), await catalog.listing()
+
+
+async def _diff(
+    settings: Settings, workspace: Path, server: str | None
+) -> "tuple[tuple[Change, ...], Listing]":
+    async with session(settings, workspace) as opened:
+        listing = await opened.hub.catalog.listing(server)
+        return opened.hub.pins.changes(server), listing
+
+
+async def _approve(
+    settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
+) -> "tuple[Change, ...]":
+    async with session(settings, workspace) as opened:
+        return opened.hub.pins.approve(server, tools or None)
+
+
+def _tell(listing: "Listing") -> None:
+    for name, why in listing.failures.items():
+        warn(f"{name}: {why}")
+
+
+def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {"server": each.server, "tool": each.tool, "before": each.before, "after": each.after}
+                for each in changes
+            ]
+        )
+    else:
+        for each in changes:
+            print_text(each.diff())
+
+
+def _facts(hit: "Hit") -> dict[str, Json]:
+    tool = hit.tool
+    return {"server": tool.server, "tool": tool.tool.name, "score": hit.score, "changed": tool.changed}
+
+
+def _description(each: "Described") -> dict[str, Json]:
+    return {
+        "name": each.name,
+        "declaration": each.declaration,
+        "output": each.output,
+        "changed": each.changed,
+    }
+
+
+def _missing(unknown: "Unknown") -> str:
+    near = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""
+    return f"{unknown.name}: there is no such tool{near}"
