@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from paddock.confine import landlock, namespaces
+from paddock.confine import landlock, namespaces, plan, reach
 from paddock.confine.process import Sandbox
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
@@ -22,6 +22,7 @@ _ALWAYS = (
     "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late",
     "protected paths that do not exist before a run are put back after it, not prevented",
 )
+_SIGNALS = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
 _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
     "landlock": (
@@ -45,7 +46,7 @@ class _CanaryError(Exception):
 
 async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
     """Try every tier on this machine and return what was found. Takes about 0.2 s."""
-    layers = (_landlock(), _bubblewrap(), _user_namespaces(), _cgroup())
+    layers = (_landlock(), _bubblewrap(), _user_namespaces(), _cgroup(), *_job_user(job_user))
     tiers = (await prove("namespaces", job_user), await prove("landlock", job_user), _unconfined())
     allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
     effective = allowed[0] if allowed else None
@@ -124,7 +125,10 @@ def _failed(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
 
 def _fix_of(worked: list[str]) -> str:
     if worked == ["signal the server"]:
-        return "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap"
+        return (
+            "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
+            "as root, sandbox.job_user helps too"
+        )
     return ""
 
 
@@ -140,7 +144,9 @@ def _facts(tier: Tier) -> SandboxFacts:
     if tier != "unconfined":
         layers += [f"Landlock ABI {landlock.abi()}", "system call filter"]
     layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
-    return SandboxFacts(tier=tier, layers=tuple(layers), residual=_RESIDUAL[tier])
+    scoped = tier != "landlock" or landlock.abi() >= landlock.SCOPE_ABI
+    residual = _RESIDUAL[tier] if scoped else (_SIGNALS, *_RESIDUAL[tier])
+    return SandboxFacts(tier=tier, layers=tuple(layers), residual=residual)
 
 
 def _landlock() -> Layer:
@@ -184,6 +190,21 @@ def _user_namespaces() -> Layer:
         fix="in a container, allow unshare, setns and mount in the seccomp profile: "
         "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined",
     )
+
+
+def _job_user(job_user: int | None) -> list[Layer]:
+    """Say, where jobs become another user, what of the search path that user cannot get at."""
+    number = plan.user(ProcessGrants(), job_user)
+    if number is None:
+        return []
+    name = f"programs run as user {number}"
+    folders = [folder for folder in os.environ.get("PATH", "").split(":") if Path(folder).is_dir()]
+    closed = {folder: barrier for folder in folders if (barrier := reach.barrier(folder, number))}
+    if not closed:
+        return [Layer(name="PATH of programs", available=True, detail=f"{name}, who can get at all of PATH")]
+    detail = f"{name}, who cannot get at {', '.join(closed)} of PATH"
+    fix = f"install toolchains outside of {', '.join(sorted(set(closed.values())))}, for instance with apt"
+    return [Layer(name="PATH of programs", available=False, detail=detail, fix=fix)]
 
 
 def _cgroup() -> Layer:

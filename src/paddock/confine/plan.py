@@ -5,7 +5,7 @@ import pwd
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.confine import lockdown, namespaces, protected
+from paddock.confine import lockdown, namespaces, protected, reach
 from paddock.confine.order import Ceilings, Order
 from paddock.model.errors import ConfigurationError
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -79,6 +79,19 @@ def configured_user(name: str) -> int | None:
             f"sandbox.job_user: {name} is root, which no program may become; name another"
         )
     return number
+
+
+def check_reach(grants: ProcessGrants, number: int | None) -> None:
+    """Raise GrantError when the user of that number, None being this process's, cannot get to where it is to work."""
+    if number is None:
+        return
+    folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
+    for path in (*folders, *grants.writable, *([grants.cwd] if grants.cwd else [])):
+        if closed := reach.barrier(str(path), number):
+            raise GrantError(
+                f"{path} is out of reach: programs run as user {number} here, who may not enter {closed}; "
+                f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
+            )
 
 
 def user(grants: ProcessGrants, job_user: int | None) -> int | None:

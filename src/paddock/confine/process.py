@@ -107,6 +107,7 @@ class Sandbox:
             return ProcessResult(status=Status.INVALID, limit="stdin", reason=reason, sandbox=self.facts)
         try:
             plan.check(argv, grants)
+            plan.check_reach(grants, plan.user(grants, self.job_user))
         except plan.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         if self.protected_paths == "refuse":

@@ -7,6 +7,7 @@ Only the standard library may be imported here: the module runs in wardens.
 """
 
 import contextlib
+import ctypes
 import errno
 import os
 import stat
@@ -18,6 +19,11 @@ _STEP = 200
 _ENTRY_BYTES = 512
 """What a file counts at least, so that empty files are not free."""
 
+
+_OPENAT2 = 437
+_NO_SYMLINKS, _BENEATH = 0x04, 0x08
+"""Of openat2(2)."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 _FOLDERS = ("tmp", "home")
 """What variables of the job's environment point to or into (`paddock.confine.plan`)."""
@@ -34,12 +40,17 @@ def make(directory: str, owner: int | None) -> None:
 def usage(directory: str) -> Iterator[int | None]:
     """Yield None every few hundred entries, and the bytes that `directory` holds on disk at the end.
 
-    Links are not followed, and each name of a file counts.
+    Links are not followed, and each name of a file counts. A directory that its owner has closed to himself is opened
+    again, for it would hide what it holds. Where it cannot look, as deep down as paths do not reach, nobody knows how
+    much is there, and it yields `sys.maxsize`.
     """
     total, seen, pending = 0, 0, [directory]
     while pending:
         try:
-            with os.scandir(pending.pop()) as entries:
+            current = pending.pop()
+            if not os.access(current, os.R_OK | os.X_OK, effective_ids=True):
+                _unlock(directory, current)
+            with os.scandir(current) as entries:
                 for entry in entries:
                     seen += 1
                     if seen % _STEP == 0:
@@ -48,13 +59,28 @@ def usage(directory: str) -> Iterator[int | None]:
                     total += max(_ENTRY_BYTES, facts.st_blocks * _BLOCK)
                     if stat.S_ISDIR(facts.st_mode):
                         pending.append(entry.path)
-        except OSError as error:  # most likely gone meanwhile
-            if (
-                error.errno == errno.ENAMETOOLONG
-            ):  # deeper than can be looked at, so nobody knows how much is there
+        except OSError as error:
+            if error.errno in {errno.ENAMETOOLONG, errno.EACCES}:
                 yield sys.maxsize
-                return
+                return  # anything else is most likely gone meanwhile
     yield total
+
+
+def _unlock(root: str, directory: str) -> None:
+    """Give the owner his rights to a directory, and touch nothing outside of `root`, whatever is moved meanwhile."""
+    within = os.open(root, os.O_PATH | os.O_CLOEXEC)
+    try:
+        how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, _NO_SYMLINKS | _BENEATH)
+        path = os.fsencode(os.path.relpath(directory, root))
+        found = int(_LIBC.syscall(_OPENAT2, within, path, how, ctypes.sizeof(how)))
+    finally:
+        os.close(within)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), "openat2")
+    try:
+        os.chmod(f"/proc/self/fd/{found}", 0o700)  # noqa: PTH101 - the file of the descriptor (proc(5))
+    finally:
+        os.close(found)
 
 
 def remove(directory: str) -> None:

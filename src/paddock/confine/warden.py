@@ -23,7 +23,7 @@ import signal
 import socket
 import time
 
-from paddock.confine import lockdown, protected, scratch, seccomp, shim, tree
+from paddock.confine import lockdown, protected, reach, scratch, seccomp, shim, tree
 from paddock.confine.order import Order, Report
 
 FILTERS = ("job", "job-network")
@@ -137,10 +137,16 @@ class Warden:
             if "pid" in word:
                 self._pid = word["pid"]
             elif word["step"] == "exec":
-                raise StartError(f"{self._order.argv[0]}: {word['why']}", missing=True)
+                raise StartError(f"{self._order.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             else:
                 raise StartError(f"{word['step']}: {word['why']}")
         return os.pidfd_open(self._pid)
+
+    def _out_of_reach(self) -> str:
+        order = self._order
+        if order.user is None:
+            return ""
+        return reach.why_missing(order.argv[0], order.environment, order.user)
 
     def _heard(self) -> bytes:
         """Return what the shim says, empty when it has become the program."""

@@ -90,7 +90,10 @@ class Zygote:
         pid, folder = self._children.pop(handle)
         self._poll.unregister(handle)
         os.close(handle)
-        _, status = os.waitpid(pid, 0)
+        try:
+            _, status = os.waitpid(pid, 0)
+        except ChildProcessError:  # a sweep was first, and nobody knows how it ended
+            status = -1
         if not status:
             return
         spare = frozenset(pid for pid, _ in self._children.values())

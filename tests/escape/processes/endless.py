@@ -9,6 +9,8 @@ class Program:
     ends: tuple[tuple[str, str | None], ...]
     """Status and ceiling that are right."""
     limits: dict[str, int] = field(default_factory=dict)
+    workspace: bool = False
+    """Whether it gets a writable workspace, for which root stays root."""
 
 
 WALL = (("timeout", "wall"),)
@@ -34,7 +36,14 @@ PROGRAMS = {
     ),
     "fork_bomb": Program(
         FORK + "while True:\n try: os.fork()\n except OSError: pass",
-        (("process_limit", "processes"), ("timeout", "wall"), ("memory_limit", "memory")),
+        (("process_limit", "processes"),),
+        {"wall_ms": 5000},
+    ),
+    "fork_bomb_in_a_workspace": Program(
+        FORK + "while True:\n try: os.fork()\n except OSError: pass",
+        (("process_limit", "processes"),),
+        {"wall_ms": 5000},
+        workspace=True,
     ),
     "output_flood": Program(
         "import os\nwhile True: os.write(1, b'x' * 65536 + b'\\n')",
@@ -66,6 +75,12 @@ PROGRAMS = {
     "scratch": Program(
         "import os\nn = 0\nwhile True:\n n += 1\n with open(f'{os.environ[\"TMPDIR\"]}/{n}', 'wb') as f:"
         " f.write(b'x' * (1 << 20))",
+        (("output_limit", "scratch"),),
+        {"scratch_bytes": 20 << 20, "wall_ms": 3000},
+    ),
+    "closed_scratch": Program(
+        "import os\nn = 0\nwhile True:\n n += 1\n d = f'{os.environ[\"TMPDIR\"]}/{n}'\n os.mkdir(d)\n"
+        " with open(f'{d}/f', 'wb') as f: f.write(b'x' * (1 << 20))\n os.chmod(d, 0)",
         (("output_limit", "scratch"),),
         {"scratch_bytes": 20 << 20, "wall_ms": 3000},
     ),

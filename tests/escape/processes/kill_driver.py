@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -50,14 +51,14 @@ async def attempt(sandbox: Sandbox, name: str, sink: Sink) -> tuple[ProcessResul
     """Run one program and return its result and the time that the result took, in milliseconds."""
     program = endless.PROGRAMS[name]
     limits = ProcessLimits(**{"wall_ms": 250, "processes": 200, **program.limits})
-    started = time.monotonic()
-    result = await sandbox.run(
-        ["/usr/bin/python3", "-I", "-S", "-c", program.source],
-        ProcessGrants(),
-        limits,
-        Streams(stdin=b"x" * 1_000_000, stdout=sink),
-    )
-    return result, (time.monotonic() - started) * 1000
+    argv = ["/usr/bin/python3", "-I", "-S", "-c", program.source]
+    with tempfile.TemporaryDirectory() as folder:
+        grants = ProcessGrants()
+        if program.workspace:
+            grants = ProcessGrants(workspace=Path(folder), access="workspace-write")
+        started = time.monotonic()
+        result = await sandbox.run(argv, grants, limits, Streams(stdin=b"x" * 1_000_000, stdout=sink))
+        return result, (time.monotonic() - started) * 1000
 
 
 async def main(tier: str, runs: int, names: list[str]) -> None:

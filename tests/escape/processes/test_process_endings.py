@@ -17,7 +17,7 @@ PLACES = [
     ("user", "namespaces"),
 ]
 LATE_MS = 250
-PROGRAMS = 18
+PROGRAMS = 20
 
 
 @pytest.mark.parametrize(("place", "tier"), PLACES)

@@ -84,3 +84,37 @@ def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monke
         "layer bubblewrap\tmissing\t/usr/bin/no-bwrap is not there\tapt install bubblewrap\n" in done.stdout
     )
     assert "tier in force: landlock; the least allowed is namespaces\n" in done.stdout
+
+
+def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypatch):
+    """Landlock before ABI 6: what keeps root's jobs from the server is another user, or a pid namespace."""
+    monkeypatch.setattr("paddock.confine.landlock.abi", lambda: 5)
+    shared = asyncio.run(ladder.prove("landlock"))
+    assert (shared.proved, shared.why) == (False, "the canary could signal the server")
+    assert shared.fix == (
+        "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
+        "as root, sandbox.job_user helps too"
+    )
+    risk = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
+    other = asyncio.run(ladder.prove("landlock", 54321))
+    assert (other.proved, other.facts.residual[0]) == (True, risk)
+    apart = asyncio.run(ladder.prove("namespaces"))
+    assert (apart.proved, risk in apart.facts.residual) == (True, False)
+
+
+def test_doctor_names_what_the_user_of_programs_cannot_get_at(tmp_path, monkeypatch):
+    (tmp_path / "closed" / "bin").mkdir(parents=True)
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    (tmp_path / "closed").chmod(0o700)
+    monkeypatch.setenv("PATH", f"/usr/bin:{tmp_path}/closed/bin")
+    (layer,) = ladder._job_user(54321)
+    assert (layer.name, layer.available) == ("PATH of programs", False)
+    assert layer.detail == f"programs run as user 54321, who cannot get at {tmp_path}/closed/bin of PATH"
+    assert layer.fix == f"install toolchains outside of {tmp_path}/closed, for instance with apt"
+    monkeypatch.setenv("PATH", "/usr/bin")
+    (layer,) = ladder._job_user(54321)
+    assert (layer.available, layer.detail) == (
+        True,
+        "programs run as user 54321, who can get at all of PATH",
+    )

@@ -100,7 +100,8 @@ def test_a_place_that_died_while_it_waited_is_not_used(tier, tmp_path):
         os.close(handle)
         return await sandbox.run(["true"])
 
-    assert with_sandbox(tier, tmp_path, go).status == "ok"
+    result = with_sandbox(tier, tmp_path, go)
+    assert (result.status, result.reason) == ("ok", "")
     assert list(tmp_path.iterdir()) == []
 
 

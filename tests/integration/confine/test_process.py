@@ -239,6 +239,31 @@ def test_kill_9_on_the_server_leaves_no_child_behind(tier):
         os.close(handle)
 
 
+@tiers
+def test_ctrl_c_on_the_server_leaves_no_child_and_no_scratch_behind(tier, tmp_path):
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(0o755)
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER.format(tier=tier)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        start_new_session=True,
+    )
+    with server:
+        assert server.stdout.readline() == b"started\n"
+        handles = opened(descendants(server.pid))
+        os.killpg(server.pid, signal.SIGINT)
+        said = server.stderr.read()
+    assert said.splitlines()[-1] == b"KeyboardInterrupt"
+    assert len(handles) >= 4
+    for handle in handles:
+        assert select.select([handle], [], [], 10)[0]
+        os.close(handle)
+    assert list(tmp_path.iterdir()) == []
+
+
 def descendants(pid):
     """Return what lives below a process; what ends meanwhile is left out."""
     found = [pid]

@@ -101,3 +101,41 @@ def test_a_session_without_processes_chooses_no_tier(monkeypatch):
     asyncio.run(processes.close())
     with pytest.raises(EngineError, match="this kernel offers no Landlock"):
         asyncio.run(processes.sandbox())
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """A program and a workspace that are there, below a folder that is closed to others."""
+    folder = tmp_path / "home"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "tool").write_text("#!/bin/sh\n")
+    (folder / "bin" / "tool").chmod(0o755)
+    for parent in (tmp_path, *tmp_path.parents[:3]):
+        parent.chmod(0o755)
+    folder.chmod(0o700)
+    return folder
+
+
+@pytest.mark.parametrize("tier", ["landlock", "namespaces"])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_program_out_of_reach_of_its_user_is_explained(closed, tier, by_name):
+    program = "tool" if by_name else f"{closed}/bin/tool"
+    grants = ProcessGrants(environment={"PATH": f"{closed}/bin"})
+    result = run(Sandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants, [program])
+    assert result.status == "failed"
+    assert result.reason.partition("; ")[2] == (
+        f"{closed}/bin/tool is there, but programs run as user 54321 here, who may not enter {closed}: "
+        "install it where everybody may go, or set sandbox.job_user to a user who may"
+    )
+
+
+def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
+    grants = ProcessGrants(workspace=closed, access="read-only")
+    result = run(Sandbox(SandboxFacts(tier="landlock"), "landlock", job_user=54321), grants)
+    assert result.status == "invalid"
+    assert result.reason == (
+        f"{closed} is out of reach: programs run as user 54321 here, who may not enter {closed}; "
+        f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
+    )
+    own = run(Sandbox(SandboxFacts(tier="landlock"), "landlock"), grants)
+    assert own.status == "ok"

@@ -1,0 +1,43 @@
+"""What another user can get at: tells why a program or a folder that is there is out of a job's reach.
+
+Toolchains and workspaces often stand below a home that is closed to others, and jobs of a root Paddock run as others.
+Only the standard library may be imported here: the module runs in wardens.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+
+
+def barrier(path: str, user: int) -> str:
+    """Return the first directory, of `path` and those it is in, that `user`, in the group of its number, may not enter.
+
+    Empty when there is none.
+    """
+    here = ""
+    for name in os.path.realpath(path).split("/")[1:]:
+        here = f"{here}/{name}"
+        try:
+            facts = os.stat(here)  # noqa: PTH116 - pathlib would be copied by every fork
+        except OSError:
+            return here
+        own = stat.S_IXUSR if facts.st_uid == user else stat.S_IXGRP if facts.st_gid == user else stat.S_IXOTH
+        if stat.S_ISDIR(facts.st_mode) and not facts.st_mode & own:
+            return here
+    return ""
+
+
+def why_missing(program: str, environment: Mapping[str, str], user: int) -> str:
+    """Return what to say of a program that could not be executed and that is there for others, or ""."""
+    places = (
+        [program]
+        if "/" in program
+        else [f"{folder}/{program}" for folder in environment.get("PATH", "").split(":")]
+    )
+    for place in places:
+        if os.path.exists(place) and (closed := barrier(place, user)):  # noqa: PTH110
+            return (
+                f"; {place} is there, but programs run as user {user} here, who may not enter {closed}: "
+                "install it where everybody may go, or set sandbox.job_user to a user who may"
+            )
+    return ""
