@@ -102,16 +102,14 @@ def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypat
     assert (apart.proved, risk in apart.facts.residual) == (True, False)
 
 
-def test_doctor_names_what_the_user_of_programs_cannot_get_at(tmp_path, monkeypatch):
-    (tmp_path / "closed" / "bin").mkdir(parents=True)
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(0o755)
-    (tmp_path / "closed").chmod(0o700)
-    monkeypatch.setenv("PATH", f"/usr/bin:{tmp_path}/closed/bin")
+def test_doctor_names_what_the_user_of_programs_cannot_get_at(open_path, monkeypatch):
+    (open_path / "closed" / "bin").mkdir(parents=True)
+    (open_path / "closed").chmod(0o700)
+    monkeypatch.setenv("PATH", f"/usr/bin:{open_path}/closed/bin")
     (layer,) = ladder._job_user(54321)
     assert (layer.name, layer.available) == ("PATH of programs", False)
-    assert layer.detail == f"programs run as user 54321, who cannot get at {tmp_path}/closed/bin of PATH"
-    assert layer.fix == f"install toolchains outside of {tmp_path}/closed, for instance with apt"
+    assert layer.detail == f"programs run as user 54321, who cannot get at {open_path}/closed/bin of PATH"
+    assert layer.fix == f"install toolchains outside of {open_path}/closed, for instance with apt"
     monkeypatch.setenv("PATH", "/usr/bin")
     (layer,) = ladder._job_user(54321)
     assert (layer.available, layer.detail) == (

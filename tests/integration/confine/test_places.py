@@ -21,9 +21,6 @@ def with_sandbox(tier, root, go, **options):
         async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=root, **options) as sandbox:
             return await go(sandbox)
 
-    root.chmod(0o755)
-    for parent in root.parents[:3]:
-        parent.chmod(0o755)  # pytest's own are closed to the user that jobs become
     return asyncio.run(main())
 
 
@@ -43,7 +40,7 @@ async def started(sandbox, script, **options):
 
 
 @tiers
-def test_one_warden_runs_jobs_one_after_another_and_accounts_for_each(tier, tmp_path):
+def test_one_warden_runs_jobs_one_after_another_and_accounts_for_each(tier, open_path):
     async def go(sandbox):
         large = "x = bytearray(150 << 20); x[::4096] = b'1' * len(x[::4096])\nwhile __import__('time').process_time() < .3: pass"
         first = await sandbox.run(["/usr/bin/python3", "-I", "-S", "-c", large])
@@ -51,28 +48,28 @@ def test_one_warden_runs_jobs_one_after_another_and_accounts_for_each(tier, tmp_
         second = await sandbox.run(["sh", "-c", "ls -A $HOME $TMPDIR"])
         return first, second, before, wardens(sandbox)
 
-    first, second, before, after = with_sandbox(tier, tmp_path, go)
+    first, second, before, after = with_sandbox(tier, open_path, go)
     assert (first.status, second.status) == ("ok", "ok")
     assert len(before) == 1
     assert after == before
     assert first.usage.peak_bytes > 150 * MIB > second.usage.peak_bytes
     assert first.usage.cpu_user_ms + first.usage.cpu_system_ms >= 300
     assert second.usage.cpu_user_ms + second.usage.cpu_system_ms < 300
-    assert list(tmp_path.iterdir()) == []
+    assert list(open_path.iterdir()) == []
 
 
 @tiers
-def test_a_job_sees_nothing_of_the_one_before(tier, tmp_path):
+def test_a_job_sees_nothing_of_the_one_before(tier, open_path):
     async def go(sandbox):
         await sandbox.run(["sh", "-c", "touch $HOME/a $TMPDIR/b; chmod 0 $HOME; mkdir -p $TMPDIR/../c/d"])
         return await sandbox.run(["sh", "-c", "find $TMPDIR/.. -mindepth 1 | sed s,.*/[.][.]/,, | sort"])
 
-    result = with_sandbox(tier, tmp_path, go)
+    result = with_sandbox(tier, open_path, go)
     assert result.stdout.head == "home\ntmp\n"
 
 
 @tiers
-def test_a_prepared_place_runs_the_program_that_comes_with_its_own_limits(tier, tmp_path):
+def test_a_prepared_place_runs_the_program_that_comes_with_its_own_limits(tier, open_path):
     async def go(sandbox):
         await sandbox.prepare(ProcessGrants(), ProcessLimits(), 2)
         grants = ProcessGrants(environment={"A": "1"}, cwd=Path("/usr"))
@@ -81,14 +78,14 @@ def test_a_prepared_place_runs_the_program_that_comes_with_its_own_limits(tier, 
         result = await sandbox.run(script, grants, ProcessLimits(open_files=99), streams)
         return [len(places) for places in sandbox._waiting.values()], len(sandbox._idle), result
 
-    waiting, idle, result = with_sandbox(tier, tmp_path, go)
+    waiting, idle, result = with_sandbox(tier, open_path, go)
     assert result.stdout.head == "1\n/usr\n99\nin"
     assert (waiting, idle) == ([1], 1)
-    assert list(tmp_path.iterdir()) == []
+    assert list(open_path.iterdir()) == []
 
 
 @tiers
-def test_a_place_that_died_while_it_waited_is_not_used(tier, tmp_path):
+def test_a_place_that_died_while_it_waited_is_not_used(tier, open_path):
     async def go(sandbox):
         await sandbox.run(["true"])
         (warden,) = wardens(sandbox)
@@ -100,35 +97,35 @@ def test_a_place_that_died_while_it_waited_is_not_used(tier, tmp_path):
         os.close(handle)
         return await sandbox.run(["true"])
 
-    result = with_sandbox(tier, tmp_path, go)
+    result = with_sandbox(tier, open_path, go)
     assert (result.status, result.reason) == ("ok", "")
-    assert list(tmp_path.iterdir()) == []
+    assert list(open_path.iterdir()) == []
 
 
-def test_places_are_kept_for_the_last_grants_only(tmp_path):
+def test_places_are_kept_for_the_last_grants_only(open_path):
     async def go(sandbox):
         for number in range(10):
             await sandbox.prepare(ProcessGrants(), ProcessLimits(scratch_bytes=MIB + number), 1)
         return len(sandbox._waiting)
 
-    assert with_sandbox("landlock", tmp_path, go) == 8
-    assert list(tmp_path.iterdir()) == []
+    assert with_sandbox("landlock", open_path, go) == 8
+    assert list(open_path.iterdir()) == []
 
 
 @tiers
-def test_spares_are_filled_up_again(tier, tmp_path):
+def test_spares_are_filled_up_again(tier, open_path):
     async def go(sandbox):
         results = [await sandbox.run(["true"]) for _ in range(3)]
         await asyncio.gather(*sandbox._refills)
         return results, [len(places) for places in sandbox._waiting.values()]
 
-    results, waiting = with_sandbox(tier, tmp_path, go, spares=2)
+    results, waiting = with_sandbox(tier, open_path, go, spares=2)
     assert [result.status for result in results] == ["ok", "ok", "ok"]
     assert waiting == [2]
 
 
 @tiers
-def test_scratch_of_a_killed_warden_is_removed(tier, tmp_path):
+def test_scratch_of_a_killed_warden_is_removed(tier, open_path):
     async def go(sandbox):
         task = await started(
             sandbox, "mkdir -p $TMPDIR/a/b; touch $TMPDIR/a/f; chmod 0 $TMPDIR/a; echo; sleep 60"
@@ -137,12 +134,12 @@ def test_scratch_of_a_killed_warden_is_removed(tier, tmp_path):
         os.kill(warden, signal.SIGKILL)
         return await task
 
-    assert with_sandbox(tier, tmp_path, go).status == "lost"
-    assert list(tmp_path.iterdir()) == []
+    assert with_sandbox(tier, open_path, go).status == "lost"
+    assert list(open_path.iterdir()) == []
 
 
 @tiers
-def test_a_stop_that_comes_too_late_hits_nobody_else(tier, tmp_path):
+def test_a_stop_that_comes_too_late_hits_nobody_else(tier, open_path):
     async def go(sandbox):
         job = await sandbox.launch(["true"])
         await job.result
@@ -151,12 +148,12 @@ def test_a_stop_that_comes_too_late_hits_nobody_else(tier, tmp_path):
         warden.socket.send(b"stop:wall")
         return await sandbox.run(["sh", "-c", "echo fine"])
 
-    result = with_sandbox(tier, tmp_path, go)
+    result = with_sandbox(tier, open_path, go)
     assert (result.status, result.stdout.head) == ("ok", "fine\n")
 
 
 @tiers
-def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, tmp_path):
+def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, open_path):
     async def go(sandbox):
         place = await sandbox.place(ProcessGrants(), ProcessLimits())
         (place.scratch / "in").write_text("given")
@@ -170,13 +167,13 @@ def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, tmp_path)
         again = await sandbox.run(["true"])
         return result, made, place.scratch.exists(), again, wardens(sandbox) == [warden]
 
-    result, made, left, again, same = with_sandbox(tier, tmp_path, go)
+    result, made, left, again, same = with_sandbox(tier, open_path, go)
     assert (result.status, result.survivors, made, left) == ("ok", 0, "given", False)
     assert (again.status, same) == ("ok", True)
-    assert list(tmp_path.iterdir()) == []
+    assert list(open_path.iterdir()) == []
 
 
-def test_a_place_that_was_not_used_serves_again_and_one_that_runs_is_killed(tmp_path):
+def test_a_place_that_was_not_used_serves_again_and_one_that_runs_is_killed(open_path):
     async def go(sandbox):
         place = await sandbox.place(ProcessGrants(), ProcessLimits())
         place.release()
@@ -186,6 +183,6 @@ def test_a_place_that_was_not_used_serves_again_and_one_that_runs_is_killed(tmp_
         running.release()
         return await task, running.warden.socket.fileno()
 
-    result, socket = with_sandbox("landlock", tmp_path, go)
+    result, socket = with_sandbox("landlock", open_path, go)
     assert (result.status, socket) == ("lost", -1)
-    assert list(tmp_path.iterdir()) == []
+    assert list(open_path.iterdir()) == []

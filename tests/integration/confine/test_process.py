@@ -240,15 +240,12 @@ def test_kill_9_on_the_server_leaves_no_child_behind(tier):
 
 
 @tiers
-def test_ctrl_c_on_the_server_leaves_no_child_and_no_scratch_behind(tier, tmp_path):
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:3]:
-        parent.chmod(0o755)
+def test_ctrl_c_on_the_server_leaves_no_child_and_no_scratch_behind(tier, open_path):
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER.format(tier=tier)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(open_path)},
         start_new_session=True,
     )
     with server:
@@ -261,7 +258,7 @@ def test_ctrl_c_on_the_server_leaves_no_child_and_no_scratch_behind(tier, tmp_pa
     for handle in handles:
         assert select.select([handle], [], [], 10)[0]
         os.close(handle)
-    assert list(tmp_path.iterdir()) == []
+    assert list(open_path.iterdir()) == []
 
 
 def descendants(pid):

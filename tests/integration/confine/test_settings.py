@@ -104,14 +104,12 @@ def test_a_session_without_processes_chooses_no_tier(monkeypatch):
 
 
 @pytest.fixture
-def closed(tmp_path):
+def closed(open_path):
     """A program and a workspace that are there, below a folder that is closed to others."""
-    folder = tmp_path / "home"
+    folder = open_path / "home"
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "tool").write_text("#!/bin/sh\n")
     (folder / "bin" / "tool").chmod(0o755)
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        parent.chmod(0o755)
     folder.chmod(0o700)
     return folder
 
