@@ -170,6 +170,7 @@ class Warden:
                 return "wall"
             ready = dict(poll.poll(1000 * min(self._look, left)))
             if handle in ready:
+                _leave_priority()
                 return "exit"
             if ready:
                 return self._stop_reason()
@@ -247,6 +248,16 @@ class Warden:
         report.cpu_user_ms += cost.ru_utime * 1000
         report.cpu_system_ms += cost.ru_stime * 1000
         report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
+
+
+def _leave_priority() -> None:
+    """Become an ordinary process again, before the program is reaped.
+
+    Its last thread may still have to leave the processor that this one runs on. With priority, waitpid(2) would
+    spin there until the kernel takes it away, which is after most of a second (sched(7), real-time throttling).
+    """
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 class Jail:

@@ -8,8 +8,8 @@ import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
@@ -173,7 +173,7 @@ GREETING = "hello from paddock"
 @cache
 def recipes() -> Mapping[str, Recipe]:
     """Return every recipe by name, in the order of the data. Raises ValidationError when the data is wrong."""
-    text = (files("paddock.runtimes") / "recipes.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text)
     found = {name: Recipe.model_validate({"name": name, **entry}) for name, entry in entries.items()}
     return MappingProxyType(found)
