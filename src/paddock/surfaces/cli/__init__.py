@@ -19,6 +19,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
     "output": ("output", "Search, show and delete stored output of programs."),
+    "vault": ("vault", "Keep secrets for scripts."),
     "audit": ("audit", "Read and verify the record of what was done."),
     "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
     "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),

@@ -1,0 +1,94 @@
+"""`paddock vault`: secrets that scripts may read by name."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from paddock.configuration import load
+from paddock.store.vault import VALUE_BYTES, Vault, open_vault
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.table import print_json, print_table
+
+_scope = click.option(
+    "--scope", default="global", show_default=True, help="Which of several sets of secrets is meant."
+)
+
+
+@click.group(
+    "vault",
+    epilog=examples(
+        "paddock vault set github-token",
+        "pass show github | paddock vault set github-token --scope work",
+        "paddock vault list --scope work",
+    ),
+)
+def command() -> None:
+    """Keep secrets for scripts, in the system's keyring or in an encrypted file.
+
+    A script reads one with paddock.vault.get(NAME). Its value is removed from all that leaves Paddock.
+    """
+
+
+@command.command("set", epilog=examples("paddock vault set github-token", "paddock vault set key < key.pem"))
+@click.argument("name")
+@_scope
+@options.workspace
+@options.settings
+@options.as_json
+def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Keep a secret. Its value is asked for, or read from standard input; it is never an argument."""
+    if sys.stdin.isatty():
+        value: str = click.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        value = _piped()
+    _vault(workspace, flags).set(scope, name, value)
+    if as_json:
+        print_json({"scope": scope, "name": name})
+
+
+@command.command("list", epilog=examples("paddock vault list", "paddock vault list --scope work --json"))
+@_scope
+@options.workspace
+@options.settings
+@options.as_json
+def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """List the names in a scope; values are never listed."""
+    names = _vault(workspace, flags).names(scope)
+    if as_json:
+        print_json({"scope": scope, "names": names})
+    else:
+        print_table(("name",), [(name,) for name in names])
+
+
+@command.command("delete", epilog=examples("paddock vault delete github-token --scope work"))
+@click.argument("name")
+@_scope
+@options.workspace
+@options.settings
+@options.as_json
+def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Remove a secret; the exit code is 1 when there was none."""
+    deleted = _vault(workspace, flags).delete(scope, name)
+    if as_json:
+        print_json({"scope": scope, "name": name, "deleted": deleted})
+    if not deleted:
+        raise Failure(f"there is no secret {name} in the scope {scope}; paddock vault list shows the names")
+
+
+def _piped() -> str:
+    """Return standard input without the newline that most programs add."""
+    data = sys.stdin.buffer.read(VALUE_BYTES + 3)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise Failure(
+            "the value on standard input is not UTF-8 text; encode it, for instance with base64"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _vault(workspace: Path, flags: dict[str, str]) -> Vault:
+    return open_vault(load(workspace, flags=flags).settings.vault)
