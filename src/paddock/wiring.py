@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from paddock.hub.observed import Observed
     from paddock.hub.pins import Pins
     from paddock.hub.pool import Hub, ServerStatus
-    from paddock.hub.search import CatalogTool
+    from paddock.hub.provision import Offer, Provision
+    from paddock.hub.search import CatalogTool, Hit
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.store.artifacts import Artifacts
 
@@ -112,6 +113,23 @@ class Servers:
             return self.admission.shown(server)
 
         return Catalog(tuple(self.config.servers), ask, version=hub.changes, observed=self.observed.type_of)
+
+    def matches(self, intent: str, hits: "Sequence[Hit]" = (), *, context: str = "") -> "Provision":
+        """Return what answers an intent: `hits` among the tools that are there, else offers of the registry.
+
+        Raises ValueError without an intent, ConfigurationError for a registry list that is none.
+        """
+        from paddock.hub import provision  # noqa: PLC0415 - only those who want more servers pay for it
+
+        offers = provision.load_registry(self._settings.registry)
+        trust = provision.load_trust(self._settings.trust)
+        return provision.provision(intent, hits, offers, trust, context=context)
+
+    def enable(self, name: str, offer: "Offer", *, approved: bool) -> Path | None:
+        """Add an offer to the servers file, for the next session, and return its backup. Raises ConfigurationError."""
+        from paddock.hub import provision  # noqa: PLC0415 - only those who want more servers pay for it
+
+        return provision.enable(self._file, name, offer, approved=approved)
 
     def status(self) -> dict[str, "ServerStatus"]:
         """Return the facts of every configured server; starts nothing."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from platformdirs import user_state_path
+from platformdirs import user_config_path, user_state_path
 from pydantic import Field, model_validator
 
 from paddock.model.base import PositiveInt, Value
@@ -184,6 +184,10 @@ class ServerSettings(Value):
     """Server file to read instead of `.mcp.json` of the workspace."""
     state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
     """Directory for what is remembered of servers: pinned tool definitions, types of results."""
+    registry: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json")
+    """List of servers that can be had, in the format of the official registry; without the file there are none."""
+    trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
+    """JSON array of trusted servers and scopes (`@scope/*`); without the file nobody is trusted."""
     max_live: PositiveInt = 20
     """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
     idle_timeout_ms: PositiveInt = 300_000

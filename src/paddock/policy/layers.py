@@ -31,7 +31,9 @@ OWNERS_ONLY = frozenset(
         "artifacts.url",
         "sdk.signals",
         "servers.config",
+        "servers.registry",
         "servers.state",
+        "servers.trust",
         "sandbox.job_user",
         "vault.backend",
         "vault.directory",
@@ -196,6 +198,8 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "sdk.execute": _subset,
     "vault.backend": _same,
     "vault.directory": _same,
+    "servers.registry": _same,
     "servers.state": _same,
+    "servers.trust": _same,
 }
 """How a key narrows. A key that is not here is a number, and smaller is narrower."""
