@@ -16,13 +16,45 @@ HEAD = """\
 
 <!-- Written by scripts/confinement.py from tests/escape/processes; `make check` compares. Change the attacks. -->
 
-Every program that Paddock starts runs in one of three tiers. `namespaces` is bubblewrap with Landlock and a system call
-filter inside, `landlock` is Landlock and the filter without namespaces, `unconfined` is neither and only where the
-configuration says so. `paddock doctor` proves which of them this machine gives.
+Every program that Paddock starts as a process runs in one of three tiers:
 
-Each line is a program below `tests/escape/processes/attacks` that the tests run with a writable workspace: as root,
-as an unprivileged user, in a user namespace that allows no other, and under the denials of Docker's default profile.
-They also run unconfined, where those that an ordinary user could carry out must succeed.
+| tier | what it is | where it works |
+|---|---|---|
+| `namespaces` | files, processes and network of its own, and all of `landlock` | user namespaces, bubblewrap |
+| `landlock` | rules for files, a filter of system calls, no capabilities | Linux 5.13 or later, containers too |
+| `unconfined` | neither; limits still hold, and nothing outlives the program | wherever a settings file asks for it |
+
+`paddock doctor` tries the first two out by attacking from within, and says what is missing and which command
+adds it. The strongest that held is used. When that is less than `sandbox.minimum_tier`, nothing runs.
+
+## Who a program is, and what it may touch
+
+* It reads the system (`/usr` and what libraries need of `/etc`), its toolchain, and the workspace when that is
+  granted.
+* It writes to a scratch directory, which is gone after it, and to the workspace when that is granted for
+  writing.
+* It has no network unless that is granted, and never unix sockets.
+* When Paddock runs as root, programs run as `nobody`; with a workspace as root without any capability, so that
+  they get at the user's files; with `sandbox.job_user` always as that user. Before Linux 6.12 the tier
+  `landlock` cannot keep processes of the same user from signalling each other, Paddock's own among them: then
+  only a root that has set `sandbox.job_user` may use it.
+* In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode` and the like are protected: by mounts where they
+  exist and the tier is `namespaces`, else they are put back after the run and reported.
+  `sandbox.protected_paths` can refuse the run.
+* A result is due a quarter of a second after the wall time at the latest, and no process of the program is left
+  then.
+
+## Attacks
+
+`closed` means that the attack failed, **open** that it worked. Each line is a program below
+`tests/escape/processes/attacks`, which the tests run with a writable workspace in these places:
+
+| place | how the tests make it |
+|---|---|
+| as root, and as an ordinary user | as started, and by `setuid` to a number that nobody has |
+| without user namespaces | in a user namespace whose `user.max_user_namespaces` is 0 (`landlock` alone) |
+| in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
+| unconfined, as an ordinary user | the control: there, an attack that can succeed has to |
 
 | attack | namespaces | landlock |
 |---|---|---|
