@@ -13,7 +13,7 @@ from types import MappingProxyType
 from paddock.hub.search import CatalogTool, Hit, Index
 from paddock.hub.signatures import Described, describe
 from paddock.model.base import Json
-from paddock.model.errors import ServerError
+from paddock.model.errors import ConfigurationError, ServerError
 
 FRESH_S = 3_600.0
 """Seconds for which the word of a server counts, unless it says that its tools changed (spec 2.3)."""
@@ -126,7 +126,7 @@ class Catalog:
         try:
             async with self._places:
                 tools, failure = _bounded(await self._ask(server))
-        except ServerError as error:
+        except (ServerError, ConfigurationError) as error:
             failure, lasts = str(error), RETRY_S
         known = _Known(tools, failure, self._clock() + lasts, version)
         if server in self._servers:

@@ -6,7 +6,7 @@ from collections import Counter
 from paddock.hub.catalog import Catalog, Listing, Unknown
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool
-from paddock.model.errors import ServerUnavailable, UnknownServer
+from paddock.model.errors import ConfigurationError, ServerUnavailable, UnknownServer
 
 
 def tools(server, *names):
@@ -116,3 +116,11 @@ def test_a_flood_of_tools_is_bounded():
     assert listing.failures == {
         "a": "3005 tools are left out: beyond 2000, listed twice, or with a name of over 200 characters"
     }
+
+
+def test_pins_that_cannot_be_read_are_a_failure_that_is_told():
+    async def ask(server):
+        raise ConfigurationError("pins.json: cannot be read; remove it to start anew")
+
+    listing = asyncio.run(Catalog(["a"], ask).listing())
+    assert listing == Listing((), {"a": "pins.json: cannot be read; remove it to start anew"})
