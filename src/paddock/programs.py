@@ -101,9 +101,8 @@ class Programs:
         finally:
             await recording.discard()
         streams = {"stdout": recording.captured("stdout"), "stderr": recording.captured("stderr")}
-        return result.model_copy(
-            update={"program": program.model_copy(update={**streams, "artifact": handle})}
-        )
+        kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
+        return result.model_copy(update={"program": program.model_copy(update={**streams, **kept})})
 
 
 def _facts(

@@ -87,13 +87,15 @@ def test_s36_s37_intent(place):
 
 
 def test_s40_nothing_is_kept_when_nobody_wants_it(place):
-    assert answer(place, "echo x", "--no-keep")["artifactHandle"] is None
+    found = answer(place, "echo x", "--no-keep")
+    assert (found["artifactHandle"], "notKept" in found) == (None, False)
     assert artifacts(place) == []
 
 
 def test_s41_more_than_the_limit_is_not_kept(place):
     found = answer(place, "head -c 2000 /dev/zero", "--set", "artifacts.max_bytes=1024")
     assert (found["status"], found["artifactHandle"], found["outputBytes"]) == ("success", None, 2000)
+    assert found["notKept"] == "output is larger than artifacts.max_bytes = 1024"
     assert artifacts(place) == []
 
 

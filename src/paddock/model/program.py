@@ -121,6 +121,8 @@ class ProgramEnd(Value):
     stderr: Captured = Captured()
     artifact: str | None = None
     """Handle of the whole output; None when it is not kept."""
+    not_kept: str = ""
+    """Why there is no artifact, though one was asked for."""
     compile_ms: float = 0.0
     """Wall time of the compile step; 0 when there is none."""
     cached: bool = False

@@ -119,12 +119,15 @@ class Artifacts:
         return self._object(f"{handle}/{stream}.gz", _CHUNK)
 
     def list(self) -> Iterator[Handle]:
-        """Yield the handles of everything stored, whole or not."""
+        """Yield the handles of everything stored, whole or not. Raises ArtifactError."""
         import obstore  # noqa: PLC0415
 
         if not self._exists():
             return
-        prefixes: Sequence[str] = obstore.list_with_delimiter(self._store)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]
+        try:
+            prefixes: Sequence[str] = obstore.list_with_delimiter(self._store)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]
+        except Exception as error:
+            raise _failure("list artifacts", error) from error
         for prefix in prefixes:
             try:
                 yield Handle.parse(prefix)

@@ -65,7 +65,7 @@ class Recording:
     async def finish(self, facts: RunFacts) -> str | None:
         """Publish the artifact and return its handle; None when there is none, and then `refusal` says why (S42).
 
-        Cancelled or failed, it leaves nothing that can be read. The execution is none the worse for it.
+        Failed, it leaves nothing that can be read; cancelled, nothing or the whole. The execution is none the worse.
         """
         for stream, track in self._tracks.items():
             self._take(stream, track.redact_rest())

@@ -201,3 +201,8 @@ def test_the_quick_look_knows_letters_that_match_without_case(name: str) -> None
         re.search(pattern, f'"{name}"=x', re.IGNORECASE) for pattern in ("password", "private", "token")
     )
     assert redaction.may_hold_secrets(name) or not found
+
+
+def test_a_private_key_that_begins_in_a_withheld_line_is_redacted() -> None:
+    text = "-----BEGIN PRIVATE KEY-----" + "A" * LONGEST + "\nMIIEow\n-----END PRIVATE KEY-----\nnext"
+    assert DEFAULT.text(text) == f"{MARK}{WITHHELD}{MARK}\n{MARK}\n{MARK}\nnext"

@@ -5,12 +5,16 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
+from typing import Any
 
+import obstore
 import pytest
 
 from paddock.model.artifact import RunFacts, Stream
+from paddock.model.errors import ArtifactError
 from paddock.model.process import Captured
 from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.policy.redaction import Redactor
@@ -91,6 +95,44 @@ def test_files_are_for_the_owner_alone(artifacts: Artifacts) -> None:
     assert handle is not None
     directory = artifacts.settings.directory
     assert {stat.S_IMODE(path.stat().st_mode) for path in (directory, directory / handle)} == {0o700}
+
+
+def test_cancelled_it_leaves_nothing_half(artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    real = obstore.put
+
+    def slow(*arguments: Any, **options: Any) -> object:
+        entered.set()
+        assert leave.wait(60)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(obstore, "put", slow)
+
+    async def cancelled() -> None:
+        recording = artifacts.record()
+        recording.stdout(b"x" * 1000)
+        task = asyncio.create_task(recording.finish(FACTS))
+        assert await asyncio.to_thread(entered.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        leave.set()
+
+    asyncio.run(cancelled())  # it waits for threads
+    assert list(artifacts.readable(None)) == []
+    assert list(artifacts.list()) == []
+
+
+def test_a_store_that_cannot_be_listed_is_an_error(
+    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError("no")
+
+    asyncio.run(artifacts.record().finish(FACTS))
+    monkeypatch.setattr(obstore, "list_with_delimiter", failing)
+    with pytest.raises(ArtifactError, match=r"^cannot list artifacts: no$"):
+        artifacts.sweep()
 
 
 GROWTH = """

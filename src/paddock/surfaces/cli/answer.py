@@ -29,6 +29,8 @@ def print_response(response: Json) -> None:
         place = ":".join(str(failure[key]) for key in ("file", "line") if key in failure)
         _print("  " + ": ".join(filter(None, (place, failure.get("name"), failure["message"]))))
     print_excerpts(response.get("excerpts", ()))
+    if "notKept" in response:
+        _print(response["notKept"], err=True)
     if response["artifactHandle"]:
         click.echo(f"all of it: paddock output show {response['artifactHandle']}", err=True)
 
