@@ -18,6 +18,7 @@ FILES = (
     "bin/packs/Microsoft.NETCore.App.Ref/10.0.0/ref/net10.0/System.dll",
 )
 HEAP = "-Xmx768m -Xshare:auto"
+COMPILER = "-Xmx768m -Xlog:disable -Xshare:auto"
 JVM = "-XX:+UseSerialGC -XX:-UsePerfData -XX:ErrorFile=/dev/null -Djava.io.tmpdir=/s/tmp"
 KOTLIN = "-Xallow-any-scripts-in-source-roots -no-reflect -nowarn -d /s/program /s/code.kts /s/launch.kt"
 SDK = "@/bin/sdk/10.0.100"
@@ -39,13 +40,13 @@ S28 = {
     "go": ("code.go", "@/bin/go build -trimpath -ldflags=-s -w -o /s/program /s/code.go", "/s/program"),
     "java": (
         "Main.java",
-        f"@/bin/java {HEAP} -XX:TieredStopAtLevel=1 {JVM} -m jdk.compiler/com.sun.tools.javac.Main"
+        f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp /none com.sun.tools.javac.Main"
         " -proc:none -implicit:none -encoding UTF-8 -d /s/program /s/Main.java",
         f"@/bin/java {HEAP} {JVM} -XX:+ExitOnOutOfMemoryError -ea -cp /s/program Main",
     ),
     "kotlin": (
         "code.kts",
-        f"@/bin/java {HEAP} -XX:TieredStopAtLevel=1 {JVM} -cp @/lib/kotlin-compiler.jar"
+        f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp @/lib/kotlin-compiler.jar"
         f" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -kotlin-home @ {KOTLIN}",
         f"@/bin/java {HEAP} {JVM} -XX:+ExitOnOutOfMemoryError"
         " -cp /s/program:@/lib/kotlin-stdlib.jar:@/lib/kotlin-script-runtime.jar Launch",
