@@ -4,7 +4,7 @@ A later rule speaks only when no earlier one has objected. Rules 1 to 5 are the 
 path, memory, workspace and network are Paddock's own. The last one, on how many run at a time, is the gate's.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 
 from paddock.model.limits import LimitOverrides
@@ -40,33 +40,32 @@ def judge(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
 ) -> tuple[ProgramTerms, list[Verdict], list[Verdict]]:
     """Return what a program gets, what was clamped, and what is refused; each with the name of its rule."""
-    known = catalogue(work.runtime)
-    names = _allowed_names(work, settings, known)
-    limits, clamped, refused = _limits(asked, settings)
+    limits, clamped, _ = _limits(asked, settings)
     grants = ProgramGrants(
         access=work.access,
         network=work.network,
-        executables=names,
+        executables=_allowed_names(work, settings, catalogue(work.runtime)),
         environment=settings.runtimes.environment,
     )
     terms = ProgramTerms(limits=limits, grants=grants)
-    rules = (
-        _enabled(settings),
-        _runtime(work, settings, known),
-        _executable(work, settings, known, names),
-        _path(work),
-        _cwd(work),
-        iter(refused),
-        _grants(work, settings),
-    )
-    return terms, clamped, _first(rules)
+    for _, objections in stages(work, asked, settings, catalogue):
+        if objections:
+            return terms, clamped, objections
+    return terms, clamped, []
 
 
-def _first(rules: Iterable[Iterator[Verdict]]) -> list[Verdict]:
-    for rule in rules:
-        if found := list(rule):
-            return found
-    return []
+def stages(
+    work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
+) -> Iterator[tuple[str, list[Verdict]]]:
+    """Yield what each rule asks, in order, and its objections; the first with any decides."""
+    known = catalogue(work.runtime)
+    yield "programs run at all", list(_enabled(settings))
+    yield "the runtime is allowed, the executable fits it", list(_runtime(work, settings, known))
+    yield "the executable is allowed", list(_executable(work, settings, known))
+    yield "the executable is a name", list(_path(work))
+    yield "the working directory is inside of the workspace", list(_cwd(work))
+    yield "the limits are within their maximum", _limits(asked, settings)[2]
+    yield "workspace and network are granted", list(_grants(work, settings))
 
 
 def _enabled(settings: Settings) -> Iterator[Verdict]:
@@ -97,10 +96,8 @@ def _allowed_names(work: RuntimeRun, settings: Settings, known: Executables) -> 
     return tuple(name for name in wanted if not allowed or file_name(name) in allowed)
 
 
-def _executable(
-    work: RuntimeRun, settings: Settings, known: Executables, names: tuple[str, ...]
-) -> Iterator[Verdict]:
-    if settings.runtimes.executables and not names:
+def _executable(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Verdict]:
+    if settings.runtimes.executables and not _allowed_names(work, settings, known):
         wanted = work.executable or next(iter(known.candidates), work.runtime)
         yield "runtimes.executables", f'Executable "{wanted[:_SHOWN]}" is not in the allowed executables list'
 

@@ -9,8 +9,9 @@ with it. The compiler sees neither workspace nor network. Both steps share the w
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from paddock.model.program import Executables, Phase, ProgramEnd, Runtime
 from paddock.runtimes import cache, trees
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.job import ProgramJob, Sinks
-from paddock.runtimes.recipe import recipes
+from paddock.runtimes.recipe import executables, recipes
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
 from paddock.runtimes.verdict import result_of
@@ -35,6 +36,7 @@ LEAST_RUN_MS = 1000
 """A compiled program with less time left than this is not started (S31)."""
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
 NO_OUTPUT = "Compile succeeded but output binary not found at expected path: program"
+SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
 
@@ -84,11 +86,6 @@ class _Task:
             stdin_sha256="" if stdin is None else hashlib.sha256(stdin).hexdigest(),
         )
 
-    @property
-    def inherited(self) -> tuple[str, ...]:
-        """Names of the variables that it gets from Paddock's environment."""
-        return self.job.terms.grants.environment
-
     def left_ms(self, compiled: Compiled) -> int:
         """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
         return max(1, self.job.terms.limits.wall_ms - round(compiled.ms))
@@ -109,9 +106,7 @@ class RuntimeEngine:
 
     def executables(self, runtime: Runtime) -> Executables:
         """Return what can run the programs of a runtime."""
-        recipe = recipes()[runtime]
-        compatible = frozenset(name.lower() for name in recipe.compatible)
-        return Executables(candidates=recipe.candidates, compatible=compatible)
+        return executables(runtime)
 
     async def run(self, job: ProgramJob, sinks: Sinks) -> RawResult:
         """Return what became of a program; cancelling the task ends it first.
@@ -160,8 +155,8 @@ class RuntimeEngine:
                 return result_of(exhausted, task.end("run", compiled), EXHAUSTED)
             step = task.plan.run
             job = task.job_in(place)
-            inherited = {name: self._environ[name] for name in task.inherited if name in self._environ}
-            grants = grants.model_copy(update={"environment": inherited | step.environment(job)})
+            names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
+            grants = grants.model_copy(update={"environment": self._inherited(names) | step.environment(job)})
             result = await task.sandbox.run(
                 step.command(job),
                 grants,
@@ -173,6 +168,9 @@ class RuntimeEngine:
         finally:
             place.release()
 
+    def _inherited(self, names: Iterable[str]) -> dict[str, str]:
+        return {name: self._environ[name] for name in names if name in self._environ}
+
     async def _provide(self, task: _Task, place: "Place") -> "Compiled | RawResult":
         """Have everything in scratch that the run needs, or return why it will not be."""
         if task.plan.file_name:
@@ -180,8 +178,13 @@ class RuntimeEngine:
         step = task.plan.compile
         if step is None:
             return Compiled()
-        files = {task.plan.file_name: task.plan.source, **task.plan.files}
-        name = cache.key(task.job.work.runtime, task.toolchain.identity, step.words, step.variables, files)
+        name = cache.key(
+            task.job.work.runtime,
+            task.toolchain.identity,
+            step.words,
+            {**step.variables, **self._inherited(task.toolchain.recipe.inherits)},
+            {task.plan.file_name: task.plan.source, **task.plan.files},
+        )
         owner = place.scratch.stat().st_uid
         target = place.scratch / task.plan.output_name
         if await asyncio.to_thread(self._compiled.take, name, target, owner=owner):
@@ -197,7 +200,8 @@ class RuntimeEngine:
         try:
             await asyncio.to_thread(_write, task.plan, place.scratch)
             job = task.job_in(place)
-            grants = grants.model_copy(update={"environment": step.environment(job)})
+            inherited = self._inherited(task.toolchain.recipe.inherits)
+            grants = grants.model_copy(update={"environment": inherited | step.environment(job)})
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
             limits = limits.model_copy(
@@ -207,7 +211,9 @@ class RuntimeEngine:
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""
             if result.status is Status.OK:
-                fault = await asyncio.to_thread(self._collect, name, job.output, target, owner)
+                # What still lives could change what is copied while it is copied.
+                collect = partial(self._collect, name, job.output, target, owner)
+                fault = SURVIVED if result.survivors else await asyncio.to_thread(collect)
                 if not fault:
                     return compiled
                 result = result.model_copy(update={"status": Status.FAILED})

@@ -16,6 +16,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from paddock.model.base import Value
+from paddock.model.program import Executables, Runtime
 
 PLACE = re.compile(r"\{([a-z_.]+)\}")
 """How a word names a place."""
@@ -124,6 +125,8 @@ class Recipe(Value):
     """Executables that a request may name, without case (S3, S8)."""
     style: Style = "plain"
     """What is done to a program before it is run: `paddock.runtimes.styles`."""
+    inherits: Words = ()
+    """Variables of Paddock's own environment that the toolchain goes by (spec 5.1, "required env keys")."""
     hello: str = Field(min_length=1)
     """A program that prints GREETING."""
     install: tuple[Install, ...]
@@ -177,3 +180,10 @@ def recipes() -> Mapping[str, Recipe]:
     entries = tomllib.loads(text)
     found = {name: Recipe.model_validate({"name": name, **entry}) for name, entry in entries.items()}
     return MappingProxyType(found)
+
+
+def executables(runtime: Runtime) -> Executables:
+    """Return what can run the programs of a runtime."""
+    recipe = recipes()[runtime]
+    compatible = frozenset(name.lower() for name in recipe.compatible)
+    return Executables(candidates=recipe.candidates, compatible=compatible)

@@ -10,7 +10,6 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.program import (
     RUNTIMES,
-    Executables,
     OutputWishes,
     ProgramGrants,
     ProgramLimits,
@@ -20,16 +19,10 @@ from paddock.model.program import (
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import LimitSettings, PolicySettings, Rule, RuntimeSettings, Settings
 from paddock.policy.rules import decide, refuse
+from paddock.runtimes.recipe import executables as known
 from paddock.runtimes.recipe import recipes
 
 WORKSPACE = Path("/w")
-
-
-def known(runtime: str) -> Executables:
-    """Return what the recipes say, as the engine does."""
-    recipe = recipes()[runtime]
-    compatible = frozenset(name.lower() for name in recipe.compatible)
-    return Executables(candidates=recipe.candidates, compatible=compatible)
 
 
 def request(runtime: str = "node", limits: LimitOverrides | None = None, **work: object) -> ExecutionRequest:

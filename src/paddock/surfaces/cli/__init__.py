@@ -22,6 +22,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "vault": ("vault", "Keep secrets for scripts."),
     "audit": ("audit", "Read and verify the record of what was done."),
     "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
+    "policy": ("policy", "Show what policy allows, and how it decides."),
     "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),
     "config": ("config", "Show the settings in force and where each comes from."),
     "completion": ("completion", "Print the completion script of a shell."),

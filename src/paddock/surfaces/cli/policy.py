@@ -1,0 +1,176 @@
+"""`paddock policy`: what is allowed, and why; nothing is run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from paddock.configuration import load
+from paddock.model.base import Json
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Decision
+from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Runtime
+from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
+from paddock.model.settings import Rule, Settings, leaves
+from paddock.policy.layers import RULES
+from paddock.policy.programs import stages
+from paddock.policy.rules import decide
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.exec import DENIED
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.session import actor
+from paddock.surfaces.cli.table import print_json, print_table
+
+_GROUPS = ("grants", "runtimes", "sandbox", "limits.timeout_policy")
+"""Settings that say what is allowed; numbers of scripts are in `paddock config show limits`."""
+
+
+@click.group(
+    "policy",
+    epilog=examples(
+        "paddock policy show",
+        "paddock policy check python --network full",
+        "paddock policy explain node --executable bun",
+        "paddock policy check github/delete_repository",
+    ),
+)
+def command() -> None:
+    """Show what policy allows, and how it decides. Nothing is run."""
+
+
+@command.command("show", epilog=examples("paddock policy show", "paddock policy show --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show the grants in force, where each comes from, and the rules."""
+    merged = load(workspace, flags=flags)
+    dumped = merged.settings.model_dump(mode="json")
+    keys = [key for key in leaves(merged.settings) if key.startswith(_GROUPS)]
+    values = {key: _at(dumped, key) for key in keys}
+    rules = merged.settings.policy.rule
+    if as_json:
+        grants = {key: {"value": values[key], "source": merged.sources[key]} for key in keys}
+        print_json({"grants": grants, "rules": [rule.model_dump(exclude_none=True) for rule in rules]})
+        return
+    rows = [(key, json.dumps(values[key]), merged.sources[key]) for key in keys]
+    rows += [(RULES, _spelled(rule), rule.origin) for rule in rules]
+    print_table(("grant or rule", "value", "source"), rows)
+
+
+def _request_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that describe a request."""
+    for option in reversed(
+        (
+            click.argument("target", metavar="RUNTIME|SERVER/TOOL"),
+            click.option("--executable", metavar="NAME", help="What the program is run with."),
+            click.option("--cwd", default=".", metavar="REL", help="Working directory of the program."),
+            click.option("--timeout-ms", type=int, metavar="N", help="Wall time that is asked for."),
+            click.option("--access", type=click.Choice(ACCESSES), default="read-only", show_default=True),
+            click.option("--network", type=click.Choice(NETWORKS), default="none", show_default=True),
+            options.workspace,
+            options.settings,
+            options.as_json,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command.command(
+    "check",
+    epilog=examples(
+        "paddock policy check python --access workspace-write", "paddock policy check git/git_log"
+    ),
+)
+@_request_options
+@click.pass_context
+def check(
+    context: click.Context, *, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json
+) -> None:
+    """Say whether a request would be allowed; the exit code is 0 when it would, 126 when not."""
+    request = _request(workspace, **asked)
+    decision = decide(request, load(workspace, flags=flags).settings, _executables)
+    if as_json:
+        print_json(_verdict(decision))
+    else:
+        told = "allowed" if decision.allowed else "denied"
+        click.echo("\n".join([told, *(f"  {reason}" for reason in decision.reasons)]))
+    context.exit(0 if decision.allowed else DENIED)
+
+
+@command.command(
+    "explain",
+    epilog=examples("paddock policy explain rust", "paddock policy explain node --executable bun --json"),
+)
+@_request_options
+def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json) -> None:
+    """Show the rules that a request meets, in their order, and what each says; the first objection decides."""
+    request = _request(workspace, **asked)
+    settings = load(workspace, flags=flags).settings
+    decision = decide(request, settings, _executables)
+    steps = _steps(request, settings)
+    if as_json:
+        print_json({**_verdict(decision), "steps": [{"asks": asks, "objects": told} for asks, told in steps]})
+        return
+    rows = [(asks, "objects" if told else "agrees", "; ".join(told)) for asks, told in steps]
+    print_table(("rule", "says", "why"), [*rows, ("decided by", decision.rule, decision.audit_hash)])
+
+
+def _steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:
+    """Return what is asked about a request until somebody objects."""
+    found: list[tuple[str, list[str]]] = []
+    if isinstance(request.work, RuntimeRun):
+        for asks, objections in stages(request.work, request.limits, settings, _executables):
+            found.append((asks, [reason for _, reason in objections]))
+            if objections:
+                return found
+    decision = decide(request, settings, _executables)
+    found.append(("rules and grants of the settings", [] if decision.allowed else list(decision.reasons)))
+    return found
+
+
+def _request(
+    workspace: Path,
+    *,
+    target: str,
+    executable: str | None,
+    cwd: str,
+    timeout_ms: int | None,
+    access: str,
+    network: str,
+) -> ExecutionRequest:
+    server, slash, tool = target.partition("/")
+    if slash:
+        work = ServerCall(server=server, tool=tool)
+    elif target in RUNTIMES:
+        fields = {"executable": executable, "cwd": cwd, "access": access, "network": network}
+        work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
+    else:
+        raise click.BadParameter(
+            f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
+        )
+    limits = LimitOverrides(wall_ms=timeout_ms)
+    return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
+
+
+def _executables(runtime: Runtime) -> Executables:
+    from paddock.runtimes.recipe import executables  # noqa: PLC0415 - the help page needs no recipes
+
+    return executables(runtime)
+
+
+def _verdict(decision: Decision) -> dict[str, Json]:
+    return decision.model_dump(mode="json", include={"allowed", "reasons", "rule", "audit_hash", "program"})
+
+
+def _spelled(rule: Rule) -> str:
+    fields = rule.model_dump(exclude={"origin"}, exclude_defaults=True)
+    return ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
+
+
+def _at(tree: Json, key: str) -> Json:
+    for name in key.split("."):
+        tree = tree[name]
+    return tree

@@ -1,0 +1,87 @@
+"""`paddock policy`: what is allowed, and why."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from paddock.surfaces.cli import command
+
+RULES = """
+[runtimes]
+network = "full"
+
+[[policy.rule]]
+effect = "deny"
+runtime = "perl"
+reason = "no perl here"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "paddock").mkdir()
+    (tmp_path / "paddock" / "paddock.toml").write_text(RULES)
+    (tmp_path / "workspace").mkdir()
+    monkeypatch.chdir(tmp_path / "workspace")
+
+
+def policy(*args: str) -> Result:
+    return CliRunner().invoke(command, ["policy", *args])
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (("python",), 0, "allowed\n"),
+        (("python", "--network", "full"), 0, "allowed\n"),
+        (("perl",), 126, "denied\n  no perl here\n"),
+        (("git/git_log",), 0, "allowed\n"),
+        (("git/x", "--set", "grants.servers=time"), 126, "denied\n  server git is not granted (granted: time); name it in `servers` under [grants] in paddock.toml\n"),
+        (("c", "--executable", "rustc"), 126, 'denied\n  Executable "rustc" is not compatible with runtime "c"\n'),
+    ],
+)  # fmt: skip
+def test_a_request_is_tried_on_policy(args: tuple[str, ...], code: int, text: str) -> None:
+    result = policy("check", *args)
+    assert (result.exit_code, result.stdout) == (code, text)
+
+
+def test_what_is_no_request() -> None:
+    result = policy("check", "cobol")
+    assert result.exit_code == 2
+    assert "cobol is neither a runtime (node, typescript, " in result.stderr
+
+
+def test_the_explanation_ends_with_the_first_objection() -> None:
+    found = json.loads(policy("explain", "go", "--timeout-ms", "40000", "--network", "full", "--json").stdout)
+    assert [step["asks"] for step in found["steps"] if not step["objects"]] == [
+        "programs run at all",
+        "the runtime is allowed, the executable fits it",
+        "the executable is allowed",
+        "the executable is a name",
+        "the working directory is inside of the workspace",
+    ]
+    assert found["steps"][-1] == {
+        "asks": "the limits are within their maximum",
+        "objects": ["Requested timeout (40000ms) exceeds maximum (30000ms)"],
+    }
+    assert (found["allowed"], found["rule"]) == (False, "runtimes.max_duration_ms")
+
+
+def test_the_explanation_names_who_decided() -> None:
+    *_, last, decided = policy("explain", "perl").stdout.splitlines()
+    assert last == "rules and grants of the settings\tobjects\tno perl here"
+    assert decided.split("\t")[:2] == ["decided by", "user rule 1"]
+
+
+def test_what_is_in_force(tmp_path: Path) -> None:
+    lines = policy("show").stdout.splitlines()
+    assert f'runtimes.network\t"full"\t{tmp_path}/paddock/paddock.toml, line 3' in lines
+    assert lines[-1] == 'policy.rule\teffect = "deny", runtime = "perl", reason = "no perl here"\tuser'
+    found = json.loads(policy("show", "--json").stdout)
+    assert found["grants"]["runtimes.access"] == {"value": "read-only", "source": "built in"}
+    assert found["rules"] == [
+        {"effect": "deny", "runtime": "perl", "reason": "no perl here", "origin": "user"}
+    ]
