@@ -1,6 +1,8 @@
 """Programs through a real gate, in each tier."""
 
 import asyncio
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -51,6 +53,19 @@ class Programs:
         """Return the fields of the audit records of an event, the newest first."""
         sink = self.session.gate._audit
         return [dict(record.fields) for record in sink.query(event=event)]
+
+
+@pytest.fixture(scope="session")
+def toolchains() -> str:
+    """Every toolchain, installed once into a cache; the PATH to find them on."""
+    path = Path(__file__).resolve().parents[3] / "scripts" / "install_toolchains.py"
+    spec = importlib.util.spec_from_file_location("install_toolchains", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["install_toolchains"] = module
+    spec.loader.exec_module(module)
+    return module.install()
 
 
 Open = Callable[..., Programs]

@@ -228,10 +228,3 @@ def test_what_the_record_keeps(programs):
     assert finished["audit_hash"] == outcome.decision.audit_hash
     assert finished["artifact"] == outcome.program.artifact
     assert not any(word in str(finished) for word in ("payload", "argument'", "stdin'"))
-
-
-@pytest.mark.parametrize("word", ["GOPATH", "GOMODCACHE"])
-def test_s27_what_a_toolchain_goes_by(open_programs, monkeypatch, tmp_path, word):
-    monkeypatch.setenv(word, str(tmp_path))
-    code = f'package main\nimport ("fmt"; "os")\nfunc main() {{ fmt.Println(os.Getenv("{word}")) }}\n'
-    assert open_programs("namespaces").text("go", code) == f"{tmp_path}\n"

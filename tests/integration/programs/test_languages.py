@@ -1,0 +1,66 @@
+"""Every language through the gate: input, arguments and exit code, then once more out of the cache."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = tomllib.loads(
+    (Path(__file__).parents[1] / "runtimes" / "programs.toml").read_text(encoding="utf-8")
+)
+RUNTIMES = sorted(PROGRAMS)
+NUMBERS = "".join(f"{number}\n" for number in range(1, 101)).encode()
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def languages(toolchains, programs):
+    """Programs that find every toolchain."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", toolchains)
+        yield programs
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_s19_s28_s29_s54_every_language(languages, name):
+    for cached in (False, True):
+        outcome = languages.run(name, PROGRAMS[name]["sum"], args=("x", "y z"), stdin=NUMBERS)
+        program = outcome.program
+        assert program is not None, outcome.error
+        assert (program.stdout.head, program.stderr.head) == ("100 5050 x|y z\n", "")
+        assert (outcome.status, program.exit_code, program.phase) == ("failed", 7, "run")
+        assert program.survivors == 0
+        if program.compile_ms or program.cached:
+            assert program.cached == cached
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_s30_every_language_says_where_it_does_not_parse(languages, name):
+    outcome = languages.run(name, PROGRAMS[name]["syntax"])
+    assert outcome.program is not None, outcome.error
+    assert outcome.status == "failed"
+    assert outcome.program.exit_code
+    said = outcome.program.stderr.head + outcome.program.stdout.head
+    assert ("c <- )" if name == "r" else "3") in said  # R shows the text and no line
+
+
+@pytest.mark.parametrize("word", ["GOPATH", "GOMODCACHE"])
+def test_s27_what_a_toolchain_goes_by(languages, monkeypatch, tmp_path, word):
+    monkeypatch.setenv(word, str(tmp_path))
+    code = f'package main\nimport ("fmt"; "os")\nfunc main() {{ fmt.Println(os.Getenv("{word}")) }}\n'
+    assert languages.text("go", code) == f"{tmp_path}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("c", "#include <stdio.h>\nint main(){static char b[1<<20]; for(int i=0;i<100;i++) fwrite(b,1,1<<20,stdout);}"),
+        ("python", "import sys\nfor _ in range(100): sys.stdout.write('x' * 2**20)"),
+        ("node", "const fs = require('fs'); const b = Buffer.alloc(1 << 20, 'x'); for (let i = 0; i < 100; i++) { let n = 0; while (n < b.length) { try { n += fs.writeSync(1, b, n) } catch (e) { if (e.code !== 'EAGAIN') throw e } } }"),
+    ],
+)  # fmt: skip
+def test_a_hundred_megabytes_of_output(languages, name, code):
+    outcome = languages.run(name, code, output={"persist": False})
+    assert (outcome.status, outcome.program.exit_code) == ("ok", 0)
+    assert outcome.program.stdout.total_bytes == 100 * MIB
+    assert len(outcome.program.stdout.head) <= MIB
