@@ -15,7 +15,7 @@ def test_tools_are_found_described_and_called(place: Place) -> None:
             return found, described, nothing, await client.call_tool("describe_tools", {"names": ["x"]})
 
     found, described, nothing, unknown = asyncio.run(main())
-    assert found.content[0].text == "ok · 1 of 4 tools\neven.echo() // Say it again"
+    assert found.content[0].text == "ok · 1 of 28 tools\neven.echo() // Say it again"
     assert found.structured_content == {
         "status": "ok",
         "tools": [{"server": "even", "tool": "echo", "signature": "even.echo() // Say it again"}],
@@ -28,7 +28,7 @@ def test_tools_are_found_described_and_called(place: Place) -> None:
         "// odd.ecco: unknown; did you mean odd.echo or odd.pid?",
     ]
     assert nothing.content[0].text == (
-        "ok · 0 of 4 tools\nnothing found; try other words. Servers: odd (2 tools), even (2 tools)"
+        "ok · 0 of 28 tools\nnothing found; try other words. Servers: odd (14 tools), even (14 tools)"
     )
     assert unknown.is_error
 
