@@ -1,0 +1,82 @@
+"""What programs try with paths, compilers, executables and streams."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+SHOW = '#include <stdio.h>\n#include "{path}"\nint main() {{ return 0; }}\n'
+
+
+def test_a_compiler_reads_neither_workspace_nor_machine(programs):
+    (programs.workspace / "secret.h").write_text("#error secret-of-the-workspace\n")
+    for path in (programs.workspace / "secret.h", "/etc/shadow", "/proc/1/environ"):
+        outcome = programs.run("c", SHOW.format(path=path))
+        assert (outcome.status, outcome.program.phase) == ("failed", "compile")
+        assert "secret-of-the-workspace" not in outcome.program.stderr.head
+        assert "root:" not in outcome.program.stderr.head
+        assert "fatal error" in outcome.program.stderr.head
+
+
+def test_s10_a_link_out_of_the_workspace(programs):
+    link = programs.workspace / "out"
+    if not link.is_symlink():
+        link.symlink_to("/")
+    outcome = programs.run("shell", "pwd", cwd="out")
+    assert (outcome.status, outcome.decision.reasons) == (
+        "denied",
+        ("Path traversal detected: target escapes repository root",),
+    )
+
+
+@pytest.mark.parametrize("inside", ["bin", ".", ""])
+def test_an_executable_of_the_workspace_is_not_found(programs, monkeypatch, inside):
+    folder = programs.workspace / "bin"
+    folder.mkdir(exist_ok=True)
+    (folder / "bash").write_text("#!/bin/sh\necho shadowed\n")
+    (folder / "bash").chmod(0o755)
+    monkeypatch.chdir(folder)
+    first = str(folder) if inside == "bin" else inside
+    monkeypatch.setenv("PATH", f"{first}:{os.environ['PATH']}")
+    assert programs.text("shell", "echo real") == "real\n"
+
+
+def test_the_program_cannot_change_what_the_cache_gives(programs):
+    code = f"""
+#include <stdio.h>
+#include <unistd.h>
+int main(int n, char **a) {{ /* {time.monotonic_ns()} */
+    puts("first");
+    fflush(stdout);
+    return unlink(a[0]) || !fopen(a[0], "w");
+}}
+"""
+    for cached in (False, True, True):
+        outcome = programs.run("c", code)
+        assert outcome.program is not None
+        assert (outcome.program.stdout.head, outcome.program.cached) == ("first\n", cached)
+
+
+def test_a_read_only_workspace_stays_as_it_is(programs):
+    before = sorted(programs.workspace.iterdir())
+    code = "touch made; mkdir folder; echo x > made; exit 0"
+    assert programs.run("shell", code).status == "ok"
+    assert sorted(programs.workspace.iterdir()) == before
+
+
+def test_arguments_with_dashes_are_the_programs_own(programs):
+    args = ("-c", "--version", "-", "--", "$(id)", "a\nb")
+    assert programs.text("python", "import sys; print(sys.argv[1:])", args=args) == f"{list(args)}\n"
+    assert programs.text("shell", 'printf "%s|" "$@"', args=args) == "-c|--version|-|--|$(id)|a\nb|"
+
+
+def test_no_secret_leaves_in_output_or_artifact(programs):
+    code = "import sys; print('ghp_' + 'a' * 36); print('AKIA' + 'B' * 16, file=sys.stderr)"
+    outcome = programs.run("python", code)
+    assert "a" * 20 not in outcome.program.stdout.head
+    assert "B" * 16 not in outcome.program.stderr.head
+    stored = b"".join(
+        path.read_bytes() for path in Path(programs.settings.artifacts.directory).rglob("*") if path.is_file()
+    )
+    assert b"a" * 20 not in stored

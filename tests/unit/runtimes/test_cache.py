@@ -1,0 +1,125 @@
+"""What compilers leave is copied with care, and the cache gives nothing that others could have put there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paddock.runtimes import trees
+from paddock.runtimes.cache import Cache, key
+
+FILES = {"code.c": "int main(){}"}
+
+
+def program(folder: Path, content: bytes = b"binary") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "program"
+    path.write_bytes(content)
+    path.chmod(0o6755)
+    return path
+
+
+def test_what_is_kept_is_given_as_a_copy(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", 1000)
+    cache.keep("a", program(tmp_path / "made"))
+    target = tmp_path / "program"
+    assert cache.take("a", target, owner=os.getuid())
+    assert (target.read_bytes(), target.stat().st_mode & 0o7777) == (b"binary", 0o700)
+    target.write_bytes(b"changed")
+    assert cache.take("a", tmp_path / "again", owner=os.getuid())
+    assert (tmp_path / "again").read_bytes() == b"binary"
+    assert not cache.take("b", tmp_path / "other", owner=os.getuid())
+
+
+def test_the_oldest_goes_when_there_is_no_room(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", 20)
+    for number, name in enumerate(("a", "b", "c")):
+        cache.keep(name, program(tmp_path / name, b"x" * 8))
+        os.utime(tmp_path / "cache" / name, (number, number))
+    cache.keep("d", program(tmp_path / "d", b"x" * 8))
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["c", "d"]
+
+
+@pytest.mark.parametrize("most", [0, 5])
+def test_what_is_too_large_is_not_kept(tmp_path: Path, most: int) -> None:
+    cache = Cache(tmp_path / "cache", most)
+    cache.keep("a", program(tmp_path / "made"))
+    assert not cache.take("a", tmp_path / "program", owner=os.getuid())
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o722])
+def test_a_directory_that_others_write_to_gives_and_takes_nothing(tmp_path: Path, mode: int) -> None:
+    cache = Cache(tmp_path / "cache", 1000)
+    cache.keep("a", program(tmp_path / "made"))
+    (tmp_path / "cache").chmod(mode)
+    assert not cache.take("a", tmp_path / "program", owner=os.getuid())
+    cache.keep("b", program(tmp_path / "made"))
+    assert not (tmp_path / "cache" / "b").exists()
+
+
+def test_a_link_in_the_place_of_the_directory_gives_nothing(tmp_path: Path) -> None:
+    Cache(tmp_path / "real", 1000).keep("a", program(tmp_path / "made"))
+    (tmp_path / "cache").symlink_to("real")
+    assert not Cache(tmp_path / "cache", 1000).take("a", tmp_path / "program", owner=os.getuid())
+
+
+def test_a_second_writer_changes_nothing(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", 1000)
+    cache.keep("a", program(tmp_path / "made"))
+    cache.keep("a", program(tmp_path / "evil", b"other"))
+    assert cache.take("a", tmp_path / "program", owner=os.getuid())
+    assert (tmp_path / "program").read_bytes() == b"binary"
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["a"]
+
+
+def test_everything_that_makes_a_program_is_in_its_key() -> None:
+    base = key("c", "gcc", ("cc", "{source}"), {"A": "1"}, FILES)
+    assert len(base) == 64
+    others = [
+        key("cpp", "gcc", ("cc", "{source}"), {"A": "1"}, FILES),
+        key("c", "gcc2", ("cc", "{source}"), {"A": "1"}, FILES),
+        key("c", "gcc", ("cc", "-O2", "{source}"), {"A": "1"}, FILES),
+        key("c", "gcc", ("cc", "{source}"), {"A": "2"}, FILES),
+        key("c", "gcc", ("cc", "{source}"), {"A": "1"}, {"code.c": "int main(){ }"}),
+        key("c", "gcc", ("cc", "{source}"), {"A": "1"}, {"code.h": "int main(){}"}),
+    ]
+    assert len({base, *others}) == 7
+
+
+def test_a_tree_is_copied_without_special_bits(tmp_path: Path) -> None:
+    (tmp_path / "classes" / "deep").mkdir(parents=True)
+    (tmp_path / "classes" / "deep" / "A.class").write_bytes(b"abc")
+    assert trees.copy(tmp_path / "classes", tmp_path / "copy") > 0
+    assert (tmp_path / "copy" / "deep" / "A.class").read_bytes() == b"abc"
+
+
+def test_no_link_pipe_or_second_name_is_copied(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    for number, make in enumerate(
+        (
+            lambda path: path.symlink_to(secret),
+            lambda path: path.hardlink_to(secret),
+            os.mkfifo,
+        )
+    ):
+        (folder := tmp_path / f"made{number}").mkdir()
+        make(folder / "program")
+        for source in (folder, folder / "program"):
+            with pytest.raises(trees.TreeError, match="program is not a plain file"):
+                trees.copy(source, tmp_path / f"copy{number}{source.name}")
+
+
+def test_too_much_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sparse = tmp_path / "sparse"
+    with sparse.open("wb") as file:
+        file.truncate(trees.MOST_BYTES + 1)
+    with pytest.raises(trees.TreeError, match="it is over 268435456 bytes"):
+        trees.copy(sparse, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    monkeypatch.setattr(trees, "MOST_ENTRIES", 2)
+    (tmp_path / "many").mkdir()
+    for number in range(2):
+        (tmp_path / "many" / str(number)).touch()
+    with pytest.raises(trees.TreeError):
+        trees.copy(tmp_path / "many", tmp_path / "copies")
