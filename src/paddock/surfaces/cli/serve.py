@@ -110,12 +110,16 @@ def _door(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Doo
 async def _serve(
     settings: "Settings", workspace: Path, names: "Names", launcher: "Launcher", door: "Door | None"
 ) -> None:
-    from paddock.surfaces.mcp.service import serve_http, serve_stdio, toolbox  # noqa: PLC0415 - it costs 0.8 s
+    from paddock.surfaces.mcp import service  # noqa: PLC0415 - the protocol's library costs 0.8 s
     from paddock.wiring import open_session  # noqa: PLC0415 - help does without
 
     with cancelled_by_signals(), suppress(asyncio.CancelledError):
         async with open_session(settings, workspace, launcher=launcher) as session:
-            tools = toolbox(session, settings, workspace, names)
-            await (serve_stdio(tools) if door is None else serve_http(tools, door))
+            tools = service.toolbox(session, settings, workspace, names)
+            asked = service.prompts(session, settings, workspace)
+            if door is None:
+                await service.serve_stdio(tools, asked)
+            else:
+                await service.serve_http(tools, asked, door)
             for text in session.warnings:
                 warn(text)

@@ -6,12 +6,20 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolRequestParams, PaginatedRequestParams
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CompleteRequestParams,
+    GetPromptRequestParams,
+    Icon,
+    PaginatedRequestParams,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock import __version__
 from paddock.model.base import Json
 from paddock.surfaces.mcp.progress import streamed
+from paddock.surfaces.mcp.prompts import Prompts, UnknownPromptError
 from paddock.surfaces.mcp.tools import Answer, Caller, Toolbox
 
 Context = ServerRequestContext[Any, Any]
@@ -21,13 +29,18 @@ INSTRUCTIONS = (
     "and join inside it, and return only what you need."
 )
 PAGE = 100
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='none' stroke='%23286' "
+    "stroke-width='2'%3E%3Cpath d='M3 9h18M3 15h18M6 5v15M12 5v15M18 5v15'/%3E%3C/svg%3E"
+)
+"""A fence."""
 _HOUR_MS = 3_600_000
 _COMPLETE: dict[str, Json] = {"resultType": "complete"}
 """What 2026-07-28 wants of every result; the library removes it for clients of earlier versions."""
 
 
-def protocol_server(toolbox: Toolbox) -> "Server[Any]":
-    """Return the protocol's side of a server that offers the tools of `toolbox`."""
+def protocol_server(toolbox: Toolbox, prompts: Prompts | None = None) -> "Server[Any]":
+    """Return the protocol's side of a server that offers the tools of `toolbox`, and prompts."""
 
     async def list_tools(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         return _page("tools", [tool.entry for tool in toolbox.listed], params)
@@ -45,11 +58,41 @@ def protocol_server(toolbox: Toolbox) -> "Server[Any]":
         version=__version__,
         title="Paddock",
         instructions=INSTRUCTIONS,
-        cache_hints={"tools/list": CacheHint(ttl_ms=_HOUR_MS, scope="private")},
+        icons=[Icon(src=_ICON, mime_type="image/svg+xml", sizes=["any"])],
+        cache_hints={
+            "tools/list": CacheHint(ttl_ms=_HOUR_MS, scope="private"),
+            "prompts/list": CacheHint(ttl_ms=_HOUR_MS, scope="private"),
+        },
+        get_tool_input_schema=toolbox.input_schema,
     )
     server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, call_tool)
+    if prompts is not None:
+        _offer(server, prompts)
     return server
+
+
+def _offer(server: "Server[Any]", prompts: Prompts) -> None:
+    """Have a server offer prompts and complete their arguments."""
+
+    async def list_prompts(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
+        return _page("prompts", prompts.entries(), params)
+
+    async def get_prompt(_context: Context, params: GetPromptRequestParams) -> dict[str, Json]:
+        try:
+            text = await prompts.text(params.name, params.arguments or {})
+        except UnknownPromptError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+        message = {"role": "user", "content": {"type": "text", "text": text}}
+        return {"messages": [message], **_COMPLETE}
+
+    async def complete(_context: Context, params: CompleteRequestParams) -> dict[str, Json]:
+        values = prompts.completions(params.argument.name, params.argument.value)
+        return {"completion": {"values": values, "hasMore": False}, **_COMPLETE}
+
+    server.add_request_handler("prompts/list", PaginatedRequestParams, list_prompts)
+    server.add_request_handler("prompts/get", GetPromptRequestParams, get_prompt)
+    server.add_request_handler("completion/complete", CompleteRequestParams, complete)
 
 
 def _page(key: str, entries: list[dict[str, Json]], params: PaginatedRequestParams) -> dict[str, Json]:

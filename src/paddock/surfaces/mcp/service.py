@@ -9,6 +9,7 @@ from paddock.surfaces.mcp.code import code_tools
 from paddock.surfaces.mcp.discovery import discovery_tools
 from paddock.surfaces.mcp.door import Door
 from paddock.surfaces.mcp.http import http_service
+from paddock.surfaces.mcp.prompts import Prompts
 from paddock.surfaces.mcp.seed import seed_tools
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.stdio import standard_streams
@@ -26,15 +27,20 @@ def toolbox(session: Session, settings: Settings, workspace: Path, names: Names)
     return Toolbox(own, seed) if names == "native" else Toolbox(seed, own, suggests=False)
 
 
-async def serve_stdio(tools: Toolbox) -> None:
+def prompts(session: Session, settings: Settings, workspace: Path) -> Prompts:
+    """Return the prompts of a session."""
+    return Prompts(session.hub, workspace, settings.mcp.answer_characters)
+
+
+async def serve_stdio(tools: Toolbox, prompts: Prompts) -> None:
     """Serve one client over the standard streams until it closes its end. Cancelling ends all work in order."""
-    server = protocol_server(tools)
+    server = protocol_server(tools, prompts)
     async with standard_streams() as (reader, writer):
         await server.run(reader, writer, server.create_initialization_options())
 
 
-async def serve_http(tools: Toolbox, door: Door) -> None:
+async def serve_http(tools: Toolbox, prompts: Prompts, door: Door) -> None:
     """Serve many clients over HTTP until cancelled, which ends all work in order."""
-    server = protocol_server(tools)
+    server = protocol_server(tools, prompts)
     async with http_service(server, door) as task:
         await asyncio.shield(task)

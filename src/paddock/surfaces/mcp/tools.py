@@ -114,6 +114,10 @@ class Toolbox:
         self.listed = tuple(listed)
         self._known = {tool.name: tool for tool in (*understood, *self.listed)}
 
+    def input_schema(self, name: str) -> dict[str, Json] | None:
+        """Return the schema of a tool's arguments, or None for a tool that nobody knows."""
+        return self._known[name].input_schema if name in self._known else None
+
     async def call(self, name: str, arguments: Json, caller: Caller) -> Answer:
         """Return what a tool answers. Cancelling the task ends the work before this returns."""
         return _fit_to_leave(await self._answer(name, arguments, caller))

@@ -1,0 +1,101 @@
+"""Prompts that people choose: how to write programs, and the saved scripts. Completion of their arguments."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.hub.signatures import signature
+from paddock.model.base import Json
+from paddock.policy.redact import redact_text
+from paddock.surfaces.cli.library import listed
+from paddock.surfaces.mcp.reply import cut
+
+if TYPE_CHECKING:
+    from paddock.wiring import Servers
+
+_COMPLETIONS = 100
+"""As many as the protocol allows in one answer."""
+
+
+class UnknownPromptError(ValueError):
+    """There is no such prompt or script; the text says which there are."""
+
+
+class Prompts:
+    """The prompts of a session; texts have at most `cap` characters."""
+
+    def __init__(self, servers: "Servers", workspace: Path, cap: int) -> None:
+        self._servers = servers
+        self._workspace = workspace
+        self._cap = cap
+
+    def entries(self) -> list[dict[str, Json]]:
+        """Return the prompts as `prompts/list` shows them."""
+        server = {"name": "server", "description": "Add the tools of this server", "required": False}
+        name = {"name": "name", "description": "Name of the script", "required": True}
+        return [
+            {
+                "name": "write-program",
+                "title": "Write a program",
+                "description": "How to write programs for execute_code, with the tools of a server if you like.",
+                "arguments": [server],
+            },
+            {
+                "name": "run-script",
+                "title": "Run a saved script",
+                "description": "Have a script of this workspace run with execute_code.",
+                "arguments": [name],
+            },
+        ]
+
+    async def text(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt. Raises UnknownPromptError."""
+        match name:
+            case "write-program":
+                text = (files("paddock.surfaces.mcp") / "guide.md").read_text(encoding="utf-8")
+                if server := arguments.get("server"):
+                    text += await self._tools(server)
+            case "run-script":
+                text = self._script(arguments.get("name", ""))
+            case _:
+                raise UnknownPromptError(
+                    f"there is no prompt {name[:100]}; there are write-program and run-script"
+                )
+        return redact_text(cut(text, self._cap))
+
+    def completions(self, argument: str, begun: str) -> list[str]:
+        """Return what an argument may be that begins so."""
+        match argument:
+            case "server":
+                names = iter(self._servers.config.servers)
+            case "name":
+                names = iter(self._scripts())
+            case _:
+                names = iter(())
+        return list(islice((name for name in names if name.startswith(begun)), _COMPLETIONS))
+
+    async def _tools(self, server: str) -> str:
+        listing = await self._servers.catalog.listing(server)
+        lines = [signature(tool, self._servers.catalog.observed(tool)) for tool in listing.tools]
+        return "\n".join(
+            [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), ""]
+        )
+
+    def _script(self, name: str) -> str:
+        scripts = self._scripts()
+        if name not in scripts:
+            raise UnknownPromptError(
+                f"there is no script {name[:100]}; there are {', '.join(scripts) or 'none'}"
+            )
+        path = scripts[name]
+        source = path.read_text(encoding="utf-8", errors="replace")
+        wish = "Run this program with execute_code and tell me what it returns."
+        return f"{wish}\n\n```{path.suffix[1:]}\n{source}\n```\n"
+
+    def _scripts(self) -> dict[str, Path]:
+        scripts: dict[str, Path] = {}
+        for name, path in listed(self._workspace):
+            scripts.setdefault(name, path)
+        return scripts
