@@ -36,7 +36,7 @@ def test_the_guide_and_the_scripts(place: Place, mode: str) -> None:
     assert seen["listed"] == ["write-program", "run-script"]
     guide = seen["guide"].messages[0].content.text
     assert guide.startswith("# Programs for execute_code\n")
-    assert guide.endswith("\n## Tools of odd\n\nodd.echo() // Say it again\nodd.pid()\n")
+    assert "\n## Tools of odd\n\nodd.echo() // Say it again\nodd.pid()\n" in guide
     assert seen["script"].messages[0].content.text == (
         "Run this program with execute_code and tell me what it returns.\n\n```ts\nreturn 'of ' + 'ghp_' + 'x'\n```\n"
     )

@@ -182,7 +182,7 @@ def test_discovering_servers_and_tools(place: Place) -> None:
         ("mcp_discover", {"query": "echo", "server": "even"}),
     )
     assert json.loads(text(servers)) == [
-        {"name": name, "state": "idle", "toolCount": 2, "criticality": "vital"} for name in ("odd", "even")
+        {"name": name, "state": "idle", "toolCount": 14, "criticality": "vital"} for name in ("odd", "even")
     ]
     assert json.loads(text(tools)) == [
         {"tool": "echo", "server": name, "description": "Say it again", "score": 12, "confidence": 0.5}

@@ -56,12 +56,9 @@ class TokenRequired:
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
 
 
-@asynccontextmanager
-async def http_service(server: "Server[Any]", door: Door) -> AsyncGenerator[asyncio.Task[None]]:
-    """Serve through a door; gives the task that serves. Leaving the context ends all work in order."""
-    port = door.listener.getsockname()[1]
-    hosts = [f"{host}:{port}" for host in door.names]
-    app = server.streamable_http_app(
+def application(server: "Server[Any]", hosts: list[str]) -> _App:
+    """Return what answers requests for these hosts (`NAME:PORT`), whoever asks."""
+    return server.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=LINE_LIMIT,
         max_sessions=SESSIONS,
@@ -69,6 +66,13 @@ async def http_service(server: "Server[Any]", door: Door) -> AsyncGenerator[asyn
             allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts]
         ),
     )
+
+
+@asynccontextmanager
+async def http_service(server: "Server[Any]", door: Door) -> AsyncGenerator[asyncio.Task[None]]:
+    """Serve through a door; gives the task that serves. Leaving the context ends all work in order."""
+    port = door.listener.getsockname()[1]
+    app = application(server, [f"{host}:{port}" for host in door.names])
     config = uvicorn.Config(
         TokenRequired(app, door.token),  # pyright: ignore[reportArgumentType] - the same protocol under other names
         log_config=None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from paddock.hub.signatures import signature
 from paddock.model.base import Json
 from paddock.policy.redact import redact_text
-from paddock.surfaces.cli.library import listed
+from paddock.store.scripts import listed
 from paddock.surfaces.mcp.reply import cut
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ INSTRUCTIONS = (
 )
 PAGE = 100
 _ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='none' stroke='%23286' "
-    "stroke-width='2'%3E%3Cpath d='M3 9h18M3 15h18M6 5v15M12 5v15M18 5v15'/%3E%3C/svg%3E"
+    "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCA5IDknPjxw"
+    "YXRoIGQ9J00yIDF2N001IDF2N004IDF2N00wIDNoOU0wIDZoOScgc3Ryb2tlPScjMjg2Jy8+PC9zdmc+"
 )
-"""A fence."""
+"""A fence, nine by nine."""
 _HOUR_MS = 3_600_000
 _COMPLETE: dict[str, Json] = {"resultType": "complete"}
 """What 2026-07-28 wants of every result; the library removes it for clients of earlier versions."""

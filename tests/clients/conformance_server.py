@@ -1,0 +1,133 @@
+"""Paddock's server with the tools and prompts that the official conformance suite wants to find; prints its port."""
+
+import asyncio
+import json
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+
+from paddock.model.outcome import ConsoleLine
+from paddock.surfaces.mcp.http import application
+from paddock.surfaces.mcp.prompts import UnknownPromptError
+from paddock.surfaces.mcp.server import protocol_server
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
+NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+RICH = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+
+IMAGE = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+TEXT_RESOURCE = {
+    "uri": "test://embedded-resource",
+    "mimeType": "text/plain",
+    "text": "This is an embedded resource content.",
+}
+MIXED_RESOURCE = {
+    "uri": "test://mixed-content-resource",
+    "mimeType": "application/json",
+    "text": json.dumps({"test": "data", "value": 123}),
+}
+
+CONTENT: dict[str, list[dict[str, Any]]] = {
+    "test_simple_text": [text_block("This is a simple text response for testing.")],
+    "test_image_content": [IMAGE],
+    "test_audio_content": [{"type": "audio", "data": SILENCE, "mimeType": "audio/wav"}],
+    "test_embedded_resource": [{"type": "resource", "resource": TEXT_RESOURCE}],
+    "test_multiple_content_types": [
+        text_block("Multiple content types test:"),
+        IMAGE,
+        {"type": "resource", "resource": MIXED_RESOURCE},
+    ],
+}
+
+
+def constant(name: str, content: list[dict[str, Any]]) -> Tool:
+    async def run(_arguments: Arguments, _caller: Caller) -> Answer:
+        return Answer(content)
+
+    return Tool(name, name, f"Gives {name}.", NO_ARGUMENTS, run)
+
+
+async def fail(_arguments: Arguments, _caller: Caller) -> Answer:
+    text = "This tool intentionally returns an error for testing"
+    return Answer([text_block(text)], is_error=True)
+
+
+async def progress(_arguments: Arguments, caller: Caller) -> Answer:
+    for percent in (0, 50, 100):
+        if caller.on_console is not None:
+            caller.on_console(ConsoleLine(level="log", text=f"{percent} %"))
+        await asyncio.sleep(0.05)
+    return Answer([text_block("done")])
+
+
+async def rich(arguments: Arguments, _caller: Caller) -> Answer:
+    return Answer([text_block(json.dumps(dict(arguments)))])
+
+
+class FixturePrompts:
+    """Prompts of the suite."""
+
+    def entries(self) -> list[dict[str, Any]]:
+        arguments = [
+            {"name": name, "description": "An argument", "required": True} for name in ("arg1", "arg2")
+        ]
+        return [
+            {"name": "test_simple_prompt", "description": "Says one thing."},
+            {"name": "test_prompt_with_arguments", "description": "Says two things.", "arguments": arguments},
+        ]
+
+    async def text(self, name: str, arguments: Any) -> str:
+        if name == "test_simple_prompt":
+            return "This is a simple prompt for testing."
+        if name == "test_prompt_with_arguments":
+            return f"Prompt with arguments: arg1='{arguments.get('arg1')}', arg2='{arguments.get('arg2')}'"
+        raise UnknownPromptError(name)
+
+    def completions(self, _argument: str, begun: str) -> list[str]:
+        return [word for word in ("paris", "park", "party") if word.startswith(begun)]
+
+
+async def main() -> None:
+    tools = [
+        *(constant(name, content) for name, content in CONTENT.items()),
+        Tool("test_error_handling", "Fails", "Always fails.", NO_ARGUMENTS, fail),
+        Tool("test_tool_with_progress", "Reports", "Reports progress.", NO_ARGUMENTS, progress),
+        Tool("json_schema_2020_12_tool", "Rich", "Tool with JSON Schema 2020-12 features", RICH, rich),
+        Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
+    ]
+    server = protocol_server(Toolbox(tools), FixturePrompts())
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    app = application(server, [f"{host}:{port}" for host in ("127.0.0.1", "localhost")])
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])
+
+
+asyncio.run(main())

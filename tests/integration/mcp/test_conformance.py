@@ -1,0 +1,67 @@
+"""The official conformance suite against Paddock's server with the suite's own tools, for both revisions."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from . import npm
+
+CONFORMANCE = "@modelcontextprotocol/conformance/dist/index.js"
+SUMMARY = re.compile(r"^([✓✗]) ([\w/.-]+): \d+ passed", re.MULTILINE)
+
+RESOURCES = {f"resources-{what}" for what in ("list", "read-text", "read-binary", "templates-read")}
+NOT_OFFERED = {
+    "2025-11-25": RESOURCES
+    | {"resources-subscribe", "resources-unsubscribe"}
+    | {"prompts-get-embedded-resource", "prompts-get-with-image"}
+    | {"logging-set-level", "tools-call-with-logging"}
+    | {"tools-call-sampling", "tools-call-elicitation"}
+    | {"elicitation-sep1034-defaults", "elicitation-sep1330-enums", "server-sse-polling"},
+    "2026-07-28": RESOURCES
+    | {"prompts-get-embedded-resource", "prompts-get-with-image"}
+    | {"server-stateless", "caching"},  # they want a tool that samples, and resource templates
+}
+"""Scenarios about what Paddock's server does not offer: its programs ask a model for nothing, prompts are texts."""
+
+EXTENSIONS = ("tasks-", "input-required-result-", "http-custom-header")
+"""Families of scenarios likewise: answers are complete or wait; no tool has header parameters."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    script = npm.CLIENTS / "conformance_server.py"
+    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/mcp"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("revision", list(NOT_OFFERED))
+def test_what_is_offered_conforms(server: str, revision: str, tmp_path: object) -> None:
+    modules = npm.installed()
+    command = [
+        npm.node(modules),
+        str(modules / CONFORMANCE),
+        "server",
+        "--url",
+        server,
+        "--requirements",
+        revision,
+    ]
+    done = subprocess.run(
+        command, cwd=str(tmp_path), capture_output=True, text=True, check=False, timeout=280
+    )
+    results = {name: mark == "✓" for mark, name in SUMMARY.findall(done.stdout)}
+    offered = {
+        name: passed
+        for name, passed in results.items()
+        if name not in NOT_OFFERED[revision] and not name.startswith(EXTENSIONS)
+    }
+    assert len(offered) >= 15, done.stdout
+    assert [name for name, passed in offered.items() if not passed] == []
