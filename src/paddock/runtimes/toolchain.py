@@ -86,19 +86,17 @@ class Search:
         """Return the first program of these names. Raises _UnusableError when there is none for this user."""
         told: list[str] = []
         wanted = list(names)
-        for name in wanted:
-            for folder in self._folders():
-                found = folder / name
-                if not os.access(found, os.X_OK) or not found.is_file():
-                    continue
-                if reachable(found, self.user):
-                    return found
-                told.append(f"{found} cannot be reached by the user that programs run as")
-        raise _UnusableError("; ".join(told) or f"{' or '.join(wanted)} is not on PATH")
-
-    def _folders(self) -> list[Path]:
         folders = [Path(part) for part in self.path.split(os.pathsep) if part.startswith("/")]
-        return [folder for folder in folders if not self.distrusts(folder)]
+        for found in (folder / name for name in wanted for folder in folders):
+            if not os.access(found, os.X_OK) or not found.is_file():
+                continue
+            if self.distrusts(found) or self.distrusts(found.parent):
+                told.append(f"{found} is not used, for programs may have put it there")
+            elif not reachable(found, self.user):
+                told.append(f"{found} cannot be reached by the user that programs run as")
+            else:
+                return found
+        raise _UnusableError("; ".join(told) or f"{' or '.join(wanted)} is not on PATH")
 
     def distrusts(self, path: Path) -> bool:
         """Tell whether programs may have made what is at `path`."""
@@ -210,7 +208,13 @@ def _behind_shim(way: Way, found: Path, search: Search) -> Path:
     words = [filled(word, {"executable": str(found)}) for word in way.shim.argv]
     try:
         done = subprocess.run(  # noqa: S603 - what the owner of PATH put there
-            words, capture_output=True, text=True, check=True, timeout=_SHIM_SECONDS, cwd="/"
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_SHIM_SECONDS,
+            cwd="/",
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise _UnusableError(f"{found} stands for another program and does not say which ({error})") from None

@@ -76,8 +76,32 @@ def test_nothing_is_taken_from_where_programs_may_write(shop):
     program(shop / "workspace" / "bin" / "bash")
     (shop / "link").symlink_to(shop / "workspace" / "bin")
     for folder in (shop / "workspace" / "bin", shop / "link"):
-        assert isinstance(look("shell", folder, untrusted=(shop / "workspace",)), Missing)
+        missing = look("shell", folder, untrusted=(shop / "workspace",))
+        assert (
+            missing.reason
+            == f"{folder}/bash is not used, for programs may have put it there; sh is not on PATH"
+        )
         assert isinstance(look("shell", folder), Toolchain)
+    (shop / "bin").mkdir()
+    (shop / "bin" / "bash").symlink_to(shop / "workspace" / "bin" / "bash")
+    assert isinstance(look("shell", shop / "bin", untrusted=(shop / "workspace",)), Missing)
+
+
+def test_a_stand_in_does_not_read_what_is_meant_for_the_program(shop):
+    real = program(shop / "versions" / "python3")
+    shim = program(shop / "shims" / "python3", f"#!/bin/sh\nread -r word && exit 1\necho {real}\n")
+    given, theirs = os.pipe()
+    os.write(theirs, b"input\n")
+    os.close(theirs)
+    kept = os.dup(0)
+    os.dup2(given, 0)
+    try:
+        assert look("python", shim.parent).executable == real
+        assert os.read(0, 10) == b"input\n"
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(given)
 
 
 def test_relative_parts_of_path_are_passed_over(shop, monkeypatch):
