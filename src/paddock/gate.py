@@ -48,7 +48,7 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
 from paddock.policy.known import KnownSecrets
 from paddock.policy.outgoing import redacted, redacting
@@ -56,6 +56,7 @@ from paddock.policy.rehearsal import Plan, stub
 from paddock.policy.rules import Policy
 from paddock.programs import Programs
 from paddock.record import ending, identity
+from paddock.scripts import Scripts
 from paddock.sdk.requests import ENDED, child, shown
 from paddock.store.audit import AuditSink
 
@@ -93,6 +94,7 @@ class Engines(NamedTuple):
     guest: GuestEngine
     servers: Servers
     programs: Programs
+    scripts: Scripts
     sdk: Sdk
 
 
@@ -195,6 +197,8 @@ class Gate:
                 return await self._call_server(work, decision.limits.wall_ms)
             case RuntimeRun() as work:
                 return await self._engines.programs.run(request, work, decision, on_output)
+            case ToolRun() as work:
+                return await self._engines.scripts.run(request, work, decision)
             case SdkCall() as work:
                 return await self._answer(request, work, decision.limits.wall_ms)
 

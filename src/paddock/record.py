@@ -4,7 +4,7 @@ import hashlib
 
 from paddock.model.canonical import canonical
 from paddock.model.outcome import Decision, RawResult
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.store.audit import Field
 
 _NAME = 200
@@ -41,6 +41,11 @@ def identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
                 "cwd": _short(work.cwd),
             }
             facts |= {"access": work.access, "network": work.network}
+        case ToolRun() as work:
+            data = canonical(work.inputs)
+            facts |= {"name": _short(work.tool), "prompt": _short(work.prompt), "bytes_in": len(data)}
+            facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
+            facts |= {"script_sha256": work.script_sha256, "access": work.access, "network": work.network}
     return facts
 
 
@@ -62,6 +67,9 @@ def ending(result: RawResult, ms: float, size: int) -> dict[str, Field]:
         facts |= {"stdout_bytes": program.stdout.total_bytes, "stderr_bytes": program.stderr.total_bytes}
         facts |= {"artifact": program.artifact, "cached": program.cached, "survivors": program.survivors}
         facts |= {"limit": program.limit, "violations": list(program.violations)}
+    if (tool := result.tool) is not None:
+        facts |= {"exit_code": tool.exit_code}
+        facts |= {"stdout_bytes": len(tool.stdout.encode()), "stderr_bytes": len(tool.stderr.encode())}
     return facts
 
 

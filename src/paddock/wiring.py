@@ -21,6 +21,7 @@ from paddock.model.settings import SandboxSettings, Settings
 from paddock.policy.environment import child_environment
 from paddock.policy.known import KnownSecrets
 from paddock.programs import Programs
+from paddock.scripts import Scripts
 from paddock.sdk.service import Services
 from paddock.store.ledger import Ledger
 
@@ -219,11 +220,14 @@ class Output:
 class Session:
     """One gate with everything behind it, for one workspace."""
 
-    def __init__(self, gate: Gate, hub: Servers, processes: Processes, output: Output) -> None:
+    def __init__(
+        self, gate: Gate, hub: Servers, processes: Processes, output: Output, scripts: Scripts
+    ) -> None:
         self.gate = gate
         self.hub = hub
         self.processes = processes
         self.output = output
+        self.scripts = scripts
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -261,8 +265,10 @@ async def open_session(
             output = Output(settings, secrets)
             programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
             services = Services(settings, secrets)
-            gate = Gate(settings, ledger, Engines(guest, servers, programs, services), secrets)
-            yield Session(gate, servers, processes, output)
+            scripts = Scripts(settings.tools, workspace, processes.sandbox)
+            engines = Engines(guest, servers, programs, scripts, services)
+            gate = Gate(settings, ledger, engines, secrets)
+            yield Session(gate, servers, processes, output, scripts)
         finally:
             await processes.close()
             await servers.close()

@@ -1,4 +1,4 @@
-"""The README does what it says: its `console` blocks are run, and every file and command it names exists."""
+"""README and guides do what they say: `console` blocks are run, and every file and command they name exists."""
 
 import json
 import os
@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+PAGES = README + (ROOT / "docs" / "tools.md").read_text()
+BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGES, re.MULTILINE | re.DOTALL)
 
 
 def steps(block):
@@ -66,11 +67,18 @@ def test_a_console_block_prints_what_it_shows(reader, tmp_path, block):
 
 
 def test_the_readme_has_console_blocks():
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 9
 
 
 def test_links_lead_somewhere():
-    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/architecture.md"):
+    for name in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "docs/architecture.md",
+        "docs/tools.md",
+    ):
         links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / name).read_text())
         assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
 

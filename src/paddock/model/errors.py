@@ -11,6 +11,7 @@ PaddockError
 ├── SdkError              a program's call of the SDK makes no sense
 ├── VaultError            a secret cannot be read or kept
 ├── SignalError           a signal cannot be read or kept
+├── ToolNotFound          no script tool of that id
 ├── EngineError           a worker, the zygote or the transpiler broke a rule: our fault
 └── ServerError           an upstream MCP server failed; says whether it may have acted
     ├── UnknownServer
@@ -23,6 +24,8 @@ PaddockError
     └── InvalidArguments
 """
 
+from collections.abc import Sequence
+
 
 class PaddockError(Exception):
     """Base of every exception Paddock raises on purpose."""
@@ -34,6 +37,13 @@ class ConfigurationError(PaddockError):
 
 class LedgerError(PaddockError):
     """The audit ledger cannot be written or read; nothing may run without its record."""
+
+
+class ToolNotFound(PaddockError):  # noqa: N818 - reads as the fact it states
+    """No script tool of that id; the text says where was looked."""
+
+    def __init__(self, name: str, searched: Sequence[str]) -> None:
+        super().__init__("\n    ".join([f"Tool not found: {name}\n  searched:", *searched]))
 
 
 class EngineError(PaddockError):

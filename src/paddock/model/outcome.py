@@ -8,6 +8,7 @@ from pydantic import Field
 from paddock.model.base import Json, Value
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.program import ProgramEnd, ProgramTerms
+from paddock.model.tool import ToolEnd, ToolTerms
 
 
 class Status(StrEnum):
@@ -42,6 +43,8 @@ class Decision(Value):
     grants: Grants = Grants()
     program: ProgramTerms | None = None
     """Limits and grants of a program in a language runtime, in the place of the two above."""
+    tool: ToolTerms | None = None
+    """The same of a script tool."""
     rule: str = "default"
     """Which rule decided."""
     audit_hash: str = ""
@@ -130,6 +133,8 @@ class RawResult(Value):
     """How a program in a language runtime ended; None for other work, and when none was started."""
     planned: tuple[PlannedCall, ...] = ()
     """What a rehearsal (`dry_run`) would have called, in order."""
+    tool: ToolEnd | None = None
+    """What a script tool gave; None for other work."""
     usage: Usage = Usage()
     sandbox: SandboxFacts = SandboxFacts()
 

@@ -137,7 +137,26 @@ class SdkCall(Value):
         return self.method in _READING
 
 
-Work = Annotated[GuestRun | ServerCall | RuntimeRun | SdkCall, Field(discriminator="kind")]
+class ToolRun(Value):
+    """A script tool: its id and inputs, and what its `tool.yaml` asks for."""
+
+    kind: Literal["tool"] = "tool"
+    tool: str
+    """Id in lower case."""
+    prompt: str = ""
+    """Id of the prompt that runs it; its own tools win over others of the same id."""
+    inputs: dict[str, Json] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables that win over the tool's own."""
+    timeout_ms: Annotated[float, Field(gt=0)] | None = None
+    """What the tool asks for; the limits of the request win."""
+    access: Access = "none"
+    network: Network = "none"
+    script_sha256: str = ""
+    """SHA-256 (hex) of the script when the request was made."""
+
+
+Work = Annotated[GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall, Field(discriminator="kind")]
 
 
 class Caller(Value):

@@ -246,6 +246,33 @@ class RuntimeSettings(Value):
     """Bytes of compiled programs kept for the next run of the same source; with 0 nothing is kept."""
 
 
+class ToolSettings(Value):
+    """`[tools]`: script tools (`paddock tool`), and the most that they may be granted."""
+
+    enabled: bool = True
+    """Whether script tools run at all."""
+    folders: tuple[str, ...] = ()
+    """Further folders with tool directories, or with prompts that have some."""
+    timeout_ms: PositiveInt = 30_000
+    """Wall time of a tool that asks for none, in milliseconds."""
+    max_timeout_ms: PositiveInt = 300_000
+    """Longest wall time of a tool; one that asks for more gets this."""
+    max_memory_bytes: PositiveInt = 1024 * MIB
+    """Resident memory of a tool and all it starts."""
+    max_output_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
+    """Bytes that a tool may write to standard output, and to standard error."""
+    strict_nulls: bool = False
+    """Whether null is checked against the type of an input like any other value; else it stands for any type."""
+    environment: tuple[str, ...] = ()
+    """Variables of Paddock's environment that `${NAME}` in a tool's `env` may stand for, besides the harmless ones."""
+    access: Access = "read-only"
+    """Most that a tool may declare for the workspace: nothing (`none`), read it, or write to it too."""
+    network: Network = "none"
+    """Most that a tool may declare for the network: nothing (`none`), or everything (`full`)."""
+    max_jobs: PositiveInt = 8
+    """Tools that run at a time; further ones wait."""
+
+
 class Rule(Value):
     """One `[[policy.rule]]`. It concerns every request that all of its given fields match."""
 
@@ -267,8 +294,10 @@ class Rule(Value):
     """What a program may do with the network."""
     workspace: str | None = None
     """Glob over the path of the workspace."""
-    kind: Literal["guest", "server", "runtime", "sdk"] | None = None
-    """Kind of work: `guest` (scripts), `server` (calls of upstream tools), `runtime` (programs) or `sdk` (the SDK)."""
+    script: str | None = None
+    """Glob over the id of a script tool."""
+    kind: Literal["guest", "server", "runtime", "tool", "sdk"] | None = None
+    """Kind of work: `guest`, `server` (upstream tools), `runtime` (programs), `tool` (script tools) or `sdk`."""
     reason: str = ""
     """What the refused caller is told."""
     origin: str = ""
@@ -300,6 +329,7 @@ _ABOUT = {
     "executable": "runtime",
     "access": "runtime",
     "network": "runtime",
+    "script": "tool",
 }
 """Fields of a rule that speak about one kind of work."""
 
@@ -338,6 +368,8 @@ class Settings(Value):
     """Guest workers."""
     runtimes: RuntimeSettings = RuntimeSettings()
     """Programs in language runtimes."""
+    tools: ToolSettings = ToolSettings()
+    """Script tools."""
     policy: PolicySettings = PolicySettings()
     """Rules over requests."""
 

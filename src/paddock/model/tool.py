@@ -3,10 +3,31 @@
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from paddock.model.base import Json, Value
+from paddock.model.base import Json, PositiveInt, Value
+from paddock.model.limits import MIB
+from paddock.model.program import Access, Network
 
 REFUSED = -1
 """Exit code of a script that did not run, or that did not end by itself."""
+
+
+SIGNALLED = 128
+"""A script that a signal ended has this and the signal's number as its exit code, as under a shell."""
+
+
+class ToolTerms(Value):
+    """The effective limits and grants of one run, as policy decided."""
+
+    wall_ms: PositiveInt = 30_000
+    """Wall time in milliseconds; CPU time may be twice as much."""
+    memory_bytes: PositiveInt = 1024 * MIB
+    """Resident memory of the script and all it starts."""
+    output_bytes: PositiveInt = 10 * MIB
+    """Bytes of standard output, and of standard error; one more ends the script."""
+    access: Access = "none"
+    network: Network = "none"
+    environment: tuple[str, ...] = ()
+    """Variables of Paddock's own environment that `${NAME}` in a tool's `env` may stand for."""
 
 
 class ToolEnd(Value):

@@ -37,6 +37,7 @@ OWNERS_ONLY = frozenset(
         "sandbox.job_user",
         "vault.backend",
         "vault.directory",
+        "tools.folders",
     }
 )
 """Keys that a workspace may not set at all: they name files and users of the machine, and buckets."""
@@ -184,6 +185,12 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "runtimes.environment": _subset,
     "runtimes.access": _stricter("workspace-write", "read-only", "none"),
     "runtimes.network": _stricter("full", "none"),
+    "tools.enabled": _only_off,
+    "tools.folders": _anything,
+    "tools.strict_nulls": _only_on,
+    "tools.environment": _subset,
+    "tools.access": _stricter("workspace-write", "read-only", "none"),
+    "tools.network": _stricter("full", "none"),
     "audit.directory": _same,
     "audit.sync": _stricter("batch", "always"),
     "artifacts.enabled": _only_off,

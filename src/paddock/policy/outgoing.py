@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.tool import ToolEnd
 from paddock.policy.known import KnownSecrets
 from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
 
@@ -21,6 +22,13 @@ def _clean(line: ConsoleLine, secrets: KnownSecrets) -> ConsoleLine:
     return line if text == line.text else line.model_copy(update={"text": text})
 
 
+def _clean_end(end: ToolEnd, secrets: KnownSecrets) -> ToolEnd:
+    texts = {name: secrets.hide(redact_text(getattr(end, name))) for name in ("stdout", "stderr")}
+    error = None if end.error is None else secrets.hide(redact_text(end.error))
+    output = secrets.hide_json(redact_json(end.output))
+    return end.model_copy(update={**texts, "error": error, "output": output})
+
+
 def redacted(outcome: Outcome, text: str, secrets: KnownSecrets) -> Outcome:
     """Return the outcome as it may leave Paddock (X36); `text` is its value as JSON."""
     changes: dict[str, object] = {"console": tuple(_clean(line, secrets) for line in outcome.console)}
@@ -32,6 +40,8 @@ def redacted(outcome: Outcome, text: str, secrets: KnownSecrets) -> Outcome:
         changes["value"] = redact_json(outcome.value)
     if secrets:
         changes["value"] = secrets.hide_json(changes.get("value", outcome.value))
+    if (tool := outcome.tool) is not None:
+        changes["tool"] = _clean_end(tool, secrets)
     if (error := outcome.error) is not None:
         texts = {
             key: secrets.hide(redact_text(getattr(error, key)))

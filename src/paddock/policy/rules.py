@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, get_args
 from paddock.model.canonical import canonical
 from paddock.model.limits import Calls, Grants, GuestLimits
 from paddock.model.outcome import Decision
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import TIERS, ProfileLimits, Rule, Settings, Tier
-from paddock.policy import programs
+from paddock.policy import programs, scripts
 from paddock.policy.programs import Catalogue, Verdict, nothing_known
 
 if TYPE_CHECKING:
@@ -64,11 +64,13 @@ def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue =
     decision and the identity of the request, never its payload.
     """
     work = request.work
-    judged = (
-        _judge_program(request, work, settings, catalogue)
-        if isinstance(work, RuntimeRun)
-        else _judge(request, work, settings)
-    )
+    match work:
+        case RuntimeRun():
+            judged = _judge_program(request, work, settings, catalogue)
+        case ToolRun():
+            judged = _judge_tool(request, work, settings)
+        case GuestRun() | ServerCall() | SdkCall():
+            judged = _judge(request, work, settings)
     return _signed(request, judged)
 
 
@@ -93,6 +95,19 @@ def _judge_program(
             allowed=not objections,
             reasons=tuple(reason for _, reason in objections or notes),
             program=terms,
+            rule=(objections or notes or [("default", "")])[0][0],
+        )
+    )
+
+
+def _judge_tool(request: ExecutionRequest, work: ToolRun, settings: Settings) -> Decision:
+    terms, notes, objections = scripts.judge(work, request.limits, settings)
+    objections = [*objections, *_rules(request, settings)]
+    return _hashed(
+        Decision(
+            allowed=not objections,
+            reasons=tuple(reason for _, reason in objections or notes),
+            tool=terms,
             rule=(objections or notes or [("default", "")])[0][0],
         )
     )
@@ -145,6 +160,8 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
             what = {"runtime": work.runtime, "content_sha256": work.sha256}
         case SdkCall():
             what = {"method": work.method}
+        case ToolRun():
+            what = {"tool": work.tool, "prompt": work.prompt, "script_sha256": work.script_sha256}
     identity = {
         # Equal requests for programs have equal hashes (S17).
         "id": None if isinstance(work, RuntimeRun) else request.id,
@@ -303,6 +320,8 @@ def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
             return programs.concerns(rule, work)
         case SdkCall(method=method):
             return fnmatchcase(method, rule.method or "*")
+        case ToolRun() as work:
+            return scripts.concerns(rule, work)
         case GuestRun():
             return True
 
@@ -317,6 +336,8 @@ def _label(request: ExecutionRequest) -> str:
             return f"paddock.{method}"
         case RuntimeRun(runtime=runtime):
             return f"running a {runtime} program"
+        case ToolRun(tool=tool):
+            return f"tool {tool}"
 
 
 def _sha256(data: bytes) -> str:

@@ -50,9 +50,10 @@ async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched
     rest = len(template)
     for reference in reversed(references):
         tool, field, arguments = _parsed(reference[1])
-        key = json.dumps([tool, arguments], sort_keys=True)
+        inputs = {**context, **arguments}
+        key = json.dumps([tool, inputs], sort_keys=True)
         if key not in ends:
-            end = await run(tool, {**context, **arguments})
+            end = await run(tool, inputs)
             if end is None:
                 raise ScriptNotFound(f'Script "{tool}" not found. Searched: {", ".join(searched)}')
             ends[key] = end

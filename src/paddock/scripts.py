@@ -1,0 +1,207 @@
+"""The gate's side of script tools: their directories, the languages that run them, and their engine.
+
+Everything here is made at the first use: most requests are of another kind.
+"""
+
+import asyncio
+import hashlib
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError, ToolNotFound
+from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
+from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.request import ExecutionRequest, ToolRun
+from paddock.model.settings import ToolSettings
+
+if TYPE_CHECKING:
+    from paddock.confine.process import Sandbox
+    from paddock.model.process import ProcessGrants
+    from paddock.runtimes.steps import Steps
+    from paddock.tools.engine import Command, NoCommand, ToolEngine
+    from paddock.tools.library import Tool, ToolLibrary
+    from paddock.tools.prompting import Prompting, Run
+
+_NODE_SUFFIXES = {".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
+
+
+def open_library(settings: ToolSettings, workspace: Path) -> "ToolLibrary":
+    """Return the tool directories of a workspace; nothing is read yet."""
+    from paddock.tools.library import ToolLibrary  # noqa: PLC0415 - only those who use tools pay for it
+
+    return ToolLibrary(workspace, [workspace / Path(folder).expanduser() for folder in settings.folders])
+
+
+def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "Tool":
+    """Return the tool of an id, or of `prompt/id`.
+
+    Raises ToolNotFound, which says where was looked, or ConfigurationError for one that cannot be used.
+    """
+    from paddock.tools.library import Broken  # noqa: PLC0415
+
+    found = library.find(name, prompt=prompt)
+    if found is None:
+        raise ToolNotFound(name, [str(folder) for folder in library.folders])
+    if isinstance(found, Broken):
+        raise ConfigurationError(f"{found.directory}: {found.problem}")
+    return found
+
+
+def tool_run(
+    library: "ToolLibrary",
+    name: str,
+    inputs: Mapping[str, Json],
+    *,
+    prompt: str = "",
+    env: Mapping[str, str] | None = None,
+) -> ToolRun:
+    """Return the work of running a tool, with what it declares. Raises what `find_tool` raises."""
+    tool = find_tool(library, name, prompt=prompt)
+    return ToolRun(
+        tool=tool.id,
+        prompt=tool.prompt or prompt,
+        inputs=dict(inputs),
+        env=dict(env or {}),
+        timeout_ms=tool.manifest.timeout,
+        access=tool.manifest.workspace,
+        network=tool.manifest.network,
+        script_sha256=_sha256(tool.script),
+    )
+
+
+class Scripts:
+    """Runs the script tools of one workspace."""
+
+    def __init__(
+        self, settings: ToolSettings, workspace: Path, sandbox: "Callable[[], Awaitable[Sandbox]]"
+    ) -> None:
+        self._settings = settings
+        self._workspace = workspace
+        self._sandbox = sandbox
+
+    @cached_property
+    def library(self) -> "ToolLibrary":
+        """The tool directories."""
+        return open_library(self._settings, self._workspace)
+
+    @cached_property
+    def _engine(self) -> "ToolEngine":
+        from paddock.tools.engine import ToolEngine  # noqa: PLC0415
+
+        return ToolEngine(
+            self._sandbox,
+            Languages(os.environ, self._workspace),
+            os.environ,
+            strict_nulls=self._settings.strict_nulls,
+            most=self._settings.max_jobs,
+        )
+
+    def prompting(self, run: "Run", clock: Callable[[], float]) -> "Prompting":
+        """Return what answers calls of prompts; `run` runs a tool through the gate."""
+        from paddock.tools.prompting import Prompting  # noqa: PLC0415
+
+        return Prompting(self.library, run, clock)
+
+    async def run(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
+        """Return what became of a tool that was allowed. Raises EngineError when nothing ran."""
+        from paddock.tools.engine import ToolJob  # noqa: PLC0415
+
+        assert decision.tool is not None
+        try:
+            tool = find_tool(self.library, work.tool, prompt=work.prompt)
+        except (ToolNotFound, ConfigurationError) as problem:
+            error = ErrorInfo(name="ToolError", message=str(problem), phase="decide")
+            return RawResult(status=Status.INVALID, error=error)
+        declared, terms = tool.manifest, decision.tool
+        # The request said what the tool declares, and policy judged that: no more than either may hold.
+        narrowed = {
+            "access": min(terms.access, declared.workspace, key=ACCESSES.index),
+            "network": min(terms.network, declared.network, key=NETWORKS.index),
+        }
+        terms = terms.model_copy(update=narrowed)
+        job = ToolJob(tool, work.prompt, work.inputs, work.env, request.workspace.absolute(), terms)
+        return await self._engine.run(job)
+
+
+class Languages:
+    """How scripts of every language are run on this machine, for the engine of tools."""
+
+    def __init__(self, environ: Mapping[str, str], workspace: Path) -> None:
+        self._environ = environ
+        self._workspace = workspace
+
+    def of(self, script: Path) -> str | None:
+        """Return the runtime that a file's suffix stands for; None when it stands for none."""
+        from paddock.runtimes.recipe import recipes  # noqa: PLC0415
+
+        suffix = script.suffix.lower()
+        if suffix in _NODE_SUFFIXES:
+            return _NODE_SUFFIXES[suffix]
+        return next(
+            (name for name, recipe in recipes().items() if suffix in map(str.lower, recipe.extensions)), None
+        )
+
+    async def command(
+        self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int
+    ) -> "Command | NoCommand":
+        """Return how a runtime runs a script: with its toolchain, compiled before where the language wants it."""
+        from paddock.confine import plan  # noqa: PLC0415
+        from paddock.runtimes.recipe import recipes  # noqa: PLC0415
+        from paddock.runtimes.steps import steps  # noqa: PLC0415
+        from paddock.runtimes.toolchain import Missing, Search, find  # noqa: PLC0415
+        from paddock.tools.engine import Command, NoCommand  # noqa: PLC0415
+
+        name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
+        recipe = recipes().get(name)
+        if recipe is None:
+            return NoCommand(known=False)
+        user = plan.user(grants, sandbox.job_user)
+        search = Search.of_machine(self._environ, user, untrusted=(self._workspace,))
+        found = await asyncio.to_thread(find, recipe, search)
+        if isinstance(found, Missing):
+            return NoCommand(known=True, hint=found.remedy)
+        planned = steps(found, await asyncio.to_thread(_source, script))
+
+        def start(scratch: Path) -> tuple[list[str], dict[str, str]]:
+            return _start(planned, script, scratch, memory_bytes)
+
+        copied = planned.source != _source(script) or planned.compile is not None
+        files = {planned.file_name: planned.source, **planned.files} if copied else {}
+        return Command(start=start, files=files, readable=found.prefixes)
+
+
+def _start(
+    planned: "Steps", script: Path, scratch: Path, memory_bytes: int
+) -> tuple[list[str], dict[str, str]]:
+    """Return argument vector and variables of a script whose files are in scratch, or which is run where it is."""
+    from paddock.runtimes.steps import Job  # noqa: PLC0415
+
+    copied = scratch / planned.file_name
+    job = Job(
+        source=copied if copied.exists() else script,
+        output=scratch / planned.output_name,
+        scratch=scratch,
+        memory_bytes=memory_bytes,
+    )
+    run, environment = planned.run.command(job), planned.run.environment(job)
+    if planned.compile is None:
+        return run, environment
+    # One process for both: what the compiler says goes to standard error, for standard output is the tool's answer.
+    both = f"{shlex.join(planned.compile.command(job))} >&2 && exec {shlex.join(run)}"
+    return ["/bin/sh", "-c", both], planned.compile.environment(job) | environment
+
+
+def _source(script: Path) -> str:
+    return script.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _sha256(script: Path) -> str:
+    try:
+        return hashlib.sha256(script.read_bytes()).hexdigest()
+    except OSError:
+        return ""

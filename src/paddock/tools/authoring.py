@@ -1,0 +1,99 @@
+"""Help who writes a tool: a directory to start from, and what is wrong with the one that is there."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from paddock.tools import manifest as manifests
+from paddock.tools.library import MANIFEST, ToolError, inside, load, read_inside
+from paddock.tools.manifest import ManifestError
+
+SUFFIXES = {"python": ".py", "node": ".mjs", "shell": ".sh"}
+"""Runtimes that a new tool can be written in, and the suffix of its script."""
+
+_MANIFEST = """\
+id: {id}
+name: {id}
+description: Counts the words of a text.
+runtime: {runtime}
+script: script{suffix}
+timeout: 10000
+execution:
+  trigger: schema_match
+  confirm: false
+"""
+_SCHEMA = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "description": "The text whose words are counted."}},
+    "required": ["text"],
+}
+_SCRIPTS = {
+    "python": """\
+import json, sys
+
+inputs = json.load(sys.stdin)
+print(json.dumps({"words": len(inputs["text"].split())}))
+""",
+    "node": """\
+import { readFileSync } from "node:fs";
+
+const inputs = JSON.parse(readFileSync(0, "utf8"));
+console.log(JSON.stringify({ words: inputs.text.split(/\\s+/).filter(Boolean).length }));
+""",
+    "shell": """\
+# The inputs are one line of JSON. A shell reads them with a tool such as jq; this one counts words all the same.
+words=$(tr -s '[:space:]' '\\n' | grep -c .)
+echo "{\\"words\\": $words}"
+""",
+}
+
+
+class Finding(NamedTuple):
+    """What there is to say about a tool."""
+
+    severity: Literal["error", "warning"]
+    text: str
+
+
+def create(folder: Path, name: str, runtime: str) -> Path:
+    """Create a tool that works, and return its directory. Raises ValueError for an id that is none, FileExistsError."""
+    suffix = SUFFIXES[runtime]
+    text = _MANIFEST.format(id=name, runtime=runtime, suffix=suffix)
+    try:
+        manifests.read(text)
+    except ManifestError as problem:
+        raise ValueError(f"{name!r} is no id of a tool ({problem})") from None
+    directory = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir()
+    (directory / MANIFEST).write_text(text, encoding="utf-8")
+    (directory / "schema.json").write_text(json.dumps(_SCHEMA, indent=2) + "\n", encoding="utf-8")
+    (directory / "description.md").write_text("Counts the words of a text.\n", encoding="utf-8")
+    (directory / f"script{suffix}").write_text(_SCRIPTS[runtime], encoding="utf-8")
+    return directory
+
+
+def findings(directory: Path) -> list[Finding]:
+    """Return what is wrong with a tool's directory; nothing is run."""
+    try:
+        tool = load(directory)
+    except ToolError as problem:
+        return [Finding("error", str(problem))]
+    manifest = tool.manifest
+    found = [Finding("error", text) for text in _missing(directory, manifest.script, manifest.working_dir)]
+    unknown = manifests.unknown_fields(read_inside(directory, MANIFEST))
+    found += [Finding("warning", f"{MANIFEST}: unknown field `{name}`") for name in unknown]
+    if manifest.id.lower() != directory.name.lower():
+        found.append(Finding("warning", f"{MANIFEST}: id {manifest.id} is not the name of the directory"))
+    return found
+
+
+def _missing(directory: Path, script: str, working_dir: str | None) -> Iterator[str]:
+    try:
+        if not inside(directory, script).is_file():
+            yield f"Script not found: {script}"
+        if working_dir is not None and not inside(directory, working_dir).is_dir():
+            yield f"Working directory not found: {working_dir}"
+    except ToolError as problem:
+        yield str(problem)

@@ -1,0 +1,52 @@
+"""Which variables a script gets: an allow-list, then the tool's own, then the request's (spec 4.2, P30 to P32)."""
+
+import re
+from collections.abc import Collection, Mapping
+
+INHERITED = frozenset(
+    {
+        *("PATH", "HOME", "USER", "SHELL", "TERM", "TMPDIR", "TMP", "TEMP"),
+        *("NODE_ENV", "NODE_PATH", "NODE_OPTIONS", "NODE_EXTRA_CA_CERTS", "NODE_NO_WARNINGS"),
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV"),
+        *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES"),
+        *("EDITOR", "VISUAL", "COLORTERM", "FORCE_COLOR", "NO_COLOR"),
+        *("CI", "GITHUB_ACTIONS", "GITLAB_CI", "JENKINS_HOME"),
+    }
+)
+"""What passes from our environment (seed 003, SAFE_ENV_ALLOWLIST). HOME and TMPDIR are then those of the sandbox."""
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class VariableError(ValueError):
+    """A tool asks for a variable that it may not see."""
+
+
+def environment(
+    environ: Mapping[str, str],
+    base: Mapping[str, str],
+    tool: Mapping[str, str],
+    request: Mapping[str, str],
+    allowed: Collection[str],
+) -> dict[str, str]:
+    """Return the variables of a script: the later wins. Raises VariableError.
+
+    `${NAME}` in the tool's values stands for a variable of ours: an inherited one, or one that `allowed` names.
+    Anybody may have written the tool, so anything else is refused rather than left out.
+    """
+    inherited = {
+        name: value for name, value in environ.items() if name in INHERITED and not value.startswith("()")
+    }
+    seen = {name: value for name, value in environ.items() if name in INHERITED or name in allowed}
+
+    def value(reference: re.Match[str]) -> str:
+        if reference[1] in seen:
+            return seen[reference[1]]
+        if reference[1] in INHERITED or reference[1] in allowed:
+            return ""
+        raise VariableError(
+            f"Variable {reference[1]} is not given to tools; name it in `environment` under [tools] in paddock.toml"
+        )
+
+    own = {name: _REFERENCE.sub(value, text) for name, text in tool.items()}
+    return {**inherited, **base, **own, **request}
