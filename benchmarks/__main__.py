@@ -18,6 +18,7 @@ NAMES = (
     "hub",
     "command_line",
     "programs",
+    "runtimes",
     "payloads",
     "stopping",
     "ledger",
