@@ -110,7 +110,6 @@ class ProgramEnd(Value):
     runtime: Runtime
     executable: str = ""
     """Name of what ran the program, without its directory; empty when there is none."""
-    version: str = ""
     phase: Phase = "run"
     """`compile` means that the program itself did not run, and exit code and streams are the compiler's."""
     exit_code: int | None = None
