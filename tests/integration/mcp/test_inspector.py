@@ -15,6 +15,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "call_tool": {"server": "odd", "tool": "echo", "args": {"text": "hi"}},
     "search_tools": {"query": "again"},
     "describe_tools": {"names": ["odd.echo"]},
+    "run_program": {"runtime": "perl", "code": "print 6 * 7", "outputMode": "summary"},
+    "query_output": {"artifactHandle": "of run_program", "queryTerms": ["42"]},
 }
 
 
@@ -43,7 +45,10 @@ def lists_and_calls_everything(inspector: list[str], place: Place, target: list[
     code, output, errors = ask(inspector, place, target, "--method", "tools/list", "--strict")
     assert (code, errors) == (0, "")
     assert {tool["name"] for tool in json.loads(output)["tools"]} == set(CALLS)
+    handle = ""
     for name, arguments in CALLS.items():
+        if name == "query_output":
+            arguments = {**arguments, "artifactHandle": handle}  # noqa: PLW2901 - known only now
         given = [
             f"{key}={value if isinstance(value, str) else json.dumps(value)}"
             for key, value in arguments.items()
@@ -51,7 +56,11 @@ def lists_and_calls_everything(inspector: list[str], place: Place, target: list[
         code, output, errors = ask(
             inspector, place, target, "--method", "tools/call", "--tool-name", name, "--tool-arg", *given
         )
-        assert (name, code, json.loads(output).get("isError", False)) == (name, 0, False), errors
+        result = json.loads(output)
+        assert (name, code, result.get("isError", False)) == (name, 0, False), errors + output
+        if name == "run_program":
+            handle = result["structuredContent"]["artifactHandle"]
+            assert result["content"][0]["text"].endswith("--- stdout\n42")
 
 
 def test_the_inspector_over_stdio(inspector: list[str], place: Place) -> None:

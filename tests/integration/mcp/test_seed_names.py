@@ -8,7 +8,12 @@ import pytest
 
 from .conftest import Place
 
-TYPE = {"mcp_discover": [], "mcp_call": ["server", "tool"], "mcp_execute": ["code"]}
+TYPE = {
+    "mcp_discover": [],
+    "mcp_provision": ["intent"],
+    "mcp_call": ["server", "tool"],
+    "mcp_execute": ["code"],
+}
 
 TEXTS = {
     "x1": ("return 1 + 1", "2"),
@@ -139,12 +144,14 @@ def test_x38_parameters_that_are_missing(place: Place) -> None:
         place,
         ("mcp_execute", {}),
         ("mcp_execute", {"code": ""}),
+        ("mcp_provision", {}),
         ("mcp_call", {"server": "odd"}),
         ("mcp_nothing", {}),
     )
     assert list(map(text, results)) == [
         "Missing required parameter: code",
         "Missing required parameter: code",
+        "Missing required parameter: intent",
         "Missing required parameters: server, tool",
         "Unknown tool: mcp_nothing",
     ]
@@ -189,6 +196,17 @@ def test_discovering_servers_and_tools(place: Place) -> None:
         for name in ("odd", "even")
     ]
     assert [hit["server"] for hit in json.loads(text(mine))] == ["even"]
+
+
+def test_provisioning_tells_what_could_be_had(place: Place) -> None:
+    local, none = in_seed(
+        place,
+        ("mcp_provision", {"intent": "echo"}),
+        ("mcp_provision", {"intent": "zebra", "autoProvision": True}),
+    )
+    found = json.loads(text(local))
+    assert (found["source"], found["tools"][0]["tool"]) == ("local", "echo")
+    assert json.loads(text(none)) == {"source": "none", "message": "No matching servers found"}
 
 
 def test_the_other_spelling_is_understood(place: Place) -> None:

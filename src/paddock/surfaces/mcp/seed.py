@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from paddock.hub.provision import NOTHING
 from paddock.hub.search import confidence, keyword_search
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome, Status
@@ -13,6 +14,7 @@ from paddock.surfaces.mcp.forward import result_of
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 
 if TYPE_CHECKING:
+    from paddock.hub.provision import Match
     from paddock.wiring import Session
 
 NO_OUTPUT = "(no output)"
@@ -54,6 +56,34 @@ class SeedTools:
             ]
         )
 
+    async def provision(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Tell which tools answer an intent, or which servers could be had. Nothing is installed or started."""
+        intent, context = arguments["intent"], arguments.get("context") or ""
+        if not intent.strip():
+            return _missing(["intent"])
+        tools = (await self._session.hub.catalog.listing()).tools
+        hits = keyword_search(tools, f"{intent} {context}".strip())
+        found = self._session.hub.matches(intent, hits, context=context)
+        match found.source:
+            case "local":
+                told = [
+                    {
+                        "tool": hit.tool.tool.name,
+                        "server": hit.tool.server,
+                        "description": hit.tool.tool.description,
+                        "confidence": sure,
+                    }
+                    for hit, sure in found.tools
+                ]
+                return _pretty({"source": "local", "tools": told})
+            case "registry":
+                auto = arguments.get("autoProvision") is True
+                return _pretty(
+                    {"source": "registry", "matches": [_offered(each, auto=auto) for each in found.matches]}
+                )
+            case "none":
+                return _pretty({"source": "none", "message": NOTHING})
+
     async def call(self, arguments: Arguments, caller: Caller) -> Answer:
         """Make one call and give its result verbatim."""
         server, tool = arguments["server"], arguments["tool"]
@@ -79,7 +109,7 @@ class SeedTools:
 
 
 def seed_tools(session: "Session", workspace: Path) -> list[Tool]:
-    """Return `mcp_discover`, `mcp_call` and `mcp_execute`."""
+    """Return `mcp_discover`, `mcp_provision`, `mcp_call` and `mcp_execute`."""
     seed = SeedTools(session, workspace)
     return [
         Tool(
@@ -88,6 +118,15 @@ def seed_tools(session: "Session", workspace: Path) -> list[Tool]:
             description="Find tools of the configured MCP servers by keywords; without a query, list the servers.",
             input_schema=_schema([], query="string", server="string"),
             run=seed.discover,
+            explain=_explain,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+        Tool(
+            name="mcp_provision",
+            title="Find a server",
+            description="Find tools for an intent: among the configured servers, else servers that could be had.",
+            input_schema=_schema(["intent"], intent="string", context="string", autoProvision="boolean"),
+            run=seed.provision,
             explain=_explain,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
@@ -108,6 +147,20 @@ def seed_tools(session: "Session", workspace: Path) -> list[Tool]:
             explain=_explain,
         ),
     ]
+
+
+def _offered(match: "Match", *, auto: bool) -> dict[str, Json]:
+    entry = match.offer.entry
+    command = (
+        " ".join([str(entry["command"]), *entry.get("args", [])]) if "command" in entry else str(entry["url"])
+    )
+    facts: dict[str, Json] = {
+        "name": match.offer.name,
+        "description": match.offer.description,
+        "confidence": match.confidence,
+        "installCommand": command,
+    }
+    return {**facts, "trusted": match.trusted, "autoProvisionable": match.allowed} if auto else facts
 
 
 def _told(outcome: Outcome, server: str, tool: str) -> str:

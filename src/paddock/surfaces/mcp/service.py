@@ -9,6 +9,7 @@ from paddock.surfaces.mcp.code import code_tools
 from paddock.surfaces.mcp.discovery import discovery_tools
 from paddock.surfaces.mcp.door import Door
 from paddock.surfaces.mcp.http import http_service
+from paddock.surfaces.mcp.programs import program_tools
 from paddock.surfaces.mcp.prompts import Prompts
 from paddock.surfaces.mcp.seed import seed_tools
 from paddock.surfaces.mcp.server import protocol_server
@@ -23,6 +24,7 @@ def toolbox(session: Session, settings: Settings, workspace: Path, names: Names)
     """Return the tools of a session, listed under their own names or under those of the seed."""
     cap = settings.mcp.answer_characters
     own = [*code_tools(session.gate, workspace, cap), *discovery_tools(session.hub, cap)]
+    own += program_tools(session, workspace, cap)
     seed = seed_tools(session, workspace)
     return Toolbox(own, seed) if names == "native" else Toolbox(seed, own, suggests=False)
 

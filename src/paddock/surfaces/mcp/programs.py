@@ -1,0 +1,185 @@
+"""The tools for programs in language runtimes, with the arguments of spec 5: `run_program` and `query_output`."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ValidationError
+
+from paddock.model.artifact import OutputQuery
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Status
+from paddock.model.program import OUTPUT_MODES, RUNTIMES
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.surfaces.mcp.reply import compact, cut
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
+from paddock.surfaces.program_response import program_response
+
+if TYPE_CHECKING:
+    from paddock.model.artifact import OutputFound
+    from paddock.wiring import Session
+
+RUN_PROGRAM = (
+    "Use this to run a program in a language runtime, confined in the workspace. By default only sizes come back: "
+    "choose outputMode, or read the output with query_output."
+)
+QUERY_OUTPUT = "Use this to search or page through the stored output of run_program."
+_LINES = {"type": "integer"}
+_PLAIN = ("runtime", "code", "args", "executable")
+
+
+class Programs:
+    """What the two tools do, on one session."""
+
+    def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
+        self._session = session
+        self._workspace = workspace
+        self._cap = cap
+
+    async def run(self, arguments: Arguments, caller: Caller) -> Answer:
+        """Run a program and tell of it as its output mode says."""
+        try:
+            work = RuntimeRun.model_validate({"kind": "runtime", **_fields(arguments)})
+            request = ExecutionRequest(
+                actor=caller.actor,
+                surface="mcp",
+                workspace=self._workspace,
+                work=work,
+                limits=LimitOverrides(wall_ms=arguments.get("timeoutMs")),
+            )
+        except ValidationError as problem:
+            return _invalid(problem)
+        outcome = await self._session.gate.execute(request)
+        response = program_response(outcome, work)
+        text = cut(_told(response, outcome.id), self._cap)
+        data = (
+            response
+            if len(compact(response)) <= self._cap
+            else {"status": response["status"], "truncated": True}
+        )
+        return Answer([text_block(text)], data, is_error=not outcome.ok)
+
+    async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Search stored output, or read lines of it."""
+        from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
+
+        try:
+            asked = OutputQuery.model_validate(dict(arguments))
+        except ValidationError as problem:
+            return _invalid(problem)
+        try:
+            found = await asyncio.to_thread(query, self._session.output.artifacts(), asked, self._workspace)
+        except PaddockError as error:
+            return refusal(Status.INVALID, type(error).__name__, str(error))
+        data = found.to_wire()
+        fits = len(compact(data)) <= self._cap
+        text = cut(_excerpts(found), self._cap)
+        return Answer(
+            [text_block(text)], data if fits else {"matchStatus": found.match_status, "truncated": True}
+        )
+
+
+def program_tools(session: "Session", workspace: Path, cap: int) -> list[Tool]:
+    """Return `run_program` and `query_output`; results have at most `cap` characters."""
+    programs = Programs(session, workspace, cap)
+    texts = {"type": "array", "items": {"type": "string"}}
+    place = {"type": "object"}
+    return [
+        Tool(
+            name="run_program",
+            title="Run a program in a language runtime",
+            description=RUN_PROGRAM,
+            input_schema=object_schema(
+                ["runtime"],
+                runtime={"enum": [*RUNTIMES]},
+                code={"type": "string"},
+                args=texts,
+                executable={"type": "string"},
+                stdin={"type": "string"},
+                relativeCwd={"type": "string"},
+                timeoutMs=_LINES,
+                outputMode={"enum": [*OUTPUT_MODES]},
+                queryTerms=texts,
+                maxResponseLines=_LINES,
+                contextLines=_LINES,
+                persistOutput={"type": "boolean"},
+            ),
+            run=programs.run,
+            annotations={"destructiveHint": True, "openWorldHint": True},
+        ),
+        Tool(
+            name="query_output",
+            title="Search stored output",
+            description=QUERY_OUTPUT,
+            input_schema=object_schema(
+                ["artifactHandle"],
+                artifactHandle={"type": "string"},
+                queryTerms=texts,
+                stream={"enum": ["stdout", "stderr", "both"]},
+                maxExcerpts=_LINES,
+                contextLines=_LINES,
+                cursor={**place, "description": "{stream, afterLine}"},
+                lineRange={**place, "description": "{stream, startLine, endLine}"},
+            ),
+            run=programs.query,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+    ]
+
+
+def _fields(arguments: Arguments) -> dict[str, Json]:
+    """Return the fields of a program under their names of the model."""
+    fields: dict[str, Json] = {name: arguments[name] for name in _PLAIN if name in arguments}
+    if "relativeCwd" in arguments:
+        fields["cwd"] = arguments["relativeCwd"]
+    if "stdin" in arguments:
+        fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
+    wishes = {
+        "outputMode": "mode",
+        "queryTerms": "query_terms",
+        "maxResponseLines": "max_lines",
+        "contextLines": "context_lines",
+        "persistOutput": "persist",
+    }
+    fields["output"] = {ours: arguments[theirs] for theirs, ours in wishes.items() if theirs in arguments}
+    return fields
+
+
+def _told(response: Mapping[str, Any], run: str) -> str:
+    facts = [response["status"], f"exit {response['exitCode']}", f"{response['durationMs']} ms", f"run {run}"]
+    lines = [" · ".join(facts)]
+    lines += [f"denied: {reason}" for reason in response["policyDecision"].get("deniedReasons", [])]
+    if error := response.get("error"):
+        lines.append(f"{error['name']}: {error['message']}")
+    if handle := response["artifactHandle"]:
+        lines.append(f"output: {handle}")
+    if "outputLines" in response:
+        lines.append(f"{response['outputLines']} lines, {response['outputBytes']} bytes")
+    for name, title in (("stdoutSummary", "stdout"), ("stderrSummary", "stderr")):
+        if response[name]:
+            lines += [f"--- {title}", response[name]]
+    if "digest" in response:
+        lines += ["--- digest", compact(response["digest"])]
+    for excerpt in response.get("excerpts", []):
+        lines += [f"--- {excerpt['source']} {excerpt['lineStart']}-{excerpt['lineEnd']}", excerpt["content"]]
+    return "\n".join(lines)
+
+
+def _excerpts(found: "OutputFound") -> str:
+    lines = [f"ok · {found.match_status} · {found.match_count} matches · {found.total_lines} lines"]
+    for excerpt in found.excerpts:
+        lines += [f"--- {excerpt.source} {excerpt.line_start}-{excerpt.line_end}", excerpt.content]
+    if (more := found.next_cursor) is not None:
+        lines.append(f'more: cursor {{"stream":"{more.stream}","afterLine":{more.after_line}}}')
+    return "\n".join(lines)
+
+
+def _invalid(problem: ValidationError) -> Answer:
+    texts = [
+        f"`{'.'.join(map(str, error['loc'])) or 'arguments'}`: {error['msg'].removeprefix('Value error, ')}"
+        for error in problem.errors(include_url=False, include_input=False)[:5]
+    ]
+    return refusal(Status.INVALID, "InvalidArguments", "\n".join(texts))
