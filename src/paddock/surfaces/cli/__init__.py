@@ -21,6 +21,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "output": ("output", "Search, show and delete stored output of programs."),
     "vault": ("vault", "Keep secrets for scripts."),
     "tool": ("tool", "List, show, create, check and run script tools."),
+    "install": ("install", "Enter Paddock into the configuration of an MCP client."),
     "audit": ("audit", "Read and verify the record of what was done."),
     "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
     "policy": ("policy", "Show what policy allows, and how it decides."),
