@@ -14,6 +14,7 @@ from benchmarks.measure import Line, Scale
 
 NAMES = (
     "execution",
+    "compute",
     "host_calls",
     "hub",
     "command_line",

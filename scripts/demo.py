@@ -27,6 +27,8 @@ REFUSAL = "the demo reads the repository and does not write to it"
 HOSTILE = {"endless.ts": (1, "timeout"), "greedy.js": (10, "memory_limit"), "escape.js": (10, "failed")}
 """The seconds each program gets, and how it must end."""
 SERVERS = {"git", "files", "memory"}
+TEMPERATURES = "Oslo: 3 readings, mean -1.5, highest 2.25"
+"""Part of what the computation emits."""
 
 Outcome = dict[str, Any]
 
@@ -42,13 +44,21 @@ class Paddock:
     def audit(self) -> Path:
         return self.state / "audit"
 
-    def __call__(self, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run a command; what it is called is shown, what it prints is returned."""
+    def __call__(
+        self, *arguments: str, quiet: bool = False, given: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command; what it is called is shown, what it prints is returned. `given` is its standard input."""
         if not quiet:
             print(f"$ paddock {shlex.join(arguments)}", flush=True)
         command = [str(PADDOCK), *arguments]
         return subprocess.run(
-            command, cwd=ROOT, env=self._environment(), stdout=subprocess.PIPE, text=True, check=False
+            command,
+            cwd=ROOT,
+            env=self._environment(),
+            input=given,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
         )
 
     def run(self, program: str, *arguments: str) -> Outcome:
@@ -80,7 +90,7 @@ def main() -> int:
     install(paddock.state / "servers")
     (paddock.state / "memory.jsonl").unlink(missing_ok=True)
 
-    broken = friendly(paddock) + hostile(paddock) + record(paddock)
+    broken = friendly(paddock) + computed(paddock) + hostile(paddock) + record(paddock)
     heading("Done" if not broken else "Not as promised")
     for text in broken:
         print(f"  {text}")
@@ -113,6 +123,19 @@ def friendly(paddock: Paddock) -> list[str]:
         == 1 + len(outcome["calls"]),
     }
     return [f"demo.ts: not kept: {text}" for text, kept in promises.items() if not kept]
+
+
+def computed(paddock: Paddock) -> list[str]:
+    """Compute a text from a text, twice the same, and return what is wrong."""
+    heading("A pure computation: one text in, one text out, and nothing else in reach")
+    source = (EXAMPLES / "statistics.js").read_text()
+    body = json.dumps({"source": source, "input": (EXAMPLES / "temperatures.csv").read_text()})
+    first, second = (paddock("compute", given=body) for _ in range(2))
+    if first.returncode != 0:
+        return [f"statistics.js: exit {first.returncode}"]
+    print(json.loads(first.stdout)["output"])
+    broken = [] if first.stdout == second.stdout else ["statistics.js: two runs did not emit the same"]
+    return broken if TEMPERATURES in first.stdout else [*broken, "statistics.js: not the expected statistics"]
 
 
 def summary(paddock: Paddock, outcome: Outcome) -> None:

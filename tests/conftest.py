@@ -63,6 +63,13 @@ class Guest:
         """Return what became of a program."""
         return self.runner.run(self.session.gate.execute(self.request(source, **options)))
 
+    def compute(self, source: str, given: str = "", **limits: int) -> Outcome:
+        """Return what became of a computation."""
+        work = GuestRun(source=source, input=given, profile="compute")
+        overrides = LimitOverrides(**{"wall_ms": 10_000, **limits})
+        request = ExecutionRequest(workspace=self.workspace, work=work, limits=overrides)
+        return self.runner.run(self.session.gate.execute(request))
+
     def value(self, source: str, **options: Any) -> Json:
         """Return the value of a program that must end well."""
         outcome = self.run(source, **options)

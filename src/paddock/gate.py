@@ -59,6 +59,7 @@ from paddock.record import ending, identity
 from paddock.scripts import Scripts
 from paddock.sdk.requests import ENDED, child, shown
 from paddock.store.audit import AuditSink
+from paddock.store.unrecorded import Lenient
 
 if TYPE_CHECKING:
     from paddock.store.recording import OnOutput
@@ -104,6 +105,7 @@ class Gate:
     def __init__(self, settings: Settings, audit: AuditSink, engines: Engines, secrets: KnownSecrets) -> None:
         self._policy = Policy(settings, engines.programs.executables)
         self._audit = audit
+        self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
         self._engines = engines
         self._secrets = secrets
 
@@ -153,7 +155,8 @@ class Gate:
                 request, decision, Status.OK, value=stub(work), has_value=True, planned=(planned,)
             )
         facts = identity(request, decision)
-        self._audit.claim(request.id, facts, parent=request.parent)
+        book = self._book(request)
+        book.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = RawResult(status=Status.CANCELLED)
         try:
@@ -165,10 +168,15 @@ class Gate:
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
             text = json.dumps(result.value) if result.has_value else ""
-            end = {**facts, **ending(result, ms, len(text))}
-            audit = self._audit.append("finished", request.id, end, parent=request.parent)
+            end = {**facts, **ending(request, result, ms, len(text))}
+            audit = book.append("finished", request.id, end, parent=request.parent)
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **dict(result))
         return outcome if request.parent else redacted(outcome, text, self._secrets)
+
+    def _book(self, request: ExecutionRequest) -> AuditSink | Lenient:
+        """Return where a request is recorded."""
+        computes = isinstance(request.work, GuestRun) and request.work.computes
+        return self._audit_of_computations if computes else self._audit
 
     def _settled(
         self, request: ExecutionRequest, decision: Decision, status: Status, **result: object
@@ -176,7 +184,7 @@ class Gate:
         """Record and return the end of a request of which nothing ran."""
         told = "planned" if status is Status.OK else status.value
         facts = {**identity(request, decision), "status": told}
-        audit = self._audit.append("decided", request.id, facts, parent=request.parent)
+        audit = self._book(request).append("decided", request.id, facts, parent=request.parent)
         fields = {**result, "id": request.id, "status": status, "decision": decision, "audit": audit}
         return Outcome.model_validate(fields)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 
+from paddock.model import computation
 from paddock.model.canonical import canonical
 from paddock.model.outcome import Decision, RawResult
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
@@ -24,6 +25,8 @@ def identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
             data = source.encode("utf-8", "surrogatepass")
             facts |= {"name": _short(work.name), "profile": work.profile, "bytes_in": len(data)}
             facts |= {"source_sha256": hashlib.sha256(data).hexdigest(), "jit": decision.grants.jit}
+            if work.computes:
+                facts |= {"tool": computation.TOOL, "span": computation.SPAN}
         case ServerCall() as work:
             data = canonical(work.arguments)
             facts |= {"name": _short(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
@@ -49,7 +52,7 @@ def identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
     return facts
 
 
-def ending(result: RawResult, ms: float, size: int) -> dict[str, Field]:
+def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -> dict[str, Field]:
     """Return what became of it; `size` is that of its value as JSON."""
     usage = result.usage
     facts: dict[str, Field] = {
@@ -62,6 +65,8 @@ def ending(result: RawResult, ms: float, size: int) -> dict[str, Field]:
         "tier": result.sandbox.tier,
         "layers": list(result.sandbox.layers),
     }
+    if isinstance(request.work, GuestRun) and request.work.computes:  # as the seed counts and calls it (G25)
+        facts |= {"bytes_out": usage.emitted_bytes, "code": computation.code(result.status)}
     if (program := result.program) is not None:
         facts |= {"phase": program.phase, "exit_code": program.exit_code, "signal": program.signal}
         facts |= {"stdout_bytes": program.stdout.total_bytes, "stderr_bytes": program.stderr.total_bytes}

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +17,15 @@ from paddock.guest.launch import Launcher
 from paddock.guest.pool import Pool
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
-from paddock.model.settings import SandboxSettings, Settings
+from paddock.model.errors import LedgerUnusable
+from paddock.model.settings import AuditSettings, SandboxSettings, Settings
 from paddock.policy.environment import child_environment
 from paddock.policy.known import KnownSecrets
 from paddock.programs import Programs
 from paddock.scripts import Scripts
 from paddock.sdk.service import Services
 from paddock.store.ledger import Ledger
+from paddock.store.unrecorded import Unopened
 
 if TYPE_CHECKING:
     from paddock.confine.process import Sandbox
@@ -243,6 +245,15 @@ def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
     return RuntimeEngine(processes.sandbox, os.environ, compiled)
 
 
+def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
+    try:
+        return Ledger(settings.directory, sync=settings.sync)
+    except LedgerUnusable as why:
+        if settings.required == "all":
+            raise
+        return Unopened(why)
+
+
 @asynccontextmanager
 async def open_session(
     settings: Settings, workspace: Path, *, launcher: Launcher | None = None
@@ -250,9 +261,10 @@ async def open_session(
     """Open a session; leaving it ends every process it started and makes the record durable.
 
     `launcher` may have begun processes that the session will need; the caller closes it.
-    Raises LedgerError when the ledger cannot be opened: without a record nothing runs.
+    Raises LedgerError when the ledger cannot be opened: without a record nothing runs, but for what `audit.required`
+    lets run.
     """
-    with Ledger(settings.audit.directory, sync=settings.audit.sync) as ledger:
+    with closing(_open_ledger(settings.audit)) as ledger:
         launcher = launcher or Launcher()
         frame_bytes = settings.limits.execute.frame_bytes
         pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)

@@ -67,7 +67,7 @@ def test_a_console_block_prints_what_it_shows(reader, tmp_path, block):
 
 
 def test_the_readme_has_console_blocks():
-    assert len(BLOCKS) == 9
+    assert len(BLOCKS) == 10
 
 
 def test_links_lead_somewhere():

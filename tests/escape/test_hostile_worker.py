@@ -22,6 +22,7 @@ from paddock.model.outcome import Status
 from paddock.model.request import GuestRun
 
 FRAME_BYTES = 1 << 16
+PROGRAM = GuestRun(source="1")
 
 
 class Puppet(Worker):
@@ -70,7 +71,7 @@ class Echo:
         return HostReply(Status.OK, value=arguments)
 
 
-async def play(script, host=None, **limits):
+async def play(script, host=None, work=PROGRAM, **limits):
     """Return result and worker after `script`, a coroutine function of the attacker's socket."""
     ours, theirs = socket.socketpair()
     errors, their_errors = os.pipe()
@@ -80,7 +81,6 @@ async def play(script, host=None, **limits):
     loop = asyncio.get_running_loop()
     await loop.create_connection(lambda: worker, sock=ours)
     worker.ready.set_result(None)
-    work = GuestRun(source="1")
     job = GuestJob(work, GuestLimits(**{"wall_ms": 5_000, **limits}), Grants(), Path("/"))
     engine = GuestEngine(OneWorker(worker), NoIntake(), 1)
     reader, writer = await asyncio.open_connection(sock=theirs)
@@ -142,6 +142,8 @@ GARBAGE = {
     "an end with calls that are none": (message("done", {"open": 5}), "a message 'done' with wrong contents"),
     "a failure without a stack": (message("failed", {"name": "", "message": "", "thrown": "", "error": True}), "a message 'failed' with wrong contents"),
     "a failure with a strange name": (message("failed", {"name": 5, "message": "", "thrown": "", "stack": "", "error": True}), "a message 'failed' with wrong contents"),
+    "what a computation says": (message("emit", "x"), "what only computations say"),
+    "an overflow": (message("overflow"), "what only computations say"),
     "a break without a text": (message("broken", None), "a message 'broken' with wrong contents"),
 }  # fmt: skip
 
@@ -331,3 +333,43 @@ def test_a_worker_that_was_gone_before_it_was_asked():
 
 def test_frames_has_a_limit_for_depth():
     assert frames.MAX_DEPTH == 200
+
+
+COMPUTATION = GuestRun(source="1", profile="compute")
+NO_COMPUTATION = {
+    "a call": (message(*CALL), "what no computation says"),
+    "a line": (message("console", "log", "x"), "what no computation says"),
+    "a second greeting": (message("ready"), "what no computation says"),
+    "a failure": (message("stuck", {}), "what no computation says"),
+    "an end without a text": (message("done", {"open": []}), "what no computation says"),
+    "an end with a number": (DONE, "what no computation says"),
+    "nothing": (message("emit", ""), "a message 'emit' with wrong contents"),
+    "a number": (message("emit", 5), "a message 'emit' with wrong contents"),
+    "half of a character": (message("emit", "\ud800"), "half of a character"),
+    "more than allowed": (message("emit", "x" * 17), "more output than allowed"),
+    "more than allowed at the end": (
+        message("done", {"open": [], "value": "é" * 9}),
+        "more output than allowed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "what"), NO_COMPUTATION.values(), ids=NO_COMPUTATION.keys())
+def test_a_computation_s_worker_says_nothing_else(data, what):
+    host = Echo()
+    end = message("done", {"open": [], "value": ""})
+    script = saying(message("emit", "a"), data, end)
+    result, worker = asyncio.run(play(script, host, COMPUTATION, output_bytes=17))
+    assert (result.status, result.error.message, worker.killed) == (
+        "lost",
+        f"the worker broke the protocol: {what}",
+        True,
+    )
+    assert (result.has_value, result.usage.emitted_bytes, host.calls) == (False, 1, [])
+
+
+def test_a_computation_s_worker_that_says_too_much_after_the_end():
+    end = message("done", {"open": [], "value": "b"})
+    script = saying(message("emit", "a") + end + message("emit", "c") + message(*CALL) + b"\xff" * 9)
+    result, _ = asyncio.run(play(script, work=COMPUTATION))
+    assert (result.status, result.value) == ("ok", "ab")

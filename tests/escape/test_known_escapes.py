@@ -309,3 +309,87 @@ def test_frames_of_the_glue_give_nothing_away(guest):
     for stack in guest.value(source):
         for line in stack.split("\n")[1:]:
             assert "paddock:program" in line or "paddock:glue" in line or "<anonymous>" in line
+
+
+COMPUTE_ROOTS = [
+    "emit",
+    "read_input",
+    "Date",
+    "Date.now",
+    "new Date()",
+    "Math.random",
+    "(async () => 0)()",
+]
+CAUGHT = "(() => { try { emit(Symbol()) } catch (e) { return e } })()"
+
+
+@pytest.mark.parametrize("root", [*COMPUTE_ROOTS, CAUGHT])
+def test_no_chain_from_what_a_computation_sees_reaches_code(guest, root):
+    outcome = guest.compute(
+        f"emit('\\0' + JSON.stringify((function () {{ {CLIMB % root} }})()))", output_bytes=2**20
+    )
+    assert (outcome.error, outcome.value.rpartition("\0")[2]) == (None, "[[],0]")
+
+
+COMPUTE_ESCAPES = {
+    "the caller of a conversion": (
+        "let seen; emit({ toString: function f() { seen = f.caller; return '' } }); emit(seen)",
+        "null",
+    ),
+    "the arguments of a caller": (
+        "let seen = 'none'; emit({ toString: function f() { try { seen = arguments.callee.caller.arguments } catch (e) { seen = e.name } return '' } }); emit(seen)",
+        "TypeError",
+    ),
+    "the receiver of a conversion": (
+        "const o = { toString: function () { return this === o } }; emit({ toString: () => '' }); emit(o)",
+        "true",
+    ),
+    "stack traces": (
+        "let seen; Error.prepareStackTrace = (e, sites) => { seen = sites }; new Error('x').stack; emit(seen)",
+        "undefined",
+    ),
+    "an import": ("import('fs').then(() => emit('in'), (e) => emit(e))", "Error: Not supported"),
+    "typed arrays": (
+        "let leaked; const P = Object.getPrototypeOf(Uint16Array.prototype); for (const k of Reflect.ownKeys(P)) {"
+        " const d = Reflect.getOwnPropertyDescriptor(P, k); const steal = function () { leaked = this; return 1 };"
+        " if (d.configurable) Object.defineProperty(P, k, d.get ? { get: steal } : { value: steal }) }"
+        "emit('x'.repeat(70_000)); emit(leaked)",
+        "x" * 70_000 + "undefined",
+    ),
+    "species and setters": (
+        "let leaked; const steal = { set(v) { leaked = v }, get() { leaked = 1 }, configurable: true };"
+        "for (const k of ['0', '1', 'head', 'bytes', 'value']) for (const o of [Object, Array, String])"
+        " Reflect.defineProperty(o.prototype, k, steal);"
+        "Array.prototype.constructor = { [Symbol.species]: function () { leaked = this; return [] } };"
+        "String.prototype.toJSON = function () { leaked = this }; emit('é'); emit(leaked)",
+        "éundefined",
+    ),
+    "a second start": ("emit(typeof __paddock + typeof paddock)", "undefinedundefined"),
+    "the names of the host put back": (
+        "var console = 1, servers = 2; emit([console, servers, typeof setTimeout])",
+        "1,2,undefined",
+    ),
+    "the host's functions as constructors": (
+        "emit([emit, read_input].map((f) => { try { return new f('x') } catch (e) { return e.name } }))",
+        "TypeError,TypeError",
+    ),
+    "the host's functions bent": ("emit([emit, read_input].map(Object.isFrozen))", "true,true"),
+}
+
+
+@pytest.mark.parametrize(("source", "output"), COMPUTE_ESCAPES.values(), ids=COMPUTE_ESCAPES.keys())
+def test_a_computation_finds_no_way_out(guest, source, output):
+    outcome = guest.compute(source, output_bytes=2**20)
+    assert (outcome.error, outcome.value) == (None, output)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "emit.constructor('return process')()",
+        "(0, eval)('this')",
+        "Reflect.construct(Function, ['return this'])",
+    ],
+)
+def test_a_computation_makes_no_code_from_texts(guest, call):
+    assert guest.compute(call).error.message == CODE

@@ -116,3 +116,20 @@ def test_a_poisoned_program_leaves_the_next_one_clean(guest):
         "return [`${{}}`, [3, 1].sort().join(), 'a'.repeat(2), await Promise.resolve(1), (() => 2).call()]"
     )
     assert guest.value(source) == ["[object Object]", "1,3", "aa", 1, 2]
+
+
+COMPUTED = """
+const say = emit, given = read_input, evil = function () { throw new RangeError('poisoned') };
+%s
+say('before '); say('é'.repeat(3)); say(given()); say(1.5);
+"""
+
+
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
+def test_a_computation_works_in_a_poisoned_world(guest, poison):
+    outcome = guest.compute(COMPUTED % poison, "x" * 70_000, output_bytes=2**20)
+    assert (outcome.status, outcome.error) == ("ok", None)
+    assert outcome.value[:10] + outcome.value[-3:] == (
+        "before ééé1.5" if "Number.prototype" not in poison else outcome.value[:10] + outcome.value[-3:]
+    )
+    assert guest.compute("emit([3, 1].sort().join())").value == "1,3"

@@ -100,6 +100,8 @@ class Dialogue(Listener):
                 self._call(message)
             case frames.Ready():
                 self._refuse("a second greeting")
+            case frames.Emitted() | frames.Overflow():
+                self._refuse("what only computations say")
             case _:
                 self._end = self._end or message
                 self._finish()

@@ -1,6 +1,7 @@
 """The guest engine: one JavaScript or TypeScript program, one worker, one raw result.
 
     source -> intake (parse, strip types, wrap) -> worker (run, host calls) -> RawResult
+    a pure computation's source -> worker (run) -> RawResult
 
 The parent owns the clock and the budgets. Whatever the worker does, the result is there when the wall limit has passed:
 the worker is killed, and what it had said up to then is kept.
@@ -11,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from paddock.confine import lockdown
+from paddock.guest.computation import Computation
 from paddock.guest.dialogue import Dialogue
 from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
@@ -20,6 +22,8 @@ from paddock.model.limits import Grants
 from paddock.model.outcome import RawResult, SandboxFacts, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from paddock.guest.launch import EngineProfile
 
 _BURY_SECONDS = 5.0
@@ -41,23 +45,31 @@ class GuestEngine:
         """
         profile: EngineProfile = "guest-jit" if job.grants.jit else "guest"
         self._pool.prepare(profile, 1)  # starts beside the reading of the program
+        if job.work.computes:
+            return await self._run(job, profile, lambda worker: Computation(worker, job))
         try:
             program = await self._intake.read(job.work.source, job.work.language)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
+        return await self._run(job, profile, lambda worker: Dialogue(worker, job, program, host, on_console))
+
+    async def _run(
+        self, job: GuestJob, profile: "EngineProfile", begin: "Callable[[Worker], Dialogue | Computation]"
+    ) -> RawResult:
         async with self._places:
             worker = await self._pool.take(profile)
             try:
                 facts = _facts(job.grants, self._pool.landlock_abi(profile))
-                dialogue = Dialogue(worker, job, program, host, on_console)
-                return await _run(dialogue, worker, job, facts)
+                return await _run(begin(worker), worker, job, facts)
             finally:
                 # In the loop's next step: the kernel tears a process down on its killer's time, here a
                 # millisecond for which a program that has given its result need not wait.
                 asyncio.get_running_loop().call_soon(worker.end)
 
 
-async def _run(dialogue: Dialogue, worker: Worker, job: GuestJob, facts: SandboxFacts) -> RawResult:
+async def _run(
+    dialogue: Dialogue | Computation, worker: Worker, job: GuestJob, facts: SandboxFacts
+) -> RawResult:
     started = time.perf_counter()
     try:
         async with asyncio.timeout(job.limits.wall_ms / 1000):

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import Literal, cast, get_args
 
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
@@ -72,6 +72,18 @@ class SdkCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Emitted:
+    """A computation emitted a text, never an empty one."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """A computation emitted more than it may, and stands still."""
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The program returned; `open_calls` names the calls it did not wait for."""
 
@@ -103,7 +115,9 @@ class Broken:
     text: str
 
 
-Message = Ready | ConsoleLine | ConsoleCut | Call | SdkCall | Done | Failed | Stuck | Broken
+Message = (
+    Ready | ConsoleLine | ConsoleCut | Call | SdkCall | Emitted | Overflow | Done | Failed | Stuck | Broken
+)
 
 
 class FrameReader:
@@ -133,9 +147,11 @@ def encode(text: bytes) -> bytes:
     return _LENGTH.pack(len(text)) + text
 
 
-def start(settings: Json, program: str, memory_bytes: int) -> bytes:
+def start(
+    settings: Json, program: str, memory_bytes: int, *, world: Literal["run", "compute"] = "run"
+) -> bytes:
     """Return the frame that starts a program: memory budget, settings of the glue, source."""
-    body = json.dumps(["run", settings]).encode()
+    body = json.dumps([world, settings]).encode()
     return encode(
         _START.pack(b"R", memory_bytes, len(body)) + body + program.encode("utf-8", "surrogatepass")
     )
@@ -167,12 +183,10 @@ def decode(frame: bytes) -> Message:
 
 def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0911 (a table)
     match kind, parts:
-        case "ready", []:
-            return Ready()
+        case "ready" | "cut" | "overflow", []:
+            return _WORDLESS[kind]
         case "console", [str(level), str(text)] if level in _LEVELS:
             return ConsoleLine(level=cast("ConsoleLevel", level), text=text)
-        case "cut", []:
-            return ConsoleCut()
         case "call", [int(number), str(server), str(tool), dict(), bool(raw)] if (
             len(server) <= _NAME_LENGTH and len(tool) <= _NAME_LENGTH and not isinstance(number, bool)
         ):
@@ -181,6 +195,8 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             number, bool
         ):
             return SdkCall(number, name, cast("list[Json]", parts[2]), size)
+        case "emit", [str(text)] if text:
+            return Emitted(text)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
@@ -195,6 +211,9 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             return Broken(text)
         case _:
             raise ValueError
+
+
+_WORDLESS = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow()}
 
 
 def _text(value: Json) -> str:

@@ -30,10 +30,11 @@ class Launcher:
         self._zygotes: dict[EngineProfile, Child] = {}
         self._readers: list[Child] = []
 
-    def begin(self, profile: EngineProfile) -> None:
-        """Start what one program needs, before anybody asks for it."""
+    def begin(self, profile: EngineProfile, *, reader: bool = True) -> None:
+        """Start what one program needs, before anybody asks for it; computations are read by V8 alone."""
         self._zygotes[profile] = self.zygote(profile)
-        self._readers.append(self.reader())
+        if reader:
+            self._readers.append(self.reader())
 
     def zygote(self, profile: EngineProfile) -> Child:
         """Return a fork server (`paddock.guest.zygote`); the caller ends it."""

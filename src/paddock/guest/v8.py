@@ -180,7 +180,7 @@ class Isolate:
         result: object = None
         if kind == _STRING:
             result = ctypes.string_at(pointer, length) if length else b""
-        elif kind == _ARRAY_BUFFER:
+        elif kind == _ARRAY_BUFFER and self.on_turn is None:  # not a program's own
             # The buffer lives as long as the context does: the glue never lets go of it. Its handle stays alive too.
             return memoryview((ctypes.c_uint8 * length).from_address(pointer)).cast("B")
         elif kind in _EXCEPTIONS:

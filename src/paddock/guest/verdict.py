@@ -11,12 +11,21 @@ from paddock.guest.pool import Worker
 from paddock.guest.v8 import EXIT_MEMORY
 from paddock.model.outcome import ErrorInfo, Status
 
-End = frames.Done | frames.Failed | frames.Stuck | frames.Broken | frames.FrameError | ErrorInfo | None
+End = (
+    frames.Done
+    | frames.Overflow
+    | frames.Failed
+    | frames.Stuck
+    | frames.Broken
+    | frames.FrameError
+    | ErrorInfo
+    | None
+)
 """How a dialogue ended: by a message, by a broken rule, by the clock (what to tell), or with no word at all."""
 
 Judgement = tuple[Status, ErrorInfo | None]
 
-_POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
+POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
 _REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
@@ -45,18 +54,23 @@ class Verdict:
             case frames.Stuck():
                 hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
+            case frames.Overflow():
+                told = f"output exceeded {self.job.limits.output_bytes / 1024:g} KB"
+                return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=told)
             case frames.Broken(text):
                 return Status.FAILED, self._refused(text)
-            case frames.TooDeep() as error:
-                told = f"The program handed over {error}"
-                return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
             case frames.FrameError() as error:
-                told = f"the worker broke the protocol: {error}"
-                return Status.LOST, ErrorInfo(name="WorkerLost", message=told)
+                return self._broke(error)
             case ErrorInfo() as timeout:
                 return Status.TIMEOUT, timeout
             case None:
                 return self._crashed()
+
+    def _broke(self, error: frames.FrameError) -> Judgement:
+        if isinstance(error, frames.TooDeep):
+            told = f"The program handed over {error}"
+            return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
+        return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
 
     def _returned(self, done: frames.Done) -> Judgement:
         if not done.open_calls or self.job.work.raw_results:
@@ -69,7 +83,7 @@ class Verdict:
         )
 
     def _threw(self, failed: frames.Failed) -> Judgement:
-        position = _POSITION.search(failed.stack)
+        position = POSITION.search(failed.stack)
         line, column = (int(position[1]), int(position[2])) if position else (None, None)
         thrown = "" if failed.is_error else failed.thrown[:_TEXT_LENGTH]
         name, message = failed.name[:_NAME_LENGTH], failed.message[:_TEXT_LENGTH]

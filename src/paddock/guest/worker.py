@@ -15,7 +15,7 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from paddock.guest import v8
 
@@ -27,7 +27,7 @@ CAPACITY = 32768
 
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
-_SEND, _WAIT = 1, 3
+_SEND, _WAIT, _HALT = 1, 3, 4
 _IDLE, _TIMER, _TAKE = -1, -2, -3
 
 _LONGEST_WAIT = 2.0**30
@@ -157,6 +157,8 @@ class Guest:
 
     def _posted(self) -> None:
         header = self._header
+        if header[_OPERATION] == _HALT:
+            self._halt()
         if header[_OPERATION] == _WAIT:
             self._incoming = self._answer(int(header[_OUT_LENGTH])).decode("utf-8").encode("utf-16-le")
         if header[_OPERATION] != _SEND:
@@ -179,6 +181,12 @@ class Guest:
             if reply is not None and int(reply[1]) == call:
                 return message
             self._deferred.append(message)
+
+    def _halt(self) -> NoReturn:
+        """Never return to the program, which has emitted more than it may; the parent ends the process."""
+        self._channel.send(b'["overflow"]')
+        while True:
+            self._channel.receive()
 
     def _turned(self, result: object) -> None:
         if isinstance(result, v8.ScriptError):

@@ -3,6 +3,7 @@
 PaddockError
 ├── ConfigurationError    a settings or server file says something Paddock does not understand
 ├── LedgerError           the audit record cannot be written or read
+│   └── LedgerUnusable
 ├── ArtifactError         stored output cannot be written or read
 │   ├── InvalidHandle
 │   ├── UnknownArtifact
@@ -44,6 +45,10 @@ class ToolNotFound(PaddockError):  # noqa: N818 - reads as the fact it states
 
     def __init__(self, name: str, searched: Sequence[str]) -> None:
         super().__init__("\n    ".join([f"Tool not found: {name}\n  searched:", *searched]))
+
+
+class LedgerUnusable(LedgerError):  # noqa: N818 - reads as the fact it states
+    """The files of the ledger cannot be written or read: the directory, the disk or its rights are to blame."""
 
 
 class EngineError(PaddockError):

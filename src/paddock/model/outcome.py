@@ -106,6 +106,8 @@ class Usage(Value):
     peak_bytes: int = 0
     host_calls: int = 0
     console_bytes: int = 0
+    emitted_bytes: int = 0
+    """What a computation emitted, as UTF-8."""
 
 
 class SandboxFacts(Value):

@@ -43,6 +43,28 @@ class GuestRun(Value):
     """Read-only strings the program reads as `paddock.vars`."""
     raw_results: bool = False
     """Whether `servers.x.call()` resolves to the raw CallToolResult, as the seeds' code does."""
+    deterministic: bool = True
+    """Computations: whether clock and chance are fixed by program and input, so that equal ones emit the same."""
+    partial: bool = False
+    """Computations: whether what was emitted before an error is told."""
+
+    @property
+    def computes(self) -> bool:
+        """Whether this is a pure computation: no effects, nothing granted."""
+        return self.profile == "compute"
+
+    @model_validator(mode="after")
+    def _computes_a_text(self) -> Self:
+        if not self.computes:
+            return self
+        if (
+            self.vars
+            or self.raw_results
+            or self.language == "typescript"
+            or not isinstance(self.input, str | None)
+        ):
+            raise ValueError("a computation takes JavaScript and one text, and no `vars` or `raw_results`")
+        return self
 
 
 class ServerCall(Value):

@@ -47,8 +47,10 @@ class ComputeLimits(ProfileLimits):
     """Wall time from the first byte of the program to its result, in milliseconds."""
     code_bytes: PositiveInt = MIB
     """Program size as UTF-8 bytes."""
-    output_bytes: PositiveInt = 64 * 1024
-    """Bytes that `emit()` may write."""
+    output_bytes: PositiveInt = 64 * KIB
+    """Bytes that `emit()` may write: what a program gets without asking."""
+    output_ceiling_bytes: PositiveInt = 2 * MIB
+    """Most bytes that a request may ask for."""
 
 
 class LimitSettings(Value):
@@ -105,6 +107,9 @@ class AuditSettings(Value):
 
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "audit")
     """Directory of the ledger, by default `paddock/audit` below the user's state directory."""
+    required: Literal["effects", "all"] = "all"
+    """What does not run without its record: everything (`all`), or everything that can have effects (`effects`), so
+    that a pure computation may run although the ledger cannot be written (G28)."""
     sync: Literal["batch", "always"] = "batch"
     """Whether records reach the disk one by one before work starts (`always`) or together (`batch`)."""
 

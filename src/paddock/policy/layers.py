@@ -192,6 +192,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "tools.access": _stricter("workspace-write", "read-only", "none"),
     "tools.network": _stricter("full", "none"),
     "audit.directory": _same,
+    "audit.required": _stricter("effects", "all"),
     "audit.sync": _stricter("batch", "always"),
     "artifacts.enabled": _only_off,
     "artifacts.directory": _same,

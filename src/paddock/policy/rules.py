@@ -10,7 +10,7 @@ from paddock.model.canonical import canonical
 from paddock.model.limits import Calls, Grants, GuestLimits
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.model.settings import TIERS, ProfileLimits, Rule, Settings, Tier
+from paddock.model.settings import TIERS, ComputeLimits, ProfileLimits, Rule, Settings, Tier
 from paddock.policy import programs, scripts
 from paddock.policy.programs import Catalogue, Verdict, nothing_known
 
@@ -131,7 +131,7 @@ def _judge(request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, set
             limits=limits,
             grants=Grants(
                 jit=request.jit and settings.grants.jit,
-                servers=settings.grants.servers,
+                servers=() if isinstance(work, GuestRun) and work.computes else settings.grants.servers,
                 calls=_narrower(request.calls, settings.grants.calls),
             ),
             rule=(objections or notes or [("default", "")])[0][0],
@@ -181,11 +181,12 @@ def _limits(
     """Return the effective limits, what was clamped, and what is refused."""
     profile, group = _profile(work, settings)
     limits = {name: getattr(profile, name) for name in GuestLimits.model_fields}
-    limits["wall_ms"] = min(profile.wall_ms, profile.wall_ceiling_ms)
+    ceilings = _ceilings(profile)
+    limits |= {name: min(limits[name], getattr(profile, ceiling)) for name, ceiling in ceilings.items()}
     clamped: list[Verdict] = []
     refused: list[Verdict] = []
     for name, asked in request.limits.model_dump(exclude_none=True).items():
-        ceiling_name = "wall_ceiling_ms" if name == "wall_ms" else name
+        ceiling_name = ceilings.get(name, name)
         ceiling = getattr(profile, ceiling_name)
         limits[name] = min(asked, ceiling)
         if asked <= ceiling:
@@ -197,6 +198,12 @@ def _limits(
         else:
             refused.append((f"limits.{name}", f"{text}; ask for less or raise the ceiling in paddock.toml"))
     return GuestLimits(**limits), clamped, refused
+
+
+def _ceilings(profile: ProfileLimits) -> dict[str, str]:
+    """Return which limits have a ceiling apart from what a program gets without asking."""
+    wall = {"wall_ms": "wall_ceiling_ms"}
+    return wall | {"output_bytes": "output_ceiling_bytes"} if isinstance(profile, ComputeLimits) else wall
 
 
 def _profile(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> tuple[ProfileLimits, str]:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from paddock.model.errors import LedgerError
+from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.store.audit import AuditRecord, Field
 
 FORMAT = 1
@@ -212,7 +212,7 @@ def hold(fd: int, how: int, directory: Path) -> None:
             time.sleep(0.0001)
 
 
-def failed(error: OSError, directory: Path, what: str) -> LedgerError:
+def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
     """Return the error for a system call on the ledger that failed: what, why and what to do."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
@@ -223,7 +223,7 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerError:
             cure = "Repair its file system, or choose another state directory."
     why = error.strerror or str(error)
     stop = "" if what == "read" else "Nothing runs without its record. "
-    return LedgerError(f"The audit ledger {directory} cannot be {what}: {why}. {stop}{cure}")
+    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {stop}{cure}")
 
 
 class Line(NamedTuple):

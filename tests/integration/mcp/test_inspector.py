@@ -13,6 +13,7 @@ from .conftest import PADDOCK, TOKEN, Place
 CALLS: dict[str, dict[str, Any]] = {
     "execute_code": {"code": "return await servers.odd.echo({text: 'hi'})"},
     "call_tool": {"server": "odd", "tool": "echo", "args": {"text": "hi"}},
+    "compute": {"source": "emit(read_input())", "input": "hi"},
     "search_tools": {"query": "again"},
     "describe_tools": {"names": ["odd.echo"]},
     "run_program": {"runtime": "perl", "code": "print 6 * 7", "outputMode": "summary"},

@@ -13,6 +13,7 @@ TYPE = {
     "mcp_provision": ["intent"],
     "mcp_call": ["server", "tool"],
     "mcp_execute": ["code"],
+    "code.sandbox.js.run": ["source"],
 }
 
 TEXTS = {

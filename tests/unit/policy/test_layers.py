@@ -30,6 +30,7 @@ CHOICES = {
     "tools.environment": [("A", "B"), ("A",), ()],
     "tools.access": ["workspace-write", "read-only", "none"],
     "tools.network": ["full", "none"],
+    "audit.required": ["effects", "all"],
     "audit.sync": ["batch", "always"],
     "audit.directory": [Path("/a"), Path("/b")],
     "servers.config": [Path("/a.json"), Path("/b.json")],

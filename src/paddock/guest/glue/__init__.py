@@ -13,7 +13,18 @@ Only the standard library may be imported here.
 
 from pathlib import Path
 
-PIECES = ("primordials", "exchange", "reports", "random", "timers", "calls", "sdk", "program", "world")
+PIECES = (
+    "primordials",
+    "exchange",
+    "reports",
+    "random",
+    "timers",
+    "calls",
+    "sdk",
+    "program",
+    "compute",
+    "world",
+)
 
 
 def source() -> str:

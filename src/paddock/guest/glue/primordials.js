@@ -1,6 +1,6 @@
 // Everything the glue uses later, captured before a program can replace it. Called through `apply`.
 const global = globalThis;
-const { apply, ownKeys, defineProperty, getPrototypeOf, setPrototypeOf } = Reflect;
+const { apply, construct, ownKeys, defineProperty, getPrototypeOf, setPrototypeOf } = Reflect;
 const { freeze, seal, create, keys } = Object;
 const { stringify, parse } = JSON;
 const { fromCharCode } = String;
@@ -13,13 +13,16 @@ const NativeError = Error;
 const NativeTypeError = TypeError;
 const NativeRangeError = RangeError;
 const NativeProxy = Proxy;
+const NativeDate = Date;
 const then = Promise.prototype.then;
 const charCodeAt = String.prototype.charCodeAt;
 const slice = String.prototype.slice;
 const indexOf = String.prototype.indexOf;
+const toWellFormed = String.prototype.toWellFormed;
 const exec = RegExp.prototype.exec;
 const join = Array.prototype.join;
 const now = Date.now;
+const dateText = Date.prototype.toString;
 const mapGet = Map.prototype.get;
 const mapSet = Map.prototype.set;
 const mapDelete = Map.prototype.delete;

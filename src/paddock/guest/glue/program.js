@@ -78,6 +78,7 @@ function rehearse() {
   servers.rehearsal.call("call", {});
   answer(1, true, {});
   clearTimeout(setTimeout(() => {}, 1));
+  rehearseCompute();
 }
 
 // Forgets the program that was rehearsed.
@@ -102,8 +103,9 @@ function turn(poster) {
   }
   const message = parse(receive());
   if (message[0] === "reply") return answer(message[1], message[2], message[3]);
-  if (message[0] === "stuck") return settle("stuck", "{}");
+  if (message[0] === "stuck") return computing ? computed() : settle("stuck", "{}");
   if (message[0] === "rehearse") return rehearse();
   if (message[0] === "forget") return forget();
+  if (message[0] === "compute") return compute(message[1]);
   configure(message[1]);
 }

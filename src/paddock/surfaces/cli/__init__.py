@@ -15,6 +15,7 @@ _ROOM = "paddock.surfaces.cli"
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a script."),
     "exec": ("exec", "Run a program in one of the language runtimes."),
+    "compute": ("compute", "Compute one text from another: JSON in, JSON out."),
     "script": ("scripts", "List, create and show scripts."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
@@ -51,10 +52,10 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] == "run" and ctx.obj is None and not {"-h", "--help"} & {*args}:
+        if args[0] in ("run", "compute") and ctx.obj is None and not {"-h", "--help"} & {*args}:
             from paddock.surfaces.cli.head_start import begin  # noqa: PLC0415 - only for programs
 
-            begin(ctx, jit="--jit" in args)
+            begin(ctx, jit="--jit" in args, reader=args[0] == "run")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""A head start for `paddock run`: what its program needs comes up while the rest of Paddock is imported."""
+"""A head start for programs at the command line: what they need comes up while the rest of Paddock is imported."""
 
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 _KEY = "paddock.launcher"
 
 
-def begin(context: "click.Context", *, jit: bool) -> None:
-    """Start a zygote and a reader of programs; they end with the context, if not before."""
+def begin(context: "click.Context", *, jit: bool, reader: bool) -> None:
+    """Start a zygote, and perhaps a reader of programs; they end with the context, if not before."""
     launcher = context.meta[_KEY] = Launcher()
     context.call_on_close(launcher.close)
-    launcher.begin("guest-jit" if jit else "guest")
+    launcher.begin("guest-jit" if jit else "guest", reader=reader)
 
 
 def launcher(context: "click.Context") -> Launcher | None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from paddock.model.settings import Settings
 from paddock.surfaces.mcp.code import code_tools
+from paddock.surfaces.mcp.compute import compute_tool, seed_compute_tool
 from paddock.surfaces.mcp.discovery import discovery_tools
 from paddock.surfaces.mcp.door import Door
 from paddock.surfaces.mcp.http import http_service
@@ -24,8 +25,8 @@ def toolbox(session: Session, settings: Settings, workspace: Path, names: Names)
     """Return the tools of a session, listed under their own names or under those of the seed."""
     cap = settings.mcp.answer_characters
     own = [*code_tools(session.gate, workspace, cap), *discovery_tools(session.hub, cap)]
-    own += program_tools(session, workspace, cap)
-    seed = seed_tools(session, workspace)
+    own += [*program_tools(session, workspace, cap), compute_tool(session.gate, workspace, cap)]
+    seed = [*seed_tools(session, workspace), seed_compute_tool(session.gate, workspace)]
     return Toolbox(own, seed) if names == "native" else Toolbox(seed, own, suggests=False)
 
 

@@ -1,0 +1,110 @@
+// Pure computations: the program sees `read_input` and `emit`, and nothing else of the host.
+const HOST_NAMES = ["console", "servers", "setTimeout", "clearTimeout", "sleep"];
+const PIECE_UNITS = 65536;
+let computing = false;
+let given = "";
+let emitLeft = 0;
+let emitAtOnce = false;
+let overflowed = false;
+let unsent = "";
+
+const isHigh = (unit) => unit >= 0xd800 && unit <= 0xdbff;
+
+// The beginning of a text that fits into `room` bytes of UTF-8, at whole characters, and its bytes.
+function fitting(text, room) {
+  const head = apply(toWellFormed, text.length > room ? apply(slice, text, [0, room]) : text, []);
+  if (apply(exec, NOT_ASCII, [head]) === null) return { head, bytes: head.length };
+  let bytes = 0;
+  let end = 0;
+  while (end < head.length) {
+    const unit = apply(charCodeAt, head, [end]);
+    const size = unit < 0x80 ? 1 : unit < 0x800 ? 2 : isHigh(unit) ? 4 : 3;
+    if (bytes + size > room) break;
+    bytes += size;
+    end += size === 4 ? 2 : 1;
+  }
+  return { head: apply(slice, head, [0, end]), bytes };
+}
+
+// Sends what was emitted, in pieces that end at whole characters. A stack overflow may strike at any call in here:
+// so what is sent is forgotten in the one step after it was sent.
+function flush() {
+  while (unsent !== "") {
+    let end = min(unsent.length, PIECE_UNITS);
+    if (end < unsent.length && isHigh(apply(charCodeAt, unsent, [end - 1]))) end--;
+    const rest = apply(slice, unsent, [end]);
+    send('["emit",' + stringify(apply(slice, unsent, [0, end])) + "]");
+    unsent = rest;
+  }
+}
+
+// Ends the program where it stands: the worker does not return from this post, so nothing can catch it.
+function overflow() {
+  overflowed = true;
+  flush();
+  header[OPERATION] = HALT;
+  post();
+}
+
+const { read_input, emit } = {
+  read_input() { return given; },
+  emit(value) {
+    if (arguments.length === 0) return;
+    const text = `${value}`;
+    const { head, bytes } = fitting(text, emitLeft);
+    emitLeft -= bytes;
+    unsent += head;
+    if (overflowed || head.length < text.length) overflow();
+    else if (emitAtOnce || unsent.length > PIECE_UNITS) flush();
+  },
+};
+freeze(read_input);
+freeze(emit);
+
+// A Date for which it is always `instant`, in milliseconds since 1970. Nothing else tells the native one's time.
+function stoppedDate(instant) {
+  function StoppedDate() {
+    if (new.target === undefined) return apply(dateText, new NativeDate(instant), []);
+    return construct(NativeDate, arguments.length === 0 ? [instant] : arguments, new.target);
+  }
+  const { now } = { now() { return instant; } };
+  const own = (value, writable) => ({ value, writable, configurable: writable, enumerable: false });
+  defineProperty(StoppedDate, "name", { value: "Date", configurable: true });
+  defineProperty(StoppedDate, "length", { value: 7, configurable: true });
+  defineProperty(StoppedDate, "prototype", own(NativeDate.prototype, false));
+  defineProperty(StoppedDate, "now", own(now, true));
+  defineProperty(StoppedDate, "parse", own(NativeDate.parse, true));
+  defineProperty(StoppedDate, "UTC", own(NativeDate.UTC, true));
+  return StoppedDate;
+}
+
+// Makes the world of a computation; `instant` is null where there is a clock.
+function compute({ input, output, partial, seed, instant }) {
+  computing = true;
+  given = input;
+  emitLeft = output;
+  emitAtOnce = partial;
+  seedRandom(seed);
+  for (const name of HOST_NAMES) delete global[name];
+  provide("globalThis", global);
+  provide("read_input", read_input);
+  provide("emit", emit);
+  if (instant === null) return;
+  const stopped = stoppedDate(instant);
+  provide("Date", stopped);
+  defineProperty(NativeDate.prototype, "constructor", { value: stopped, writable: true, configurable: true, enumerable: false });
+  delete global.Intl; // its formats tell the time
+}
+
+// The program and everything that it had queued have run.
+function computed() {
+  if (overflowed) return overflow();
+  settle("done", '{"open":[],"value":' + stringify(unsent) + "}");
+}
+
+function rehearseCompute() {
+  emitLeft = 4;
+  emit("xé");
+  flush();
+  stoppedDate(0);
+}

@@ -1,0 +1,66 @@
+"""`paddock compute`: one JSON object on standard input, one line of JSON as the answer (seed 002)."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from paddock.configuration import load
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import Outcome
+from paddock.surfaces import render
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.session import actor
+from paddock.surfaces.compute import Envelope, InvalidInput, envelope, read, refused
+
+
+@click.command(
+    "compute",
+    epilog=examples(
+        "paddock compute < request.json",
+        """echo '{"source": "emit(read_input().length)", "input": "hello"}' | paddock compute""",
+        """echo '{"source": "for(;;){}", "limits": {"wall_ms": 100, "partial": true}}' | paddock compute""",
+        """jq -n --rawfile source mean.js --rawfile input data.csv '$ARGS.named' | paddock compute""",
+    ),
+)
+@options.workspace
+@options.settings
+@click.option("--json", "as_json", is_flag=True, help="Print the whole outcome instead, on standard output.")
+def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Run a program that reads one text with read_input() and writes another with emit(), and can do nothing else.
+
+    Standard input has one JSON object: `source`, `input`, and `limits` with `wall_ms` (1000), `output_kb` (64),
+    `deterministic` (true: no clock, no chance) and `partial` (false: what was emitted before an error is not told).
+    Standard output gets {"output": "..."}. An error is one line on standard error, {"code": "...", "message": "..."},
+    with the codes INVALID_INPUT, EVAL_ERROR, TIMEOUT and OUTPUT_LIMIT; the exit code is then 1.
+    """
+    logging.getLogger("paddock").addHandler(logging.NullHandler())  # standard error is for the one line
+    number = 0
+    try:
+        outcome, number = _outcome(workspace, flags)
+    except PaddockError as problem:
+        outcome, answer = None, refused(problem)
+    else:
+        answer = Envelope(code="CANCELLED", message="cancelled") if outcome is None else envelope(outcome)
+    if as_json and outcome is not None:
+        click.echo(render.as_json(outcome))
+    else:
+        for line, err in ((answer.stdout, False), (answer.stderr, True)):
+            if line:
+                click.echo(line, err=err)
+    click.get_current_context().exit(INTERRUPTED + number if number else int(not answer.ok))
+
+
+def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:
+    """Return what became of the request on standard input, and the signal that cut it short. Raises PaddockError."""
+    settings = load(workspace, flags=flags).settings
+    most = settings.limits.compute.frame_bytes
+    raw = sys.stdin.buffer.read(most + 1)
+    if len(raw) > most:
+        raise InvalidInput(f"invalid JSON: the request is larger than {most} bytes")
+    request = read(raw).request(actor=actor(), surface="cli", workspace=workspace)
+    return asyncio.run(carry_out(request, settings))

@@ -1,0 +1,214 @@
+"""Pure computations as seed 002 asks and answers them: JSON in, one line of JSON out. Every surface uses this mapping.
+
+{"source", "input", "limits"} -> ExecutionRequest -> gate -> Outcome -> {"output"} or {"code", "message"}
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+from pydantic import Field
+
+from paddock.model.base import Json, Value
+from paddock.model.computation import SUCCESS, code
+from paddock.model.errors import PaddockError
+from paddock.model.limits import KIB, LimitOverrides
+from paddock.model.outcome import ErrorInfo, Outcome, Status
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.surfaces.render import encodable
+
+if TYPE_CHECKING:
+    from paddock.wiring import Session
+
+_INT64 = 1 << 63
+# `<`, `>`, `&` and the line separators as Go's encoder spells them (spec 3.1), and what moves a terminal's cursor.
+_SPELLED = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
+
+
+class InvalidInput(PaddockError):  # noqa: N818 - the seed's name
+    """What was sent is no request for a computation; the text says why."""
+
+
+class Envelope(Value):
+    """The answer to a computation."""
+
+    output: str | None = None
+    """What was emitted: of a computation that ended well, or up to the limit that it exceeded."""
+    code: str = SUCCESS
+    """`success`, `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, or another status in capitals."""
+    message: str = ""
+    """Why it did not end well."""
+    partial: str | None = None
+    """What was emitted before an error, when that was asked for."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the computation ended well."""
+        return self.code == SUCCESS
+
+    @property
+    def stdout(self) -> str:
+        """What goes to standard output: one line of JSON, or nothing."""
+        return "" if self.output is None else one_line({"output": self.output})
+
+    @property
+    def stderr(self) -> str:
+        """What goes to standard error: one line of JSON, or nothing."""
+        return "" if self.ok else one_line(self.error)
+
+    @property
+    def error(self) -> dict[str, Json]:
+        """The error as the seed has it."""
+        told: dict[str, Json] = {"code": self.code, "message": self.message}
+        return told if self.partial is None else {**told, "partial": self.partial}
+
+
+class Asked(Value):
+    """What a request for a computation says."""
+
+    source: Annotated[str, Field(min_length=1)]
+    input: str = ""
+    limits: LimitOverrides = LimitOverrides()
+    deterministic: bool = True
+    partial: bool = False
+
+    def request(self, *, actor: str, surface: str, workspace: Path) -> ExecutionRequest:
+        """Return the request for the gate."""
+        work = GuestRun(
+            source=self.source,
+            input=self.input,
+            name="computation",
+            language="javascript",
+            profile="compute",
+            deterministic=self.deterministic,
+            partial=self.partial,
+        )
+        return ExecutionRequest(
+            actor=actor, surface=surface, workspace=workspace, work=work, limits=self.limits
+        )
+
+
+async def compute(session: "Session", body: Json, *, workspace: Path | None = None) -> Envelope:
+    """Return the answer to `body`: `{"source": str, "input": str, "limits": {...}}` (spec 3.1).
+
+    `limits` may have `wall_ms` (1000 by default), `output_kb` (64), `deterministic` (true) and `partial` (false).
+    Raises LedgerError when the computation cannot be recorded; everything else is an answer.
+    """
+    try:
+        request = asked(body).request(actor="local", surface="library", workspace=workspace or Path.cwd())
+    except InvalidInput as problem:
+        return refused(problem)
+    return envelope(await session.gate.execute(request))
+
+
+def read(raw: bytes) -> Asked:
+    """Return what a JSON text asks for. Raises InvalidInput (G9 to G13)."""
+    try:
+        body = json.loads(raw.decode(), parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidInput("invalid JSON: it is nested too deeply") from None
+    except UnicodeDecodeError as problem:
+        raise InvalidInput(f"invalid JSON: it is not UTF-8 (byte {problem.start + 1})") from None
+    except ValueError as problem:
+        raise InvalidInput(f"invalid JSON: {problem}") from None
+    return asked(body)
+
+
+def asked(body: Json) -> Asked:
+    """Return what a JSON value asks for. Names count in any case, unknown ones do not. Raises InvalidInput."""
+    fields = _fields(body, "the request")
+    source = _text(fields, "source")
+    if not source:
+        raise InvalidInput("missing source")
+    limits = _fields(fields.get("limits"), "limits")
+    wall_ms, output_kb = (_number(limits, name) for name in ("wall_ms", "output_kb"))
+    return Asked(
+        source=source,
+        input=_text(fields, "input"),
+        limits=LimitOverrides(wall_ms=wall_ms, output_bytes=output_kb and output_kb * KIB),
+        deterministic=_flag(limits, "deterministic", default=True),
+        partial=_flag(limits, "partial", default=False),
+    )
+
+
+def envelope(outcome: Outcome) -> Envelope:
+    """Return the answer to a computation that the gate has seen to."""
+    emitted = encodable(outcome.value) if isinstance(outcome.value, str) else None
+    if outcome.ok:
+        return Envelope(output=emitted or "")
+    error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
+    answer = Envelope(code=code(outcome.status), message=encodable(_told(outcome.status, error)))
+    kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
+    return answer.model_copy(update={kept: emitted})
+
+
+def refused(problem: PaddockError) -> Envelope:
+    """Return the answer to what never became a request, or could not be carried out."""
+    status = Status.INVALID if isinstance(problem, InvalidInput) else Status.ERROR
+    return Envelope(code=code(status), message=encodable(str(problem)))
+
+
+def one_line(value: Json) -> str:
+    """Return a value as one line of JSON, without its end."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_SPELLED)
+
+
+def _told(status: Status, error: ErrorInfo) -> str:
+    """Return the message; of an error in the program with its name and place, as the seed has them."""
+    if status is Status.FAILED:
+        text = error.message if error.name == "Thrown" else f"{error.name}: {error.message}"
+        return text if error.line is None else f"{text} at <eval>:{error.line}:{error.column}"
+    return f"{error.message}: {error.hint}" if status is Status.MEMORY_LIMIT else error.message
+
+
+def _fields(value: Json, what: str) -> dict[str, Json]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidInput(f"invalid JSON: {what} must be an object, not {_kind(value)}")
+    return {name.lower(): member for name, member in cast("dict[str, Json]", value).items()}
+
+
+def _text(fields: dict[str, Json], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str | None):
+        raise InvalidInput(f"invalid JSON: {name} must be a string, not {_kind(value)}")
+    return value or ""
+
+
+def _flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
+    value = limits.get(name)
+    if not isinstance(value, bool | None):
+        raise InvalidInput(f"invalid JSON: limits.{name} must be true or false, not {_kind(value)}")
+    return default if value is None else value
+
+
+def _number(limits: dict[str, Json], name: str) -> int | None:
+    """Return a limit; None, which stands for the default, when it is left out or not positive (G13)."""
+    if name not in limits:
+        return None
+    value = limits[name]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidInput(f"invalid JSON: limits.{name} must be an integer, not {_kind(value)}")
+    if not -_INT64 <= value < _INT64:
+        raise InvalidInput(f"invalid JSON: limits.{name} does not fit 64 bits")
+    return value if value > 0 else None
+
+
+_KINDS: dict[object, str] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a fraction",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+def _kind(value: Json) -> str:
+    return _KINDS[type(value)]
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is no JSON value")

@@ -1,0 +1,105 @@
+"""The tool `compute`, and the same under the name that seed 002 gave it, with the seed's lines as its texts."""
+
+from pathlib import Path
+from typing import cast
+
+from paddock.gate import Gate
+from paddock.model.base import Json
+from paddock.surfaces.compute import Envelope, InvalidInput, asked, envelope, refused
+from paddock.surfaces.mcp.reply import cut
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
+
+COMPUTE = (
+    "Use this to compute a text from a text, the same every time: a JavaScript program reads `read_input()` and writes "
+    "`emit(text)`. It has no clock, chance, console, timers or servers."
+)
+SEED_NAME = "code.sandbox.js.run"
+
+_ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
+_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "source": {"type": "string"},
+        "input": {"type": "string"},
+        "limits": {
+            "type": "object",
+            "properties": {
+                "wall_ms": {"type": "integer"},
+                "output_kb": {"type": "integer"},
+                "deterministic": {"type": "boolean"},
+                "partial": {"type": "boolean", "description": "on errors too, give what was emitted"},
+            },
+        },
+    },
+    "required": ["source"],
+}
+
+
+def compute_tool(gate: Gate, workspace: Path, cap: int) -> Tool:
+    """Return `compute`; what it answers has at most `cap` characters of output."""
+
+    async def compute(arguments: Arguments, caller: Caller) -> Answer:
+        return _answer(await _computed(gate, workspace, arguments, caller), cap)
+
+    return Tool(
+        name="compute",
+        title="Compute a text",
+        description=COMPUTE,
+        input_schema=_SCHEMA,
+        run=compute,
+        output_schema={
+            "type": "object",
+            "properties": {"output": {"type": "string"}, "code": {"type": "string"}},
+        },
+        annotations=_ANNOTATIONS,
+        explain=lambda _tool, given, problems: _answer(_invalid(given, problems), cap),
+    )
+
+
+def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
+    """Return `code.sandbox.js.run`, which answers with the lines that the seed writes to its two streams."""
+
+    async def compute(arguments: Arguments, caller: Caller) -> Answer:
+        return _lines(await _computed(gate, workspace, arguments, caller))
+
+    return Tool(
+        name=SEED_NAME,
+        title="Compute a text",
+        description="Run JavaScript that reads `read_input()` and writes `emit(text)`, and can do nothing else.",
+        input_schema=_SCHEMA,
+        run=compute,
+        annotations=_ANNOTATIONS,
+        explain=lambda _tool, given, problems: _lines(_invalid(given, problems)),
+    )
+
+
+async def _computed(gate: Gate, workspace: Path, arguments: Arguments, caller: Caller) -> Envelope:
+    try:
+        wish = asked(cast("Json", arguments))
+    except InvalidInput as problem:
+        return refused(problem)
+    return envelope(await gate.execute(wish.request(actor=caller.actor, surface="mcp", workspace=workspace)))
+
+
+def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:
+    """Return the refusal of arguments that break the schema, in the words of the other surfaces where they have any."""
+    try:
+        asked(arguments)
+    except InvalidInput as problem:
+        return refused(problem)
+    return refused(InvalidInput("; ".join(problems)))
+
+
+def _answer(done: Envelope, cap: int) -> Answer:
+    """Return the output as the text, or the error and then the output as far as there is one."""
+    data: dict[str, Json] = {} if done.ok else done.error
+    texts = [] if done.ok else [f"{done.code}: {cut(done.message, cap // 2)}"]
+    for name, whole in (("output", done.output), ("partial", done.partial)):
+        if whole is not None:
+            data[name] = cut(whole, cap)
+            texts.append(cut(whole, cap))
+    return Answer([text_block("\n".join(texts))], data, is_error=not done.ok)
+
+
+def _lines(done: Envelope) -> Answer:
+    return Answer([text_block(line) for line in (done.stdout, done.stderr) if line], is_error=not done.ok)

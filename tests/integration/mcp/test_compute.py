@@ -1,0 +1,62 @@
+"""Computations over MCP: the tool `compute`, and the one that has the name and the texts of seed 002."""
+
+import asyncio
+from typing import Any
+
+from paddock.surfaces.compute import one_line
+
+from .conftest import Place
+
+CALLS: list[dict[str, Any]] = [
+    {"source": "emit(read_input())", "input": "hello"},
+    {"source": "emit('a'.repeat(2000))", "limits": {"output_kb": 1}},
+    {"source": "emit('a'); throw new Error('boom')", "limits": {"partial": True}},
+    {"source": "for (;;) {}", "limits": {"wall_ms": 50}},
+    {"source": ""},
+    {"input": "no source"},
+    {"source": "emit(1)", "limits": {"wall_ms": "5"}},
+    {"source": "emit(typeof console + typeof servers)"},
+]
+CUT = "a" * 1024
+LIMIT = {"code": "OUTPUT_LIMIT", "message": "output exceeded 1 KB"}
+BOOM = {"code": "EVAL_ERROR", "message": "Error: boom at <eval>:1:18", "partial": "a"}
+TIMEOUT = {"code": "TIMEOUT", "message": "execution exceeded 50 ms"}
+INVALID = [
+    {"code": "INVALID_INPUT", "message": "missing source"},
+    {"code": "INVALID_INPUT", "message": "missing source"},
+    {"code": "INVALID_INPUT", "message": "invalid JSON: limits.wall_ms must be an integer, not a string"},
+]
+
+
+def answers(place: Place, name: str, *options: str) -> list[Any]:
+    async def main() -> list[Any]:
+        async with place.client(*options) as client:
+            results = [await client.call_tool(name, arguments) for arguments in CALLS]
+            return [
+                ([block.text for block in result.content], result.structured_content, result.is_error)
+                for result in results
+            ]
+
+    return asyncio.run(main())
+
+
+def test_compute(place: Place) -> None:
+    assert answers(place, "compute") == [
+        (["hello"], {"output": "hello"}, False),
+        ([f"OUTPUT_LIMIT: output exceeded 1 KB\n{CUT}"], {**LIMIT, "output": CUT}, True),
+        (["EVAL_ERROR: Error: boom at <eval>:1:18\na"], BOOM, True),
+        (["TIMEOUT: execution exceeded 50 ms"], TIMEOUT, True),
+        *(([f"INVALID_INPUT: {error['message']}"], error, True) for error in INVALID),
+        (["undefinedundefined"], {"output": "undefinedundefined"}, False),
+    ]
+
+
+def test_compute_under_the_name_of_the_seed(place: Place) -> None:
+    assert answers(place, "code.sandbox.js.run", "--names", "seed") == [
+        (['{"output":"hello"}'], None, False),
+        ([one_line({"output": CUT}), one_line(LIMIT)], None, True),
+        ([one_line(BOOM)], None, True),
+        ([one_line(TIMEOUT)], None, True),
+        *(([one_line(error)], None, True) for error in INVALID),
+        (['{"output":"undefinedundefined"}'], None, False),
+    ]
