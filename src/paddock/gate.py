@@ -24,6 +24,7 @@ from paddock.guest.job import GuestJob, HostReply, OnConsole
 from paddock.hub.result import ToolResult, native_value
 from paddock.model.base import Json
 from paddock.model.errors import (
+    ConfigurationError,
     EngineError,
     InvalidArguments,
     LedgerError,
@@ -35,6 +36,7 @@ from paddock.model.errors import (
     ServerTimeout,
     ServerUnavailable,
     ToolChanged,
+    ToolNotFound,
     UnknownServer,
     UnknownTool,
 )
@@ -108,6 +110,7 @@ class Gate:
         self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
         self._engines = engines
         self._secrets = secrets
+        self.find_tool = engines.scripts.work
 
     async def execute(
         self,
@@ -275,13 +278,13 @@ class _HostCalls:
 
     async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
         try:
-            request = child(name, arguments, self.parent, self.calls)
+            request = child(name, arguments, self.parent, self.calls, self.gate.find_tool)
             outcome = await self.gate.execute(request)
         except LedgerError:
             return _UNRECORDED
-        except (SdkError, ScriptNotFound) as problem:
+        except (SdkError, ScriptNotFound, ToolNotFound, ConfigurationError) as problem:
             return HostReply(Status.INVALID, error={"name": "TypeError", "message": str(problem)})
-        if outcome.status in ENDED and (outcome.program is not None or outcome.ok):
+        if outcome.status in ENDED and (outcome.program or outcome.tool or outcome.ok):
             return HostReply(Status.OK, value=shown(request.work, outcome))
         name = outcome.error.name if outcome.error else "Error"
         return HostReply(outcome.status, error=_told(outcome, name) | {"status": outcome.status.value})

@@ -101,6 +101,10 @@ class Scripts:
             most=self._settings.max_jobs,
         )
 
+    def work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
+        """Return the work of running a tool. Raises what `find_tool` raises."""
+        return tool_run(self.library, name, inputs)
+
     def prompting(self, run: "Run", clock: Callable[[], float]) -> "Prompting":
         """Return what answers calls of prompts; `run` runs a tool through the gate."""
         from paddock.tools.prompting import Prompting  # noqa: PLC0415

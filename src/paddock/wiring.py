@@ -23,7 +23,7 @@ from paddock.policy.environment import child_environment
 from paddock.policy.known import KnownSecrets
 from paddock.programs import Programs
 from paddock.scripts import Scripts
-from paddock.sdk.service import Services
+from paddock.sdk.service import Facts, Services
 from paddock.store.ledger import Ledger
 from paddock.store.unrecorded import Unopened
 
@@ -58,6 +58,10 @@ class Servers:
 
         self.used = True
         return load_servers(self._file, os.environ)
+
+    def configured(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
+        return tuple(self.config.servers), self.config.warnings
 
     async def call(
         self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
@@ -183,6 +187,10 @@ class Processes:
                 )
         return self._sandbox
 
+    async def tier(self) -> str:
+        """Return the proved tier of the session. Raises what `sandbox` raises."""
+        return (await self.sandbox()).tier
+
     async def close(self) -> None:
         """End every process that was started."""
         async with self._choosing:
@@ -276,7 +284,8 @@ async def open_session(
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
             output = Output(settings, secrets)
             programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
-            services = Services(settings, secrets)
+            facts = Facts(output.artifacts, servers.configured, processes.tier)
+            services = Services(settings, secrets, facts)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)
             gate = Gate(settings, ledger, engines, secrets)

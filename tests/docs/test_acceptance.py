@@ -15,7 +15,7 @@ def ids(letter, *spans):
 
 
 FINISHED = (
-    ids("g", (1, 28)) | ids("m", (1, 27), 29, 30) | ids("p", (1, 44)) | ids("x", (1, 40)) | ids("s", (1, 55))
+    ids("g", (1, 28)) | ids("m", (1, 30)) | ids("p", (1, 44)) | ids("x", (1, 40)) | ids("s", (1, 55))
 )
 
 

@@ -203,6 +203,8 @@ class ExecutionRequest(Value):
     work: Work
     caller: Caller | None = None
     """The program that asks, where one does so through its SDK."""
+    depth: Annotated[int, Field(ge=0)] = 0
+    """How many requests asked for each other before this one, calls of servers aside."""
     limits: LimitOverrides = LimitOverrides()
     jit: bool = False
     """Ask for the JIT grant."""

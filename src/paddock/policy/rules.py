@@ -27,6 +27,9 @@ _REMEMBERED = 4096
 LONG_CALLS = frozenset({"sequence.run", "temporal.fire"})
 """Methods of the SDK that run other work."""
 
+MOST_DEEP = 7
+"""Requests that may ask for each other: fewer than workers, so that no chain waits for itself."""
+
 GUEST_TIER: Tier = "landlock"
 """What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
 
@@ -86,6 +89,7 @@ def _judge_program(
     terms, notes, objections = programs.judge(work, request.limits, settings, catalogue)
     objections = [
         *objections,
+        *_depth(request),
         *_may_change(request, work, settings),
         *_caller(request, settings),
         *_rules(request, settings),
@@ -102,7 +106,13 @@ def _judge_program(
 
 def _judge_tool(request: ExecutionRequest, work: ToolRun, settings: Settings) -> Decision:
     terms, notes, objections = scripts.judge(work, request.limits, settings)
-    objections = [*objections, *_rules(request, settings)]
+    objections = [
+        *objections,
+        *_depth(request),
+        *_may_change(request, work, settings),
+        *_caller(request, settings),
+        *_rules(request, settings),
+    ]
     return _hashed(
         Decision(
             allowed=not objections,
@@ -120,6 +130,7 @@ def _judge(request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, set
         *_code_size(work, limits),
         *_confinement(work, settings),
         *objections,
+        *_depth(request),
         *_grants(request, work, settings),
         *_caller(request, settings),
         *_rules(request, settings),
@@ -269,8 +280,17 @@ def _grants(
             pass
 
 
-def _may_change(request: ExecutionRequest, work: RuntimeRun, settings: Settings) -> Iterator[Verdict]:
-    """Object to a program that may change something where the request, or its parent, may only read."""
+def _depth(request: ExecutionRequest) -> Iterator[Verdict]:
+    """Object to what runs itself over and over."""
+    if request.depth > MOST_DEEP:
+        what = f"{_label(request)} is nested more than {MOST_DEEP} deep"
+        yield "depth", f"{what}; a script or a sequence that runs itself never ends"
+
+
+def _may_change(
+    request: ExecutionRequest, work: RuntimeRun | ToolRun, settings: Settings
+) -> Iterator[Verdict]:
+    """Object to programs and script tools that may change something where the request may only read."""
     calls = _narrower(request.calls, settings.grants.calls)
     if calls != "run" and (work.access == "workspace-write" or work.network != "none"):
         yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"

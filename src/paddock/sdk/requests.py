@@ -1,6 +1,6 @@
-"""The methods of the SDK that are requests of another kind: programs in language runtimes, computations, scripts."""
+"""The methods of the SDK that are requests of another kind: programs, computations, scripts, script tools."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from paddock.model.errors import SdkError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import signal_name
-from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, Work
+from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ToolRun, Work
 from paddock.store.scripts import read
 
 ENDED = {
@@ -24,11 +24,19 @@ ENDED = {
 }
 """How a program ended by itself or by a limit, which is a result to who started it; all else is an error."""
 
+FindTool = Callable[[str, Mapping[str, Json]], ToolRun]
+"""Returns the work of running a script tool. Raises ToolNotFound, or ConfigurationError for one that is broken."""
 
-def child(method: str, arguments: list[Json], parent: ExecutionRequest, calls: Calls) -> ExecutionRequest:
-    """Return the request that a call of the SDK is, with the calls of its parent. Raises SdkError for misuse."""
+
+def child(
+    method: str, arguments: list[Json], parent: ExecutionRequest, calls: Calls, find_tool: FindTool
+) -> ExecutionRequest:
+    """Return the request that a call of the SDK is, with the calls of its parent.
+
+    Raises SdkError for misuse, ScriptNotFound, and what `find_tool` raises.
+    """
     assert isinstance(parent.work, GuestRun)
-    work, limits = _work(method, arguments, parent)
+    work, limits = _work(method, arguments, parent, find_tool)
     return ExecutionRequest(
         parent=parent.id,
         actor=parent.actor,
@@ -38,11 +46,15 @@ def child(method: str, arguments: list[Json], parent: ExecutionRequest, calls: C
         work=work,
         limits=limits,
         calls=calls,
+        depth=parent.depth + 1,
     )
 
 
 def shown(work: Work, outcome: Outcome) -> Json:
     """Return what the program that asked gets to see of an outcome in `ENDED`."""
+    if (tool := outcome.tool) is not None:
+        wire = tool.model_dump(mode="json", by_alias=True)
+        return {"ok": wire.pop("success"), "status": outcome.status.value, **wire}
     if not isinstance(work, RuntimeRun) or outcome.program is None:
         return outcome.value
     end = outcome.program
@@ -60,13 +72,19 @@ def shown(work: Work, outcome: Outcome) -> Json:
     }
 
 
-def _work(method: str, arguments: list[Json], parent: ExecutionRequest) -> tuple[Work, LimitOverrides]:
+def _work(
+    method: str, arguments: list[Json], parent: ExecutionRequest, find_tool: FindTool
+) -> tuple[Work, LimitOverrides]:
     try:
         match method:
             case "exec":
                 return _program(arguments)
             case "script.run":
                 return _script(arguments, parent.workspace)
+            case "compute":
+                return _computation(arguments)
+            case "tool":
+                return _tool(arguments, find_tool)
             case _:
                 return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
     except ValidationError as error:
@@ -88,6 +106,32 @@ def _program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     return RuntimeRun.model_validate({**wishes, "runtime": runtime, "code": code}), limits
 
 
+def _computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
+    """Read `compute(source, input, {timeoutMs, outputBytes, deterministic})`."""
+    usage = 'paddock.compute(source, input, options), for instance paddock.compute("emit(read_input().length)", "abc")'
+    if not 1 <= len(arguments) <= 3:  # noqa: PLR2004
+        raise SdkError(usage)
+    source, text, options = (*arguments, None, None)[:3]
+    wishes = options_of(options, "compute")
+    limits = LimitOverrides(
+        wall_ms=wishes.pop("timeoutMs", None), output_bytes=wishes.pop("outputBytes", None)
+    )
+    if unknown := wishes.keys() - {"deterministic"}:
+        names = "`timeoutMs`, `outputBytes` and `deterministic`"
+        raise SdkError(f"paddock.compute: unknown option {min(unknown)!r}; there are {names}")
+    work = GuestRun.model_validate(
+        {
+            **wishes,
+            "source": source,
+            "input": "" if text is None else text,
+            "name": "computation",
+            "language": "javascript",
+            "profile": "compute",
+        }
+    )
+    return work, limits
+
+
 def _script(arguments: list[Json], workspace: Path) -> tuple[Work, LimitOverrides]:
     """Read `script.run(name, {vars, input, timeoutMs})`."""
     if not 1 <= len(arguments) <= 2 or not isinstance(arguments[0], str):  # noqa: PLR2004
@@ -96,8 +140,16 @@ def _script(arguments: list[Json], workspace: Path) -> tuple[Work, LimitOverride
         )
     wishes = options_of(arguments[1] if arguments[1:] else None, "script.run")
     limits = _wall(wishes)
-    script = read(arguments[0], workspace, named=True)
-    work = GuestRun.model_validate(
+    return script_run(arguments[0], workspace, wishes), limits
+
+
+def script_run(name: str, workspace: Path, wishes: Mapping[str, Json]) -> GuestRun:
+    """Return the work of running a saved script, with `vars` and `input` of the wishes.
+
+    Raises ScriptNotFound, and ValidationError for other wishes.
+    """
+    script = read(name, workspace, named=True)
+    return GuestRun.model_validate(
         {
             **wishes,
             "source": script.source,
@@ -107,7 +159,19 @@ def _script(arguments: list[Json], workspace: Path) -> tuple[Work, LimitOverride
             "raw_results": script.raw_results,
         }
     )
-    return work, limits
+
+
+def _tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitOverrides]:
+    """Read `tool(id, inputs, {timeoutMs})`."""
+    usage = 'paddock.tool(id, inputs, options), for instance paddock.tool("word_count", {text: "two words"})'
+    if not 1 <= len(arguments) <= 3 or not isinstance(name := arguments[0], str):  # noqa: PLR2004
+        raise SdkError(usage)
+    inputs, options = (*arguments[1:], None, None)[:2]
+    wishes = options_of(options, "tool")
+    limits = _wall(wishes)
+    if wishes:
+        raise SdkError(f"paddock.tool: unknown option {min(wishes)!r}; there is `timeoutMs`")
+    return find_tool(name, options_of(inputs, "tool")), limits
 
 
 def options_of(given: Json, method: str) -> dict[str, Json]:

@@ -1,37 +1,60 @@
-"""The methods of the SDK that Paddock itself answers: vault, signals, the ledger, health.
+"""The methods of the SDK that Paddock itself answers: vault, signals, stored output, the ledger, health.
 
-A method takes the arguments of the call, checks them, and returns a JSON value. It runs in a thread: none may hold up
-the event loop, and none touches what belongs to it.
+A method takes the arguments of the call, checks them, and returns a JSON value. Most run in a thread: none may hold up
+the event loop, and none touches what belongs to it. Those that wait for other parts of the session do not.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property, partial
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import ValidationError
 
 from paddock.model.base import Json
-from paddock.model.errors import SdkError
+from paddock.model.errors import ConfigurationError, EngineError, SdkError
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import Settings
 from paddock.policy.known import KnownSecrets
 from paddock.sdk.requests import options_of
 
 if TYPE_CHECKING:
+    from paddock.store.artifacts import Artifacts
     from paddock.store.signals import Signals
     from paddock.store.vault import Vault
 
 _SCOPE = "global"
 
 Method = Callable[..., Json]
+"""Answers with the arguments of a call."""
+
+AsyncMethod = Callable[..., Awaitable[Json]]
+"""Answers with the request of a call and its arguments."""
+
+
+class Facts(NamedTuple):
+    """What the rest of the session tells; each is asked when a program asks."""
+
+    artifacts: "Callable[[], Artifacts]"
+    """Stored output."""
+    servers: Callable[[], tuple[Sequence[str], Sequence[str]]]
+    """Names of the configured servers, and what is wrong with their file. Raises ConfigurationError."""
+    tier: Callable[[], Awaitable[str]]
+    """The proved confinement of programs. Raises EngineError and ConfigurationError."""
 
 
 class Services:
     """What answers `SdkCall`s in one session."""
 
-    def __init__(self, settings: Settings, secrets: KnownSecrets) -> None:
+    def __init__(self, settings: Settings, secrets: KnownSecrets, facts: Facts) -> None:
         self._settings = settings
         self._secrets = secrets
+        self._facts = facts
+        self._async_methods: Mapping[str, AsyncMethod] = {
+            "health.check": self._health,
+            "output.query": self._output,
+        }
         self._methods: Mapping[str, Method] = {
             "cir.capture": self._capture,
             "cir.contradictions": self._contradictions,
@@ -58,16 +81,59 @@ class Services:
 
     async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
         """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed."""
-        del request
+        if (found := self._async_methods.get(work.method)) is not None:
+            waiting = partial(found, request)
+            _check_count(work, waiting)
+            return await waiting(*work.arguments)
         method = self._methods.get(work.method)
         if method is None:
-            raise SdkError(f"paddock.{work.method} is not there; there is {', '.join(sorted(self._methods))}")
-        try:
-            signature(method).bind(*work.arguments)
-        except TypeError:
-            count = len(work.arguments)
-            raise SdkError(f"paddock.{work.method}: wrong number of arguments ({count})") from None
+            known = sorted({*self._methods, *self._async_methods})
+            raise SdkError(f"paddock.{work.method} is not there; there is {', '.join(known)}")
+        _check_count(work, method)
         return await asyncio.to_thread(method, *work.arguments)
+
+    async def _health(self, _request: ExecutionRequest) -> Json:
+        """Return what a person would look at first; what is wrong is said, not raised."""
+        problems: list[str] = []
+        tier, servers = None, None
+        try:
+            tier = await self._facts.tier()
+        except (EngineError, ConfigurationError) as error:
+            problems.append(f"sandbox: {error}")
+        try:
+            names, warnings = await asyncio.to_thread(self._facts.servers)
+            servers = sorted(names)
+            problems += [f"servers: {warning}" for warning in warnings]
+        except ConfigurationError as error:
+            problems.append(f"servers: {error}")
+        ledger = await asyncio.to_thread(self._verify)
+        problems += [f"ledger: {found['file']}: {found['message']}" for found in ledger["problems"]]
+        return {
+            "ok": not problems,
+            "problems": problems,
+            "tier": tier,
+            "servers": servers,
+            "ledger": {name: ledger[name] for name in ("ok", "records", "last_hash")},
+        }
+
+    async def _output(self, request: ExecutionRequest, handle: Json, options: Json = None) -> Json:
+        """Read `output.query(handle, {terms, lines, cursor, stream, context, max})`; rules as for people."""
+        from paddock.model.artifact import OutputQuery  # noqa: PLC0415 - its models take 7 ms to build
+        from paddock.store.query import query  # noqa: PLC0415
+
+        wishes = options_of(options, "output.query")
+        given = {_ASKED.get(name, name): value for name, value in wishes.items()}
+        if isinstance(given.get("line_range"), list):
+            given["line_range"] = _line_range(given)
+        try:
+            asked = OutputQuery.model_validate({"artifact_handle": handle, **given})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(_TOLD.get(str(part), str(part)) for part in first["loc"])
+            what = str(first.get("ctx", {}).get("error", first["msg"]))
+            raise SdkError(f"paddock.output.query: {where + ': ' if where else ''}{what}") from None
+        found = await asyncio.to_thread(query, self._facts.artifacts(), asked, request.workspace)
+        return found.to_wire()
 
     def _capture(self, body: Json, options: Json = None) -> Json:
         return self._signals.capture(_text("cir.capture", "body", body), options_of(options, "cir.capture"))
@@ -103,6 +169,34 @@ class Services:
 
     def _list_secrets(self, options: Json = None) -> Json:
         return self._vault.names(_scope("vault.list", options))
+
+
+_ASKED = {"terms": "query_terms", "lines": "line_range", "context": "context_lines", "max": "max_excerpts"}
+_TOLD = {
+    "query_terms": "terms",
+    "line_range": "lines",
+    "context_lines": "context",
+    "max_excerpts": "max",
+    "artifact_handle": "handle",
+}
+"""Names of the options in a query, and the way back."""
+
+
+def _line_range(given: Mapping[str, Json]) -> Json:
+    """Return `[first, last]` as a query has it: lines of standard output, or of the stream that is given."""
+    lines: list[Json] = given["line_range"]
+    if len(lines) != 2:  # noqa: PLR2004
+        raise SdkError("paddock.output.query: lines is [first, last], for instance [10, 20]")
+    stream = given.get("stream", "both")
+    return {"stream": "stdout" if stream == "both" else stream, "start_line": lines[0], "end_line": lines[1]}
+
+
+def _check_count(work: SdkCall, method: Callable[..., object]) -> None:
+    try:
+        signature(method).bind(*work.arguments)
+    except TypeError:
+        count = len(work.arguments)
+        raise SdkError(f"paddock.{work.method}: wrong number of arguments ({count})") from None
 
 
 def _text(method: str, what: str, value: Json) -> str:

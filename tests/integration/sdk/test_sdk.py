@@ -2,71 +2,13 @@
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
 
 import pytest
 
 from paddock.model.outcome import Status
-from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import (
-    ArtifactSettings,
-    AuditSettings,
-    PolicySettings,
-    Rule,
-    SdkSettings,
-    Settings,
-    VaultSettings,
-)
-from paddock.store.ledger_read import read
-from paddock.store.vault import FileVault
-from paddock.wiring import open_session
+from paddock.model.settings import Rule
 
 SECRET = "s3cr3t-v4lue"
-
-
-class Desk:
-    """A session with all state in one place."""
-
-    def __init__(self, runner, place):
-        self.runner = runner
-        self.place = place
-        self.workspace = place / "workspace"
-        self.workspace.mkdir()
-        self.vault = FileVault(place / "vault")
-        self._stack = AsyncExitStack()
-
-    def open(self, sdk=None, rules=()):
-        settings = Settings(
-            audit=AuditSettings(directory=self.place / "audit"),
-            artifacts=ArtifactSettings(directory=self.place / "artifacts"),
-            vault=VaultSettings(backend="file", directory=self.place / "vault"),
-            sdk=SdkSettings(**{"signals": self.place / "signals.db", **(sdk or {})}),
-            policy=PolicySettings(rule=tuple(rules)),
-        )
-        self.session = self.runner.run(
-            self._stack.enter_async_context(open_session(settings, self.workspace))
-        )
-        return self
-
-    def run(self, source, *, profile="script", lines=None):
-        request = ExecutionRequest(workspace=self.workspace, work=GuestRun(source=source, profile=profile))
-        return self.runner.run(self.session.gate.execute(request, on_console=lines))
-
-    def records(self):
-        return list(read(self.place / "audit", newest_first=False))
-
-    def close(self):
-        self.runner.run(self._stack.aclose())
-
-
-@pytest.fixture
-def desk(tmp_path):
-    with asyncio.Runner() as runner:
-        made = Desk(runner, tmp_path)
-        try:
-            yield made
-        finally:
-            made.close()
 
 
 def test_a_secret_is_used_and_never_shown(desk):
