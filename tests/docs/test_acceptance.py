@@ -14,9 +14,7 @@ def ids(letter, *spans):
     return {f"{letter}{number}" for first, last in bounds for number in range(first, last + 1)}
 
 
-FINISHED = (
-    ids("g", (1, 28)) | ids("m", (1, 30)) | ids("p", (1, 44)) | ids("x", (1, 40)) | ids("s", (1, 55))
-)
+FINISHED = ids("g", (1, 28)) | ids("m", (1, 30)) | ids("p", (1, 44)) | ids("x", (1, 40)) | ids("s", (1, 55))
 
 
 def named_cases(path):

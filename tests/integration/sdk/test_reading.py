@@ -64,7 +64,10 @@ def test_output_of_another_workspace_is_not_there(desk, tmp_path):
         ("health.check(1)", "wrong number of arguments (1)"),
         ("compute()", 'paddock.compute(source, input, options), for instance paddock.compute("emit('),
         ("compute('1', 7)", "a computation takes JavaScript and one text"),
-        ("compute('1', '', {colour: 1})", "unknown option 'colour'; there are `timeoutMs`, `outputBytes` and"),
+        (
+            "compute('1', '', {colour: 1})",
+            "unknown option 'colour'; there are `timeoutMs`, `outputBytes` and",
+        ),
         ("compute('throw new Error(\"no\")')", "no"),
         ("compute('emit(typeof paddock.exec())')", "paddock"),
         ("tool(1)", 'paddock.tool(id, inputs, options), for instance paddock.tool("word_count", '),
