@@ -129,7 +129,5 @@ say('before '); say('é'.repeat(3)); say(given()); say(1.5);
 def test_a_computation_works_in_a_poisoned_world(guest, poison):
     outcome = guest.compute(COMPUTED % poison, "x" * 70_000, output_bytes=2**20)
     assert (outcome.status, outcome.error) == ("ok", None)
-    assert outcome.value[:10] + outcome.value[-3:] == (
-        "before ééé1.5" if "Number.prototype" not in poison else outcome.value[:10] + outcome.value[-3:]
-    )
+    assert outcome.value == f"before ééé{'x' * 70_000}1.5"
     assert guest.compute("emit([3, 1].sort().join())").value == "1,3"
