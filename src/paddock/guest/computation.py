@@ -50,7 +50,6 @@ class Computation(Listener):
         self._emitted: list[str] = []
         self._bytes = 0
         self._end: End = None
-        self._error: ErrorInfo | None = None
 
     async def run(self) -> None:
         """Send the program and wait until it has ended or the worker has gone."""
