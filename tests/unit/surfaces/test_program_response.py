@@ -9,7 +9,14 @@ from paddock.model.request import RuntimeRun
 from paddock.surfaces.program_response import program_response
 
 OURS = {
-    "usage": {"wall_ms": 12.4, "cpu_ms": 0.0, "peak_bytes": 0, "host_calls": 0, "console_bytes": 0},
+    "usage": {
+        "wall_ms": 12.4,
+        "cpu_ms": 0.0,
+        "peak_bytes": 0,
+        "host_calls": 0,
+        "console_bytes": 0,
+        "emitted_bytes": 0,
+    },
     "sandbox": {"tier": "landlock", "layers": [], "residual": []},
 }
 
