@@ -279,7 +279,7 @@ def test_arguments_in_flight_are_bounded():
 
 
 def test_a_fault_of_the_host_ends_the_program_at_once():
-    with pytest.raises(Exception, match=r"a call of the program failed inside Paddock \(KeyError\)"):
+    with pytest.raises(Exception, match=r"what serves the program failed outside of it \(KeyError\)"):
         asyncio.run(play(saying(message("call", 1, "s", "broken", {}, False))))
 
 

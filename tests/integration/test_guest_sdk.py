@@ -162,3 +162,16 @@ def test_arguments_beyond_the_limit_of_a_message_are_refused_in_the_program(run)
     result, asked = run("paddock.vault.set('a', 'x'.repeat(20_000_000))")
     assert result.error.message == "paddock.vault.set: the arguments are larger than 16777216 bytes"
     assert asked == []
+
+
+def test_a_listener_that_fails_ends_the_program_and_is_named(guest):
+    def listener(line):
+        raise RuntimeError("listener trouble")
+
+    request = guest.request("console.log('a'); await sleep(5000); return 1")
+    outcome = guest.runner.run(guest.session.gate.execute(request, on_console=listener))
+    assert (outcome.status, outcome.error.message) == (
+        Status.ERROR,
+        "what serves the program failed outside of it (RuntimeError)",
+    )
+    assert guest.value("return 1") == 1

@@ -81,7 +81,7 @@ class Dialogue(Listener):
         await self._ended
         if self._fault is not None:
             what = type(self._fault).__name__
-            raise PaddockError(f"a call of the program failed inside Paddock ({what})") from self._fault
+            raise PaddockError(f"what serves the program failed outside of it ({what})") from self._fault
 
     def heard(self, message: frames.Message) -> None:
         """Act on a message; what comes after the end counts for nothing."""
@@ -131,17 +131,23 @@ class Dialogue(Listener):
             if self._console_bytes > 2 * self._job.limits.output_bytes:
                 self._refuse("output beyond all bounds")
             return
-        self._console.append(line)
-        if self._on_console is not None:
-            self._on_console(line)
+        self._keep(line)
 
     def _print_cut(self) -> None:
         if not self._cut:
             self._cut = True
-            line = ConsoleLine(level="log", text=TRUNCATED)
-            self._console.append(line)
-            if self._on_console is not None:
-                self._on_console(line)
+            self._keep(ConsoleLine(level="log", text=TRUNCATED))
+
+    def _keep(self, line: ConsoleLine) -> None:
+        self._console.append(line)
+        if self._on_console is None:
+            return
+        try:
+            self._on_console(line)
+        except Exception as error:  # noqa: BLE001 - whoever listens may be anybody
+            self._fault = self._fault or error
+            self._on_console = None
+            self._finish()
 
     def _call(self, call: frames.Call | frames.SdkCall) -> None:
         self._asked += 1
