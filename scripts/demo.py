@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "demo"
 PADDOCK = Path(sys.executable).with_name("paddock")
 COMMITS = 20
-GRACE_MS = 1_000
+GRACE_MS = 5_000
 """How long after its limit a program must have ended, on a machine with other work too."""
 
 REFUSAL = "the demo reads the repository and does not write to it"

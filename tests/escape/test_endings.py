@@ -73,7 +73,7 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path, rest):
     told = json.loads(done.stdout)
     assert told["left"] == []
     assert told["others"] >= 3  # a zygote, its worker, the reader of programs
-    assert told["reaped"] >= told["others"]
+    assert told["reaped"] >= 2  # zygote and reader; a dying zygote may still reap its workers itself
 
 
 def gone(pidfd, seconds):

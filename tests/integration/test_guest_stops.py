@@ -6,7 +6,8 @@ import pytest
 
 MIB = 1 << 20
 LIMIT_MS = 400
-GRACE_MS = 500
+GRACE_MS = 5_000
+"""For busy machines; `make bench` measures how late a stop is."""
 """Measured lateness is a few milliseconds; a loaded machine gets more."""
 
 COMPUTING = ("timeout", "Timeout", f"Script execution timed out after {LIMIT_MS}ms")
