@@ -200,7 +200,7 @@ class Gate:
     ) -> RawResult:
         match request.work:
             case GuestRun() as work:
-                job = GuestJob(work, decision.limits, decision.grants, request.workspace)
+                job = GuestJob(work, decision.limits, decision.grants, request.workspace, request.depth)
                 calls = _HostCalls(self, request, decision.grants.calls)
                 result = await self._engines.guest.run(job, calls, redacting(on_console, self._secrets))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result

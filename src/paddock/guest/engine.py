@@ -9,6 +9,7 @@ the worker is killed, and what it had said up to then is kept.
 
 import asyncio
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from paddock.confine import lockdown
@@ -33,10 +34,14 @@ class GuestEngine:
     """Runs programs in the workers of a pool."""
 
     def __init__(self, pool: Pool, intake: Intake, most: int) -> None:
-        """Run at most `most` programs at a time; further ones wait their turn, first come first served."""
+        """Run at most `most` programs at a time; further ones wait their turn, first come first served.
+
+        Programs that others wait for have places of their own, `most` for each depth: whoever holds a place waits
+        only for those who compete for others.
+        """
         self._pool = pool
         self._intake = intake
-        self._places = asyncio.Semaphore(most)
+        self._places: defaultdict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
 
     async def run(self, job: GuestJob, host: Host, on_console: OnConsole | None = None) -> RawResult:
         """Return what became of the program. Cancelling the task kills the worker first.
@@ -56,7 +61,7 @@ class GuestEngine:
     async def _run(
         self, job: GuestJob, profile: "EngineProfile", begin: "Callable[[Worker], Dialogue | Computation]"
     ) -> RawResult:
-        async with self._places:
+        async with self._places[job.depth]:
             worker = await self._pool.take(profile)
             try:
                 facts = _facts(job.grants, self._pool.landlock_abi(profile))

@@ -42,3 +42,5 @@ class GuestJob:
     limits: GuestLimits
     grants: Grants
     workspace: Path
+    depth: int = 0
+    """How many programs wait for this one, each for the next."""

@@ -9,6 +9,7 @@ from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import (
     ArtifactSettings,
     AuditSettings,
+    GuestSettings,
     PolicySettings,
     SdkSettings,
     Settings,
@@ -31,7 +32,7 @@ class Desk:
         self.vault = FileVault(place / "vault")
         self._stack = AsyncExitStack()
 
-    def open(self, sdk=None, rules=(), tools=None):
+    def open(self, sdk=None, rules=(), workers=8, tools=None):
         settings = Settings(
             audit=AuditSettings(directory=self.place / "audit"),
             artifacts=ArtifactSettings(directory=self.place / "artifacts"),
@@ -39,6 +40,7 @@ class Desk:
             sdk=SdkSettings(**{"signals": self.place / "signals.db", **(sdk or {})}),
             tools=ToolSettings(**(tools or {})),
             policy=PolicySettings(rule=tuple(rules)),
+            guest=GuestSettings(max_workers=workers),
         )
         self.session = self.runner.run(
             self._stack.enter_async_context(open_session(settings, self.workspace))

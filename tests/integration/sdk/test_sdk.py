@@ -178,3 +178,13 @@ def test_m28_a_call_that_takes_too_long_fails_after_its_limit_and_can_be_caught(
         "try { mentu.notify.send('a', 'b') } catch (e) { return [e.name, e.message, e.status] }"
     )
     assert outcome.value == ["Timeout", "paddock.notify.send did not end within 100 ms", "timeout"]
+
+
+def test_scripts_that_wait_for_scripts_need_no_place_of_theirs(desk):
+    desk.open(workers=1)
+    folder = desk.workspace / ".paddock" / "scripts"
+    folder.mkdir(parents=True)
+    (folder / "outer.js").write_text("return 1 + await paddock.script.run('inner')")
+    (folder / "inner.js").write_text("await sleep(1); return 1")
+    outcome = desk.run("return (await Promise.all([1, 2, 3].map(() => paddock.script.run('outer')))).join()")
+    assert outcome.value == "2,2,2"
