@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,10 @@ from paddock.store.ledger import Ledger
 from paddock.store.unrecorded import Unopened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from paddock.confine.process import Sandbox
+    from paddock.flows.engine import Flows
     from paddock.hub.admission import Admission
     from paddock.hub.catalog import Catalog
     from paddock.hub.config import ServersConfig
@@ -231,13 +234,21 @@ class Session:
     """One gate with everything behind it, for one workspace."""
 
     def __init__(
-        self, gate: Gate, hub: Servers, processes: Processes, output: Output, scripts: Scripts
+        self,
+        gate: Gate,
+        hub: Servers,
+        processes: Processes,
+        output: Output,
+        scripts: Scripts,
+        *,
+        flows: "Callable[[], Flows]",
     ) -> None:
         self.gate = gate
         self.hub = hub
         self.processes = processes
         self.output = output
         self.scripts = scripts
+        self.flows = flows
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -284,12 +295,19 @@ async def open_session(
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
             output = Output(settings, secrets)
             programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
-            facts = Facts(output.artifacts, servers.configured, processes.tier)
+
+            @cache
+            def flows() -> "Flows":
+                from paddock.flows import engine  # noqa: PLC0415 - only sequences pay for it
+
+                return engine.Flows(gate.execute, scripts.work, secrets)
+
+            facts = Facts(output.artifacts, servers.configured, processes.tier, flows)
             services = Services(settings, secrets, facts)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)
             gate = Gate(settings, ledger, engines, secrets)
-            yield Session(gate, servers, processes, output, scripts)
+            yield Session(gate, servers, processes, output, scripts, flows=flows)
         finally:
             await processes.close()
             await servers.close()

@@ -116,7 +116,7 @@ class ScriptNotFound(PaddockError):  # noqa: N818
 
 
 class SdkError(PaddockError):
-    """A program's call of the SDK makes no sense; the text teaches the right way."""
+    """A call of the SDK, or the sequence that it names, makes no sense; the text teaches the right way."""
 
 
 class VaultError(PaddockError):

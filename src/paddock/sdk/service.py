@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from inspect import signature
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
@@ -33,6 +34,18 @@ AsyncMethod = Callable[..., Awaitable[Json]]
 """Answers with the request of a call and its arguments."""
 
 
+class Flows(Protocol):
+    """What runs sequences."""
+
+    async def run(self, request: ExecutionRequest, name: str, given: Mapping[str, Json]) -> Json:
+        """Return what became of a sequence, with the variables that are given. Raises SdkError."""
+        ...
+
+    def sequences(self, workspace: Path) -> Json:
+        """Return what is told of every sequence."""
+        ...
+
+
 class Facts(NamedTuple):
     """What the rest of the session tells; each is asked when a program asks."""
 
@@ -42,6 +55,8 @@ class Facts(NamedTuple):
     """Names of the configured servers, and what is wrong with their file. Raises ConfigurationError."""
     tier: Callable[[], Awaitable[str]]
     """The proved confinement of programs. Raises EngineError and ConfigurationError."""
+    flows: Callable[[], Flows]
+    """Sequences."""
 
 
 class Services:
@@ -54,6 +69,8 @@ class Services:
         self._async_methods: Mapping[str, AsyncMethod] = {
             "health.check": self._health,
             "output.query": self._output,
+            "sequence.list": self._sequences,
+            "sequence.run": self._run_sequence,
         }
         self._methods: Mapping[str, Method] = {
             "cir.capture": self._capture,
@@ -134,6 +151,17 @@ class Services:
             raise SdkError(f"paddock.output.query: {where + ': ' if where else ''}{what}") from None
         found = await asyncio.to_thread(query, self._facts.artifacts(), asked, request.workspace)
         return found.to_wire()
+
+    async def _sequences(self, request: ExecutionRequest) -> Json:
+        return await asyncio.to_thread(self._facts.flows().sequences, request.workspace)
+
+    async def _run_sequence(self, request: ExecutionRequest, name: Json, options: Json = None) -> Json:
+        """Read `sequence.run(name, {vars})`."""
+        wishes = options_of(options, "sequence.run")
+        given = options_of(wishes.pop("vars", None), "sequence.run")
+        if wishes:
+            raise SdkError(f"paddock.sequence.run: unknown option {min(wishes)!r}; there is `vars`")
+        return await self._facts.flows().run(request, _text("sequence.run", "name", name), given)
 
     def _capture(self, body: Json, options: Json = None) -> Json:
         return self._signals.capture(_text("cir.capture", "body", body), options_of(options, "cir.capture"))

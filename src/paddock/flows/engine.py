@@ -1,0 +1,224 @@
+"""Runs sequences: one step after the other, each of them a child request through the gate."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from paddock.flows.filling import Filling, Missing, condition, look_up
+from paddock.flows.sequence import Rescue, Sequence, Step, find, listed, read
+from paddock.guest.job import OnConsole
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Outcome, Status
+from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall, Work
+from paddock.policy.known import KnownSecrets
+from paddock.policy.redact import redact_json
+from paddock.sdk.requests import FindTool, script_run, shown
+
+VALUE_BYTES = 1024 * 1024
+"""Most bytes of JSON that are kept of the value of a step."""
+SKIPPED = "skipped"
+
+StepRecord = dict[str, Json]
+"""What became of a step: `name`, `kind`, `status`, `ok`, `ms`; `request`, `value` and `error` where there is one."""
+
+OnStep = Callable[[StepRecord], None]
+
+
+class Execute(Protocol):
+    """What is needed of the gate."""
+
+    async def __call__(self, request: ExecutionRequest, *, on_console: OnConsole | None = None) -> Outcome:
+        """Return what became of a request."""
+        ...
+
+
+class Flows:
+    """Runs the sequences of one session.
+
+    `on_step` sees each step as it ends, `on_console` the console lines of scripts; neither sees a secret.
+    """
+
+    def __init__(self, execute: Execute, find_tool: FindTool, secrets: KnownSecrets) -> None:
+        self._execute = execute
+        self._find_tool = find_tool
+        self._secrets = secrets
+        self.on_step: OnStep | None = None
+        self.on_console: OnConsole | None = None
+
+    async def run(self, request: ExecutionRequest, name: str, given: Mapping[str, Json]) -> Json:
+        """Return what became of a sequence: `{name, ok, steps}`; it is ok when no failing step has stopped it.
+
+        Raises SdkError for a name or variables that make no sense, and for a file with mistakes.
+        """
+        path = find(name, request.workspace, "sequences")
+        sequence = read(path, Sequence)
+        run = _Run(self, request, sequence, _variables(name, sequence, given))
+        ok = True
+        for step in sequence.step:
+            if step.name in sequence.rescues:
+                continue
+            if await run.step(step) or step.on_failure == "continue":
+                continue
+            ok = False
+            if isinstance(step.on_failure, Rescue):
+                rescue = step.on_failure.run
+                await run.step(next(each for each in sequence.step if each.name == rescue))
+            break
+        return {"name": name, "ok": ok, "steps": run.records}
+
+    def sequences(self, workspace: Path) -> Json:
+        """Return what is told of every sequence."""
+        return list(listing(workspace))
+
+    def tell(self, record: StepRecord) -> None:
+        """Tell the listener what became of a step."""
+        if self.on_step is not None:
+            self.on_step(self._secrets.hide_json(redact_json(record)))
+
+    async def execute(self, request: ExecutionRequest) -> Outcome:
+        """Return what became of a step."""
+        return await self._execute(request, on_console=self.on_console)
+
+    def work(self, step: Step, filling: Filling, workspace: Path) -> Work:
+        """Return what a step asks for.
+
+        Raises SdkError, ScriptNotFound, ToolNotFound, ConfigurationError and ValidationError.
+        """
+        match step.kind:
+            case "script":
+                assert step.script is not None
+                texts = {name: filling.text(text) for name, text in step.vars.items()}
+                return script_run(step.script, workspace, {"vars": texts, "input": filling.value(step.input)})
+            case "runtime":
+                return RuntimeRun.model_validate(
+                    {
+                        "runtime": step.runtime,
+                        "code": step.code,
+                        "args": [filling.text(text) for text in step.args],
+                        "stdin": None if step.stdin is None else _bytes(filling.text(step.stdin)),
+                        "cwd": step.cwd,
+                        "executable": step.executable,
+                        "access": step.access,
+                        "network": step.network,
+                    }
+                )
+            case "tool":
+                assert step.tool is not None
+                return self._find_tool(step.tool, filling.value(step.inputs))
+            case "server":
+                assert step.server is not None
+                server, _, tool = step.server.partition("/")
+                return ServerCall(server=server, tool=tool, arguments=filling.value(step.arguments))
+
+
+def listing(workspace: Path) -> Iterator[dict[str, Any]]:
+    """Yield what is told of every sequence: `{name, description, vars, required}`, or `{name, problem}`."""
+    for name, path in listed(workspace, "sequences"):
+        try:
+            found = read(path, Sequence)
+        except SdkError as problem:
+            yield {"name": name, "problem": str(problem)}
+        else:
+            told = found.model_dump(mode="json", include={"description", "vars", "required"})
+            yield {"name": name, **told, "steps": len(found.step)}
+
+
+class _Run:
+    """One run of one sequence."""
+
+    def __init__(
+        self, flows: Flows, request: ExecutionRequest, sequence: Sequence, variables: Mapping[str, str]
+    ) -> None:
+        self._flows = flows
+        self._request = request
+        self._results: dict[str, Json] = {}
+        self._scope = {**variables, "steps": self._results}
+        self._kinds = {step.name: step.kind for step in sequence.step}
+        self.records: list[StepRecord] = []
+
+    async def step(self, step: Step) -> bool:
+        """Run a step, or skip it, and tell whether the sequence may go on."""
+        if not all(condition(text).holds(self._find) for text in step.conditions):
+            self._keep({"name": step.name, "kind": step.kind, "status": SKIPPED, "ok": True, "ms": 0.0})
+            return True
+        started = time.perf_counter()
+        told = await self._outcome(step)
+        ms = round((time.perf_counter() - started) * 1000, 3)
+        record = {"name": step.name, "kind": step.kind, "ms": ms, **told}
+        self._results[step.name] = record
+        self._keep(record)
+        return bool(record["ok"])
+
+    async def _outcome(self, step: Step) -> StepRecord:
+        parent = self._request
+        try:
+            work = self._flows.work(step, Filling(self._find), parent.workspace)
+            request = ExecutionRequest(
+                parent=parent.id,
+                actor=parent.actor,
+                surface="sequence",
+                workspace=parent.workspace,
+                work=work,
+                limits=LimitOverrides(wall_ms=step.timeout_ms),
+                calls=parent.calls,
+                depth=parent.depth + 1,
+            )
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            return _invalid(f"{where + ': ' if where else ''}{first['msg']}")
+        except (SdkError, ScriptNotFound, ToolNotFound, ConfigurationError) as error:
+            return _invalid(str(error))
+        outcome = await self._flows.execute(request)
+        told: StepRecord = {"status": outcome.status.value, "ok": outcome.ok, "request": outcome.id}
+        value = shown(work, outcome)
+        if outcome.has_value or outcome.program or outcome.tool:
+            size = len(json.dumps(value))
+            told |= {"value": value} if size <= VALUE_BYTES else {"value": None, "omitted_bytes": size}
+        if outcome.error is not None:
+            told["error"] = {"name": outcome.error.name, "message": outcome.error.message}
+        return told
+
+    def _find(self, path: str) -> Json:
+        try:
+            return look_up(self._scope, path)
+        except Missing:
+            name = path.split(".")[1] if path.startswith("steps.") else ""
+            if name in self._kinds and name not in self._results:
+                raise Missing(f"${{{path}}}: step {name} has not run") from None
+            raise
+
+    def _keep(self, record: StepRecord) -> None:
+        self.records.append(record)
+        self._flows.tell(record)
+
+
+def _variables(name: str, sequence: Sequence, given: Mapping[str, Json]) -> dict[str, str]:
+    """Return the variables of a run. Raises SdkError."""
+    known = {*sequence.vars, *sequence.required}
+    if unknown := given.keys() - known:
+        names = ", ".join(sorted(known)) or "none"
+        raise SdkError(f"sequence {name}: there is no variable {min(unknown)} (variables: {names})")
+    variables: dict[str, str] = dict(sequence.vars)
+    for variable, value in given.items():
+        if not isinstance(value, str):
+            raise SdkError(f"sequence {name}: {variable} must be a text, not {type(value).__name__}")
+        variables[variable] = value
+    if missing := {*sequence.required} - variables.keys():
+        raise SdkError(f"sequence {name}: the variable {min(missing)} must be given")
+    return variables
+
+
+def _invalid(message: str) -> StepRecord:
+    error = {"name": "TypeError", "message": message}
+    return {"status": Status.INVALID.value, "ok": False, "error": error}
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

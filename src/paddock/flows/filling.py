@@ -1,0 +1,155 @@
+"""References such as `${region}` or `${steps.fetch.value.id}`, and conditions over them.
+
+Nothing is evaluated: a reference is a path into variables and results, a condition compares one with a literal.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, cast
+
+from paddock.model.base import Json
+from paddock.model.errors import SdkError
+
+FILLED = 1024 * 1024
+"""Most characters that references of one step may stand for."""
+
+_REFERENCE = re.compile(r"(\$?)\$\{([^{}]*)\}")
+_PATH = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+_INDEX = re.compile(r"[0-9]{1,9}")
+_CONDITION = re.compile(
+    r"""\s*(?:(?P<no>not)\s+)?(?P<path>[A-Za-z0-9_.-]+)
+    (?:\s*(?P<sign>==|!=)\s*(?P<literal>'[^']*'|"[^"]*"|-?[0-9]+(?:\.[0-9]+)?|true|false|null))?\s*""",
+    re.VERBOSE,
+)
+
+
+class Missing(SdkError):  # noqa: N818 - reads as the fact it states
+    """A reference leads nowhere."""
+
+
+Find = Callable[[str], Json]
+"""Returns what a path stands for. Raises Missing."""
+
+
+class Condition(NamedTuple):
+    """`path`, `not path`, `path == literal` or `path != literal`."""
+
+    path: str
+    negated: bool
+    literal: Json
+    compares: bool
+
+    def holds(self, find: Find) -> bool:
+        """Tell whether it holds. Without a literal: there is a value, and it is not null, false or empty."""
+        try:
+            value = find(self.path)
+        except Missing:
+            value = None
+        met = _same(value, self.literal) if self.compares else _is_present(value)
+        return met is not self.negated
+
+
+def condition(text: str) -> Condition:
+    """Return the condition that a text is. Raises ValueError."""
+    found = _CONDITION.fullmatch(text)
+    if (
+        found is None
+        or not _PATH.fullmatch(found["path"])
+        or found["path"] == "not"
+        or (found["no"] and found["sign"])
+    ):
+        what = "NAME, not NAME, NAME == 'text' or NAME != 'text', where NAME reads as within ${}"
+        raise ValueError(f"{text!r} is no condition; write {what}")
+    raw = found["literal"]
+    literal = None if raw is None else raw[1:-1] if raw[0] in "'\"" else json.loads(raw)
+    return Condition(found["path"], bool(found["no"]) or found["sign"] == "!=", literal, raw is not None)
+
+
+def references(value: Json) -> Iterator[str]:
+    """Yield the paths that the texts of a value refer to. Raises ValueError for what is no path."""
+    match value:
+        case str():
+            for found in _REFERENCE.finditer(value):
+                if found[1]:
+                    continue
+                if not _PATH.fullmatch(found[2]):
+                    raise ValueError(f"{found[0]} is no reference; write $${{...}} for the text itself")
+                yield found[2]
+        case list() | tuple():
+            for each in cast("list[Json]", value):
+                yield from references(each)
+        case dict():
+            for each in cast("dict[str, Json]", value).values():
+                yield from references(each)
+        case _:
+            pass
+
+
+def look_up(scope: Mapping[str, Json], path: str) -> Json:
+    """Return the value at a path; numbers count the elements of lists from 0. Raises Missing."""
+    value: Json = scope
+    for part in path.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = cast("Mapping[str, Json]", value)[part]
+        elif (
+            isinstance(value, list) and _INDEX.fullmatch(part) and int(part) < len(cast("list[Json]", value))
+        ):
+            value = cast("list[Json]", value)[int(part)]
+        else:
+            raise Missing(f"${{{path}}}: there is no {part!r}")
+    return value
+
+
+class Filling:
+    """Fills the values of one step, up to `FILLED` characters in all."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._left = FILLED
+
+    def value(self, value: Json) -> Json:
+        """Return a value with its references filled in: a text that is one reference becomes what it stands for.
+
+        Raises Missing, and SdkError for too much.
+        """
+        match value:
+            case str():
+                whole = _REFERENCE.fullmatch(value)
+                if whole and not whole[1]:
+                    found = self._find(whole[2])
+                    self._count(_text(found))
+                    return found
+                return self.text(value)
+            case list() | tuple():
+                return [self.value(each) for each in cast("list[Json]", value)]
+            case dict():
+                return {name: self.value(each) for name, each in cast("dict[str, Json]", value).items()}
+            case _:
+                return value
+
+    def text(self, text: str) -> str:
+        """Return a text with its references filled in; what is no text stands as JSON. Raises as `value`."""
+        return _REFERENCE.sub(self._replacement, text)
+
+    def _replacement(self, found: re.Match[str]) -> str:
+        return found[0][1:] if found[1] else self._count(_text(self._find(found[2])))
+
+    def _count(self, text: str) -> str:
+        self._left -= len(text)
+        if self._left < 0:
+            raise SdkError(f"the references of this step stand for more than {FILLED} characters")
+        return text
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_present(value: Json) -> bool:
+    return value is not None and value is not False and value not in ("", [], {})
+
+
+def _same(one: Json, other: Json) -> bool:
+    """Compare as JSON does: true is not 1."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other

@@ -1,0 +1,142 @@
+"""`paddock sequence`: named lists of steps (docs/sequences.md)."""
+
+import asyncio
+from pathlib import Path
+from typing import Never
+
+import click
+
+from paddock.configuration import load
+from paddock.flows.engine import SKIPPED, StepRecord, listing
+from paddock.flows.sequence import Sequence, find, read
+from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.request import ExecutionRequest, SdkCall
+from paddock.model.settings import Settings
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.execution import INTERRUPTED
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.session import actor, session
+from paddock.surfaces.cli.signals import cancelled_by_signals
+from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
+from paddock.surfaces.render import console_text, encodable, error_text, for_terminal, value_text
+
+
+@click.group(
+    "sequence",
+    epilog=examples(
+        "paddock sequence list",
+        "paddock sequence show nightly",
+        "paddock sequence run nightly --var REGION=eu",
+    ),
+)
+def command() -> None:
+    """List, show and run sequences of steps."""
+
+
+@command.command("list", epilog=examples("paddock sequence list", "paddock sequence list --json"))
+@options.workspace
+@options.as_json
+def list_(workspace: Path, *, as_json: bool) -> None:
+    """List the sequences of the workspace and of the home directory."""
+    found = list(listing(workspace))
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each["name"], each.get("description", ""), each.get("problem", "")) for each in found]
+    print_table(("sequence", "description", "problem"), rows)
+
+
+@command.command("show", epilog=examples("paddock sequence show nightly --json"))
+@click.argument("name")
+@options.workspace
+@options.as_json
+def show(name: str, workspace: Path, *, as_json: bool) -> None:
+    """Show the variables and the steps of a sequence."""
+    path = find(name, workspace, "sequences")
+    found = read(path, Sequence)
+    if as_json:
+        told = found.model_dump(mode="json", exclude_unset=True)
+        print_json({"name": name, "path": str(path.absolute()), **told})
+        return
+    rows = [("variable", variable, "required") for variable in found.required]
+    rows += [("variable", variable, value) for variable, value in found.vars.items()]
+    rows += [(step.kind, step.name, str(getattr(step, step.kind))) for step in found.step]
+    print_table(("", "name", ""), rows)
+
+
+@command.command(
+    "run",
+    epilog=examples(
+        "paddock sequence run nightly --var REGION=eu", "paddock sequence run nightly --json | jq .steps"
+    ),
+)
+@click.argument("name")
+@options.pairs("--var", "variables", help="A variable of the sequence; repeat it for more.")
+@options.workspace
+@options.settings
+@options.as_json
+def run(
+    name: str, variables: dict[str, str], *, workspace: Path, flags: dict[str, str], as_json: bool
+) -> Never:
+    """Run a sequence, each step under policy and on the record.
+
+    What becomes of each step goes to standard error as it ends, the last value to standard output; with
+    --json the whole answer instead. The exit code is 0 when no failing step has stopped the sequence, else 1.
+    """
+    settings = load(workspace, flags=flags).settings
+    request = ExecutionRequest(
+        actor=actor(),
+        surface="cli",
+        workspace=workspace,
+        work=SdkCall(method="sequence.run", arguments=(name, {"vars": dict(variables)})),
+    )
+    finish(*asyncio.run(carry_out(request, settings)), as_json=as_json)
+
+
+async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outcome | None, int]:
+    """Return what became of a sequence and which signal cut it short, if any; its steps are told as they end."""
+    with cancelled_by_signals() as received:
+        try:
+            async with session(settings, request.workspace) as opened:
+                opened.flows().on_step = tell
+                opened.flows().on_console = _line
+                outcome = await opened.gate.execute(request)
+                for text in opened.warnings:
+                    warn(text)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            outcome = None
+    return outcome, received[0] if received else 0
+
+
+def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
+    """Print the answer of a sequence, or why there is none, and exit."""
+    context = click.get_current_context()
+    if outcome is None:
+        click.echo("Cancelled", err=True)
+        context.exit(INTERRUPTED + number)
+    if not outcome.ok:
+        click.echo(encodable(error_text(outcome)), err=True)
+        context.exit(1)
+    answer = outcome.value
+    if as_json:
+        print_json(answer)
+    elif answer["ok"] and (values := [step["value"] for step in answer["steps"] if "value" in step]):
+        print_text(value_text(values[-1]))
+    context.exit(INTERRUPTED + number if number else int(not answer["ok"]))
+
+
+def tell(record: StepRecord) -> None:
+    """Print what became of a step to standard error."""
+    took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
+    why = f": {record['error']['message']}" if "error" in record else ""
+    _print(f"{record['name']}: {record['status']}{took}{why}")
+
+
+def _line(line: ConsoleLine) -> None:
+    _print(console_text(line))
+
+
+def _print(text: str) -> None:
+    click.echo(encodable(for_terminal(text)), err=True)

@@ -1,0 +1,198 @@
+"""Sequences through the gate: every step is a request, and nothing runs that policy refuses."""
+
+import json
+
+import pytest
+
+from paddock.model.outcome import Status
+from paddock.model.request import ExecutionRequest, SdkCall
+from paddock.model.settings import Rule
+
+SECRET = "s3cr3t-v4lue"
+
+
+def write(desk, name, text):
+    folder = desk.workspace / ".paddock" / "sequences"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.toml").write_text(text)
+
+
+def script(desk, name, text):
+    folder = desk.workspace / ".paddock" / "scripts"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.js").write_text(text)
+
+
+def execute(desk, name, **variables):
+    work = SdkCall(method="sequence.run", arguments=(name, {"vars": variables}))
+    request = ExecutionRequest(workspace=desk.workspace, work=work)
+    return desk.runner.run(desk.session.gate.execute(request))
+
+
+def steps(answer):
+    """Return name, status and value of each step."""
+    return [(step["name"], step["status"], step.get("value")) for step in answer["steps"]]
+
+
+def test_variables_and_results_flow_from_step_to_step(desk):
+    desk.open()
+    script(desk, "one", "return {ids: [input, paddock.vars.R], n: 2}")
+    write(
+        desk,
+        "flow",
+        """
+        [vars]
+        R = "eu"
+        [[step]]
+        name = "first"
+        script = "one"
+        vars = {R = "${R}"}
+        input = "in ${R}"
+        [[step]]
+        name = "second"
+        runtime = "python"
+        code = "import sys; print(sys.argv[1:], input(), '${R}')"
+        args = ["${steps.first.value.n}", "-", "${steps.first.value.ids.0}"]
+        stdin = "${steps.first.value.ids}"
+        [[step]]
+        name = "third"
+        script = "one"
+        input = "${steps.first.value.ids}"
+        """,
+    )
+    outcome = execute(desk, "flow", R="us")
+    assert outcome.error is None
+    assert (outcome.value["name"], outcome.value["ok"]) == ("flow", True)
+    first, second, third = outcome.value["steps"]
+    assert first["value"] == {"ids": ["in us", "us"], "n": 2}
+    assert second["value"]["stdout"] == "['2', '-', 'in us'] [\"in us\", \"us\"] ${R}\n"
+    assert third["value"] == {"ids": [["in us", "us"], None], "n": 2}
+    records = [record for record in desk.records() if record.event == "started"]
+    assert [record.fields["kind"] for record in records] == ["sdk", "guest", "runtime", "guest"]
+    assert {record.parent for record in records[1:]} == {outcome.id}
+    assert [record.request for record in records[1:]] == [step["request"] for step in outcome.value["steps"]]
+
+
+FAILING = """
+[[step]]
+name = "bad"
+script = "bad"
+on_failure = {rule}
+[[step]]
+name = "after"
+script = "good"
+when = "{when}"
+[[step]]
+name = "tidy"
+script = "good"
+input = "${{steps.bad.error.message}}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "when", "ok", "told"),
+    [
+        ('"stop"', "steps.bad.ok", False, [("bad", "failed", None)]),
+        ('{run = "tidy"}', "steps.bad.ok", False, [("bad", "failed", None), ("tidy", "ok", ["no"])]),
+        ('"continue"', "steps.bad.ok", True, [("bad", "failed", None), ("after", "skipped", None), ("tidy", "ok", ["no"])]),
+        ('"continue"', "steps.bad.status == 'failed'", True, [("bad", "failed", None), ("after", "ok", [None]), ("tidy", "ok", ["no"])]),
+    ],
+)  # fmt: skip
+def test_what_follows_a_failing_step(desk, rule, when, ok, told):
+    desk.open()
+    script(desk, "bad", "throw new Error('no')")
+    script(desk, "good", "return [input]")
+    write(desk, "flow", FAILING.format(rule=rule, when=when))
+    answer = execute(desk, "flow").value
+    assert (answer["ok"], steps(answer)) == (ok, told)
+
+
+def test_policy_speaks_of_every_step(desk):
+    desk.open(rules=[Rule(effect="deny", runtime="python", reason="no python here")])
+    write(desk, "flow", "[[step]]\nname = 'a'\nruntime = 'python'\ncode = '1'\n")
+    answer = execute(desk, "flow").value
+    assert answer["ok"] is False
+    assert answer["steps"][0]["error"] == {"name": "PolicyError", "message": "no python here"}
+    assert answer["steps"][0]["status"] == "denied"
+
+
+def test_what_an_agent_sends_runs_no_sequence_unless_told(desk):
+    desk.open()
+    outcome = desk.run("paddock.sequence.run('flow')", profile="execute")
+    assert outcome.error.message.startswith("paddock.sequence.run is not granted to programs of the profile")
+
+
+def test_a_program_runs_and_lists_sequences(desk):
+    desk.open()
+    script(desk, "one", "return paddock.vars.A")
+    write(desk, "flow", "required = ['A']\n[[step]]\nname = 'a'\nscript = 'one'\nvars = {A = '${A}'}\n")
+    write(desk, "odd", "step = 1")
+    outcome = desk.run(
+        """
+        const {steps} = mentu.sequence.run("flow", {vars: {A: "x"}});
+        return [steps[0].value, paddock.sequence.list().map(({problem, ...rest}) => ({...rest, odd: Boolean(problem)}))];
+        """
+    )
+    listed = [
+        {"name": "flow", "description": "", "vars": {}, "required": ["A"], "steps": 1, "odd": False},
+        {"name": "odd", "odd": True},
+    ]
+    assert outcome.error is None
+    assert outcome.value == ["x", listed]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("run('nowhere')", "there is no sequence called nowhere"),
+        ("run('flow')", "sequence flow: the variable A must be given"),
+        ("run('flow', {vars: {A: '', B: ''}})", "sequence flow: there is no variable B (variables: A)"),
+        ("run('flow', {vars: {A: 1}})", "sequence flow: A must be a text, not int"),
+        ("run('flow', {A: '1'})", "paddock.sequence.run: unknown option 'A'; there is `vars`"),
+        ("run('../flow')", "there is no sequence called ../flow"),
+    ],
+)
+def test_misuse_is_told_to_the_program(desk, call, message):
+    desk.open()
+    write(desk, "flow", "required = ['A']\n[[step]]\nname = 'a'\nscript = 'one'\n")
+    outcome = desk.run(f"paddock.sequence.{call}")
+    assert outcome.status is Status.FAILED
+    assert outcome.error.message.startswith(message)
+
+
+def test_a_sequence_that_runs_itself_is_stopped(desk):
+    desk.open()
+    script(desk, "again", "return paddock.sequence.run('flow').steps[0]")
+    write(desk, "flow", "[[step]]\nname = 'a'\nscript = 'again'\n")
+    text = json.dumps(execute(desk, "flow").value)
+    assert "paddock.sequence.run is nested more than 7 deep" in text
+
+
+def test_a_secret_of_a_step_reaches_later_steps_and_nobody_else(desk):
+    desk.open().vault.set("global", "api", SECRET)
+    told = []
+    desk.session.flows().on_step = told.append
+    script(desk, "read", "return paddock.vault.get('api')")
+    script(desk, "use", "throw new Error(`${input.length} ${input}`)")
+    write(
+        desk,
+        "flow",
+        "[[step]]\nname = 'a'\nscript = 'read'\n[[step]]\nname = 'b'\nscript = 'use'\ninput = '${steps.a.value}'\n",
+    )
+    outcome = execute(desk, "flow")
+    assert outcome.value["steps"][1]["error"]["message"] == "12 [REDACTED:vault]"
+    assert SECRET not in outcome.model_dump_json()
+    assert [step["name"] for step in told] == ["a", "b"]
+    assert SECRET not in json.dumps(told)
+
+
+def test_the_time_of_a_sequence_ends_its_step(desk):
+    desk.open(sdk={"long_call_timeout_ms": 1500})
+    write(desk, "flow", "[[step]]\nname = 'a'\nruntime = 'shell'\ncode = 'while :; do :; done'\n")
+    outcome = execute(desk, "flow")
+    assert (outcome.status, outcome.error.message) == (
+        Status.TIMEOUT,
+        "paddock.sequence.run did not end within 1500 ms",
+    )
+    ended = [(record.fields["kind"], record.fields["status"]) for record in desk.records()[2:]]
+    assert ended == [("runtime", "cancelled"), ("sdk", "timeout")]

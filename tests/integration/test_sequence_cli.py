@@ -1,0 +1,86 @@
+"""`paddock sequence` as people call it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PADDOCK = Path(sys.executable).with_name("paddock")
+
+FLOW = """
+description = "Greets"
+required = ["NAME"]
+[[step]]
+name = "greet"
+script = "greet"
+vars = {NAME = "${NAME}"}
+[[step]]
+name = "fail"
+script = "greet"
+when = "NAME == 'nobody'"
+input = "${steps.none}"
+"""
+
+
+@pytest.fixture
+def paddock(tmp_path):
+    for name, text in (
+        ("sequences/flow.toml", FLOW.replace("none", "greet.missing")),
+        ("sequences/broken.toml", "step = 1"),
+        ("scripts/greet.js", "console.log('in the script'); return 'Hello, ' + paddock.vars.NAME"),
+    ):
+        path = tmp_path / ".paddock" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def call(*arguments):
+        done = subprocess.run(
+            [PADDOCK, "sequence", *arguments],
+            capture_output=True,
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")},
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stdout.decode(), re.sub(r"\(\d+ ms\)", "(N ms)", done.stderr.decode())
+
+    return call
+
+
+def test_run(paddock):
+    told = "in the script\ngreet: ok (N ms)\nfail: skipped\n"
+    assert paddock("run", "flow", "--var", "NAME=world") == (0, "Hello, world\n", told)
+    code, out, err = paddock("run", "flow", "--var", "NAME=world", "--json")
+    assert (code, err) == (0, told)
+    assert [step.get("value") for step in json.loads(out)["steps"]] == ["Hello, world", None]
+
+
+def test_a_failing_step_is_exit_code_1(paddock):
+    why = "${steps.greet.missing}: there is no 'missing'"
+    told = f"in the script\ngreet: ok (N ms)\nfail: invalid (N ms): {why}\n"
+    assert paddock("run", "flow", "--var", "NAME=nobody") == (1, "", told)
+
+
+def test_misuse(paddock):
+    assert paddock("run", "flow") == (1, "", "sequence flow: the variable NAME must be given\n")
+    code, out, err = paddock("run", "flwo")
+    assert (code, out, err.splitlines()[0]) == (1, "", "there is no sequence called flwo")
+    assert err.endswith("did you mean: flow?\n")
+
+
+def test_list_and_show(paddock, tmp_path):
+    problem = f"{tmp_path}/.paddock/sequences/broken.toml: step: Input should be a valid tuple"
+    assert paddock("list") == (0, f"broken\t\t{problem}\nflow\tGreets\t\n", "")
+    facts = {"name": "flow", "description": "Greets", "vars": {}, "required": ["NAME"], "steps": 2}
+    assert json.loads(paddock("list", "--json")[1]) == [{"name": "broken", "problem": problem}, facts]
+    assert paddock("show", "flow") == (
+        0,
+        "variable\tNAME\trequired\nscript\tgreet\tgreet\nscript\tfail\tgreet\n",
+        "",
+    )
+    shown = json.loads(paddock("show", "flow", "--json")[1])
+    assert shown["step"][0] == {"name": "greet", "script": "greet", "vars": {"NAME": "${NAME}"}}
