@@ -122,11 +122,11 @@ class Web:
         self.url = url
 
     @asynccontextmanager
-    async def client(self, *, mode: str = "legacy") -> AsyncIterator[Client]:
+    async def client(self, *, mode: str = "legacy", **options: Any) -> AsyncIterator[Client]:
         """Connect a client of the official library."""
         async with (
             httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode, **options) as client,
         ):
             yield client
 

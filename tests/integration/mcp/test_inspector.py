@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from paddock.tools.authoring import create
+
 from . import npm
 from .conftest import PADDOCK, TOKEN, Place
 
@@ -17,6 +19,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "search_tools": {"query": "again"},
     "describe_tools": {"names": ["odd.echo"]},
     "run_program": {"runtime": "perl", "code": "print 6 * 7", "outputMode": "summary"},
+    "word_count": {"text": "a few more words"},
     "query_output": {"artifactHandle": "of run_program", "queryTerms": ["42"]},
 }
 
@@ -43,6 +46,7 @@ def ask(inspector: list[str], place: Place, target: list[str], *what: str) -> tu
 
 
 def lists_and_calls_everything(inspector: list[str], place: Place, target: list[str]) -> None:
+    create(place.workspace / ".paddock/tools", "word_count", "python")
     code, output, errors = ask(inspector, place, target, "--method", "tools/list", "--strict")
     assert (code, errors) == (0, "")
     assert {tool["name"] for tool in json.loads(output)["tools"]} == set(CALLS)

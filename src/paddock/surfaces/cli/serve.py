@@ -115,11 +115,7 @@ async def _serve(
 
     with cancelled_by_signals(), suppress(asyncio.CancelledError):
         async with open_session(settings, workspace, launcher=launcher) as session:
-            tools = service.toolbox(session, settings, workspace, names)
-            asked = service.prompts(session, settings, workspace)
-            if door is None:
-                await service.serve_stdio(tools, asked)
-            else:
-                await service.serve_http(tools, asked, door)
+            served = service.Service(session, settings, workspace, names)
+            await (served.stdio() if door is None else served.http(door))
             for text in session.warnings:
                 warn(text)

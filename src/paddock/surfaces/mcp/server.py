@@ -18,6 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock import __version__
 from paddock.model.base import Json
+from paddock.surfaces.mcp.announce import Announcer, AnnouncingServer
 from paddock.surfaces.mcp.progress import streamed
 from paddock.surfaces.mcp.prompts import Prompts, UnknownPromptError
 from paddock.surfaces.mcp.tools import Answer, Caller, Toolbox
@@ -35,15 +36,21 @@ _ICON = (
 )
 """A fence, nine by nine."""
 _HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
 _COMPLETE: dict[str, Json] = {"resultType": "complete"}
 """What 2026-07-28 wants of every result; the library removes it for clients of earlier versions."""
 
 
-def protocol_server(toolbox: Toolbox, prompts: Prompts | None = None) -> "Server[Any]":
-    """Return the protocol's side of a server that offers the tools of `toolbox`, and prompts."""
+def protocol_server(
+    toolbox: Toolbox, prompts: Prompts | None = None, announcer: Announcer | None = None
+) -> "Server[Any]":
+    """Return the protocol's side of a server that offers the tools of `toolbox`, and prompts.
+
+    With an announcer clients are told that the tools may change, and when they do.
+    """
 
     async def list_tools(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
-        return _page("tools", [tool.entry for tool in toolbox.listed], params)
+        return _page("tools", [tool.entry for tool in await toolbox.listed()], params)
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
         if (context.meta or {}).get("progress_token") is None:
@@ -53,14 +60,15 @@ def protocol_server(toolbox: Toolbox, prompts: Prompts | None = None) -> "Server
                 answer = await toolbox.call(params.name, params.arguments, Caller(_actor(context), listen))
         return _result(answer, context.protocol_version)
 
-    server: Server[Any] = Server(
+    kind: type[Server[Any]] = AnnouncingServer if announcer else Server
+    server = kind(
         "paddock",
         version=__version__,
         title="Paddock",
         instructions=INSTRUCTIONS,
         icons=[Icon(src=_ICON, mime_type="image/svg+xml", sizes=["any"])],
         cache_hints={
-            "tools/list": CacheHint(ttl_ms=_HOUR_MS, scope="private"),
+            "tools/list": CacheHint(ttl_ms=_MINUTE_MS if announcer else _HOUR_MS, scope="private"),
             "prompts/list": CacheHint(ttl_ms=_HOUR_MS, scope="private"),
         },
         get_tool_input_schema=toolbox.input_schema,
@@ -69,6 +77,8 @@ def protocol_server(toolbox: Toolbox, prompts: Prompts | None = None) -> "Server
     server.add_request_handler("tools/call", CallToolRequestParams, call_tool)
     if prompts is not None:
         _offer(server, prompts)
+    if announcer is not None:
+        announcer.attach(server)
     return server
 
 

@@ -1,10 +1,12 @@
 """Sessions of Paddock as MCP servers: which tools there are, and over which transport they are served."""
 
 import asyncio
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from paddock.model.settings import Settings
+from paddock.surfaces.mcp.announce import Announcer
 from paddock.surfaces.mcp.code import code_tools
 from paddock.surfaces.mcp.compute import compute_tool, seed_compute_tool
 from paddock.surfaces.mcp.discovery import discovery_tools
@@ -12,38 +14,63 @@ from paddock.surfaces.mcp.door import Door
 from paddock.surfaces.mcp.http import http_service
 from paddock.surfaces.mcp.programs import program_tools
 from paddock.surfaces.mcp.prompts import Prompts
+from paddock.surfaces.mcp.script_tools import ScriptTools
 from paddock.surfaces.mcp.seed import seed_tools
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.stdio import standard_streams
 from paddock.surfaces.mcp.tools import Toolbox
 from paddock.wiring import Session
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from mcp.server.lowlevel.server import Server
+
 Names = Literal["native", "seed"]
 
 
-def toolbox(session: Session, settings: Settings, workspace: Path, names: Names) -> Toolbox:
-    """Return the tools of a session, listed under their own names or under those of the seed."""
-    cap = settings.mcp.answer_characters
-    own = [*code_tools(session.gate, workspace, cap), *discovery_tools(session.hub, cap)]
-    own += [*program_tools(session, workspace, cap), compute_tool(session.gate, workspace, cap)]
-    seed = [*seed_tools(session, workspace), seed_compute_tool(session.gate, workspace)]
-    return Toolbox(own, seed) if names == "native" else Toolbox(seed, own, suggests=False)
+class Service:
+    """What is served: the tools of a session, under their own names or under those of the seed, and prompts."""
 
+    def __init__(self, session: Session, settings: Settings, workspace: Path, names: Names) -> None:
+        cap = settings.mcp.answer_characters
+        own = [*code_tools(session.gate, workspace, cap), *discovery_tools(session.hub, cap)]
+        own += [*program_tools(session, workspace, cap), compute_tool(session.gate, workspace, cap)]
+        seed = [*seed_tools(session, workspace), seed_compute_tool(session.gate, workspace)]
+        self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap)
+        further = self._scripts.tools
+        if names == "native":
+            self._tools = Toolbox(own, seed, further=further)
+        else:
+            self._tools = Toolbox(seed, own, suggests=False, further=further, shows_further=False)
+        self._prompts = Prompts(session.hub, workspace, cap)
+        self._announcer = Announcer()
+        self._changes = names == "native"
 
-def prompts(session: Session, settings: Settings, workspace: Path) -> Prompts:
-    """Return the prompts of a session."""
-    return Prompts(session.hub, workspace, settings.mcp.answer_characters)
+    async def stdio(self) -> None:
+        """Serve one client over the standard streams until it closes its end. Cancelling ends all work in order."""
+        async with self._server() as server, standard_streams() as (reader, writer):
+            await server.run(reader, writer, server.create_initialization_options())
 
+    async def http(self, door: Door) -> None:
+        """Serve many clients over HTTP until cancelled, which ends all work in order."""
+        async with self._server() as server, http_service(server, door) as task:
+            await asyncio.shield(task)
 
-async def serve_stdio(tools: Toolbox, prompts: Prompts) -> None:
-    """Serve one client over the standard streams until it closes its end. Cancelling ends all work in order."""
-    server = protocol_server(tools, prompts)
-    async with standard_streams() as (reader, writer):
-        await server.run(reader, writer, server.create_initialization_options())
+    @asynccontextmanager
+    async def _server(self) -> "AsyncGenerator[Server[Any]]":
+        """Give the protocol's side; changes of the tools are announced as long as it is there."""
+        if not self._changes:
+            yield protocol_server(self._tools, self._prompts)
+            return
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield protocol_server(self._tools, self._prompts, self._announcer)
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
 
-
-async def serve_http(tools: Toolbox, prompts: Prompts, door: Door) -> None:
-    """Serve many clients over HTTP until cancelled, which ends all work in order."""
-    server = protocol_server(tools, prompts)
-    async with http_service(server, door) as task:
-        await asyncio.shield(task)
+    async def _watch(self) -> None:
+        async for _ in self._scripts.changes():
+            await self._announcer.tools_changed()

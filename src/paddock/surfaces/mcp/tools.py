@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -86,6 +86,8 @@ class Tool:
     """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint` where they differ from the default."""
     explain: Callable[["Tool", Json, tuple[str, ...]], Answer] = _invalid
     """Answers a call with invalid arguments."""
+    checks: bool = True
+    """Whether arguments are held against the schema here; else what runs the tool does it."""
 
     @cached_property
     def schema(self) -> Schema:
@@ -105,17 +107,34 @@ class Tool:
 
 
 class Toolbox:
-    """The tools that are listed, and those that are understood besides."""
+    """The tools that are listed, and those that are understood besides.
+
+    `further` gives tools that come and go: they stand after the others, none of which they can replace. They are
+    listed, too, unless `shows_further` is false.
+    """
 
     def __init__(
-        self, listed: Iterable[Tool], understood: Iterable[Tool] = (), *, suggests: bool = True
+        self,
+        listed: Iterable[Tool],
+        understood: Iterable[Tool] = (),
+        *,
+        suggests: bool = True,
+        further: Callable[[], Awaitable[Iterable[Tool]]] | None = None,
+        shows_further: bool = True,
     ) -> None:
         self._suggests = suggests
-        self.listed = tuple(listed)
-        self._known = {tool.name: tool for tool in (*understood, *self.listed)}
+        self._listed = tuple(listed)
+        self._known = {tool.name: tool for tool in (*understood, *self._listed)}
+        self._further = further
+        self._shows_further = shows_further
+
+    async def listed(self) -> tuple[Tool, ...]:
+        """Return the tools that are listed, as they are now."""
+        further = await self._others() if self._shows_further else {}
+        return (*self._listed, *further.values())
 
     def input_schema(self, name: str) -> dict[str, Json] | None:
-        """Return the schema of a tool's arguments, or None for a tool that nobody knows."""
+        """Return the schema of a tool's arguments; None for a tool that nobody knows, or that comes and goes."""
         return self._known[name].input_schema if name in self._known else None
 
     async def call(self, name: str, arguments: Json, caller: Caller) -> Answer:
@@ -123,13 +142,14 @@ class Toolbox:
         return _fit_to_leave(await self._answer(name, arguments, caller))
 
     async def _answer(self, name: str, arguments: Json, caller: Caller) -> Answer:
-        tool = self._known.get(name)
+        known = self._known if name in self._known else {**await self._others(), **self._known}
+        tool = known.get(name)
         if tool is None:
-            near = get_close_matches(name[:200], self._known, n=1) if self._suggests else []
+            near = get_close_matches(name[:200], known, n=1) if self._suggests else []
             hint = f"; did you mean {near[0]}?" if near else ""
             return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
-        if problems := tool.schema.problems(given):
+        if tool.checks and (problems := tool.schema.problems(given)):
             return tool.explain(tool, given, problems)
         try:
             return await _whole(tool.run(given, caller))
@@ -138,6 +158,11 @@ class Toolbox:
         except Exception:  # noqa: BLE001 - the library would tell the client its text, which may hold anything
             _log.exception("tool %s failed", tool.name)
             return refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
+
+    async def _others(self) -> dict[str, Tool]:
+        """Return the tools that come and go, but for those that bear the name of another."""
+        found = await self._further() if self._further else ()
+        return {tool.name: tool for tool in found if tool.name not in self._known}
 
 
 async def _whole(work: Coroutine[Any, Any, Answer]) -> Answer:

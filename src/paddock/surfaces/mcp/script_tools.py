@@ -1,0 +1,118 @@
+"""Script tools of the workspace as tools of their own; they come and go while the server runs."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+
+from paddock.gate import Gate
+from paddock.model.base import Json
+from paddock.model.outcome import Outcome
+from paddock.model.request import ExecutionRequest, ToolRun
+from paddock.model.settings import ToolSettings
+from paddock.policy.redact import redact_text
+from paddock.scripts import open_library, tool_run
+from paddock.surfaces import render
+from paddock.surfaces.mcp.reply import answer, cut, value_text
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
+
+LOOK_SECONDS = 2.0
+"""Between two looks at the directories for who waits for changes."""
+
+_DESCRIPTION = 1000
+"""Characters of a description that are listed: what anybody wrote is read by the model at every turn."""
+_SCHEMA = 16 * 1024
+"""Characters of a schema that is listed; a larger one is known to the script tool alone, which checks its inputs."""
+_DEEPEST = 64
+"""Levels of a value that clients are sent as data; the libraries of some give up at 255."""
+
+
+class ScriptTools:
+    """The enabled script tools of a workspace; results have at most `cap` characters."""
+
+    def __init__(self, gate: Gate, settings: ToolSettings, workspace: Path, cap: int) -> None:
+        self._gate = gate
+        self._workspace = workspace
+        self._cap = cap
+        self._library = open_library(settings, workspace)
+        self._looking = threading.Lock()
+        self._found: list[tuple[str, str, dict[str, Json]]] | None = None
+        self._tools: tuple[Tool, ...] = ()
+        self._changed = False
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """Return the tools as they are now, by name."""
+        found = await asyncio.to_thread(self._listing)
+        if found != self._found:
+            self._changed = self._changed or self._found is not None
+            self._found, self._tools = found, tuple(self._tool(*each) for each in found)
+        return self._tools
+
+    async def changes(self) -> AsyncGenerator[None]:
+        """Yield soon after a look, whoever took it, showed other tools than the one before."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.tools()
+            if self._changed:
+                self._changed = False
+                yield
+
+    def _listing(self) -> list[tuple[str, str, dict[str, Json]]]:
+        with self._looking:
+            return self._library.listing()
+
+    def _work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
+        with self._looking:
+            return tool_run(self._library, name, inputs)
+
+    def _tool(self, name: str, description: str, schema: dict[str, Json]) -> Tool:
+        async def run(arguments: Arguments, caller: Caller) -> Answer:
+            request = ExecutionRequest(
+                actor=caller.actor,
+                surface="mcp",
+                workspace=self._workspace,
+                work=await asyncio.to_thread(self._work, name, arguments),
+            )
+            return _answer(await self._gate.execute(request), self._cap)
+
+        said = redact_text(render.encodable(description))
+        return Tool(
+            name=name,
+            title=name,
+            description=cut(said, _DESCRIPTION) or "A script tool of this workspace.",
+            input_schema=_listed(schema),
+            run=run,
+            checks=False,
+        )
+
+
+def _listed(schema: dict[str, Json]) -> dict[str, Json]:
+    """Return a schema as clients are told it; that arguments are an object is all they learn of one out of bounds."""
+    if not _shallow(schema) or len(text := json.dumps(schema, ensure_ascii=False)) > _SCHEMA:
+        return {"type": "object"}
+    return {**json.loads(redact_text(text)), "type": "object"}
+
+
+def _answer(outcome: Outcome, cap: int) -> Answer:
+    """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
+    if not outcome.ok:
+        return answer(outcome, cap)
+    text = value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
+    as_data = isinstance(outcome.value, dict) and len(text) <= cap and _shallow(outcome.value)
+    return Answer([text_block(cut(text, cap))], outcome.value if as_data else None)
+
+
+def _shallow(value: Json) -> bool:
+    """Tell whether a value has no more levels than clients are sent."""
+    level: list[Json] = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        ]
+        if not level:
+            return True
+    return False
