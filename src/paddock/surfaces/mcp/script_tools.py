@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
+from typing import cast
 
 from paddock.gate import Gate
 from paddock.model.base import Json
@@ -99,8 +100,13 @@ def _answer(outcome: Outcome, cap: int) -> Answer:
     if not outcome.ok:
         return answer(outcome, cap)
     text = value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
-    as_data = isinstance(outcome.value, dict) and len(text) <= cap and _shallow(outcome.value)
-    return Answer([text_block(cut(text, cap))], outcome.value if as_data else None)
+    return Answer([text_block(cut(text, cap))], _data(outcome.value) if len(text) <= cap else None)
+
+
+def _data(value: Json) -> Json:
+    """Return a value where clients take it as data: an object, and no deep one."""
+    is_object = isinstance(value, dict)
+    return cast("Json", value) if is_object and _shallow(value) else None
 
 
 def _shallow(value: Json) -> bool:
