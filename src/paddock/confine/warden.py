@@ -33,6 +33,8 @@ _MESSAGE_BYTES = 256
 _FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.002, 1.5, 0.02
 _FAST_GROWTH = 8
 """So many more processes at one look than ever before, and the next look comes soon."""
+_FEW = 16
+"""With so many processes at most, the warden needs no priority over them to end them."""
 _REPORT_WITHIN_S = 0.18
 """Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
 _PATIENCE_S = 30.0
@@ -229,6 +231,8 @@ class Warden:
                 os.killpg(self._pid, signal.SIGKILL)
         if self._jail is not None:
             self._jail.kill()
+        if report.processes_peak <= _FEW:
+            _leave_priority()
         killed, report.survivors = tree.sweep(
             seconds=max(0.0, self._deadline - time.monotonic()) + _REPORT_WITHIN_S, reaped=self._reaped
         )
@@ -251,7 +255,7 @@ class Warden:
 
 
 def _leave_priority() -> None:
-    """Become an ordinary process again, before the program is reaped.
+    """Become an ordinary process again, before a program is reaped that is not one of a flood.
 
     Its last thread may still have to leave the processor that this one runs on. With priority, waitpid(2) would
     spin there until the kernel takes it away, which is after most of a second (sched(7), real-time throttling).

@@ -1,5 +1,6 @@
 """What programs try with paths, compilers, executables and streams."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -80,3 +81,45 @@ def test_no_secret_leaves_in_output_or_artifact(programs):
         path.read_bytes() for path in Path(programs.settings.artifacts.directory).rglob("*") if path.is_file()
     )
     assert b"a" * 20 not in stored
+
+
+SPY = """
+import os, sys
+own = sys.argv[1]
+scratch = os.path.dirname(os.path.dirname(own))
+for act in (
+    lambda: open(own).read(),
+    lambda: open(own, "a"),
+    lambda: open(scratch + "/code.sh").read(),
+    lambda: open(scratch + "/made", "w"),
+    lambda: os.rename(own, own + "2"),
+    lambda: os.unlink(own),
+    lambda: os.listdir(scratch),
+    lambda: os.listdir(os.path.dirname(scratch)),
+):
+    try:
+        print(act())
+    except (PermissionError, FileNotFoundError):
+        print("refused")
+"""
+
+
+def test_a_program_sees_nothing_of_the_scratch_of_another(programs):
+    async def go():
+        said: asyncio.Queue[bytes] = asyncio.Queue()
+        code = 'echo secret > "$TMPDIR/own"; echo "$TMPDIR/own"; exec sleep 3600'
+        first = programs.request("shell", code)
+        running = asyncio.create_task(
+            programs.session.gate.execute(first, on_output=lambda _, data: said.put_nowait(data))
+        )
+        own = (await said.get()).decode().strip()
+        second = programs.request("python", SPY, args=(own,))
+        outcome = await programs.session.gate.execute(second)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return outcome
+
+    outcome = programs.runner.run(go())
+    assert (outcome.status, outcome.program.stderr.head) == ("ok", "")
+    assert outcome.program.stdout.head == "refused\n" * 8

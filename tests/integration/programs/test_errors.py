@@ -1,0 +1,127 @@
+"""How programs of every language go wrong: memory, stack, time and output without end."""
+
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from paddock.model.limits import MIB, LimitOverrides
+from paddock.model.outcome import Outcome
+
+FAULTS = tomllib.loads(Path(__file__).with_name("errors.toml").read_text(encoding="utf-8"))
+RUNTIMES = sorted(FAULTS)
+
+NO_MEMORY = {
+    "c": "",
+    "cpp": "std::bad_alloc",
+    "csharp": "Out of memory.",
+    "elixir": "Cannot allocate",
+    "go": "out of memory",
+    "java": "java.lang.OutOfMemoryError",
+    "kotlin": "java.lang.OutOfMemoryError",
+    "node": "JavaScript heap out of memory",
+    "perl": "Out of memory!",
+    "php": "Allowed memory size",
+    "python": "MemoryError",
+    "r": "cannot allocate",
+    "ruby": "failed to allocate memory",
+    "rust": "memory allocation of",
+    "shell": "cannot allocate",
+    "typescript": "Out of memory",
+}
+"""What a runtime says that finds no more memory before Paddock has looked how much it has."""
+OWN_HEAP = {"csharp", "java", "kotlin", "php"}
+"""Runtimes that are told how large their heap may be, and end themselves below the limit."""
+NO_STACK = {
+    "c": "",
+    "cpp": "",
+    "csharp": "Stack overflow.",
+    "java": "java.lang.StackOverflowError",
+    "kotlin": "java.lang.StackOverflowError",
+    "node": "Maximum call stack size exceeded",
+    "php": "Allowed memory size",
+    "python": "RecursionError",
+    "r": "C stack usage",
+    "ruby": "stack level too deep",
+    "rust": "has overflowed its stack",
+    "shell": "",
+    "typescript": "Maximum call stack size exceeded",
+}
+"""What a runtime says whose stack ends before the memory does."""
+TIGHT = LimitOverrides(wall_ms=60_000, memory_bytes=256 * MIB)
+
+Fail = Callable[..., Iterator[Outcome]]
+
+
+@pytest.fixture(scope="module")
+def fail(toolchains, open_programs) -> Iterator[Fail]:
+    """Yield what has the program of a runtime go wrong in each tier; each tells what became of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", toolchains)
+        gates = [open_programs(tier, access="workspace-write") for tier in ("landlock", "namespaces")]
+        made: set[str] = set()
+
+        def run(name: str, fault: str, limits: LimitOverrides) -> Iterator[Outcome]:
+            if name not in made:  # a compiler needs more of everything than is left for the fault
+                assert gates[0].text(name, FAULTS[name], args=("nothing",)) == ""
+                made.add(name)
+            for programs in gates:
+                work = {"args": (fault,), "access": "workspace-write", "output": {"persist": False}}
+                outcome = programs.run(name, FAULTS[name], limits=limits, **work)
+                assert outcome.program is not None, outcome.error
+                assert (outcome.program.phase, outcome.program.survivors) == ("run", 0)
+                assert list(programs.workspace.iterdir()) == []
+                yield outcome
+
+        yield run
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_more_memory_than_there_is(fail, name):
+    for outcome in fail(name, "memory", TIGHT):
+        if outcome.status == "memory_limit":
+            assert name not in OWN_HEAP
+            assert outcome.program.limit == "memory"
+            assert outcome.error.message == "The program: it used more memory than it may"
+        else:
+            assert_failed(outcome, NO_MEMORY[name])
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_recursion_without_end(fail, name):
+    for outcome in fail(name, "recursion", TIGHT):
+        if name in NO_STACK:
+            assert_failed(outcome, NO_STACK[name])
+        else:
+            assert (outcome.status, outcome.program.limit) == ("memory_limit", "memory")
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_loop_without_end(fail, name):
+    for outcome in fail(name, "loop", LimitOverrides(wall_ms=1000)):
+        assert (outcome.status, outcome.program.limit) == ("timeout", "wall")
+        assert outcome.error.message == "The program: it ran out of time"
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_hundred_megabytes_of_output(fail, name):
+    outcomes = fail(name, "flood", LimitOverrides(wall_ms=100_000))
+    tiers = 2 if name in {"c", "python", "node"} else 1  # what takes the output is the same in both
+    for outcome, _ in zip(outcomes, range(tiers), strict=False):
+        stdout = outcome.program.stdout
+        assert (outcome.status, outcome.program.exit_code) == ("ok", 0)
+        assert stdout.total_bytes == 100 * MIB
+        assert stdout.truncated
+        assert len(stdout.head + stdout.tail) == MIB
+        assert stdout.omitted_bytes == 99 * MIB
+
+
+def assert_failed(outcome: Outcome, words: str) -> None:
+    """Have a program end itself, or be ended by its own signal, with the words of its runtime."""
+    program = outcome.program
+    assert program is not None
+    assert (outcome.status, program.limit) == ("failed", None)
+    assert program.exit_code or program.signal
+    said = [stream.head + stream.tail for stream in (program.stdout, program.stderr)]
+    assert words in said[0] or words in said[1]
