@@ -16,7 +16,7 @@ STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 
 MatchStatus = Literal["matched", "noMatchFallback", "lineRange"]
 
-_HANDLE = re.compile(r"runtime-([A-Za-z0-9_-]{1,128})-([0-9]{1,14})-([0-9a-f]{16})", re.ASCII)
+_HANDLE = re.compile(r"runtime-([A-Za-z0-9_-]{1,128})-(0|[1-9][0-9]{0,13})-([0-9a-f]{16})", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 

@@ -41,7 +41,16 @@ def test_any_text_is_a_handle_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "runtime", HANDLE + "\n", HANDLE.upper(), "x" + HANDLE, HANDLE + "0" * 300]
+    "text",
+    [
+        "",
+        "runtime",
+        HANDLE + "\n",
+        HANDLE.upper(),
+        "runtime-0-00-0000000000000000",
+        "x" + HANDLE,
+        HANDLE + "0" * 300,
+    ],
 )
 def test_s48_other_texts_are_refused(text: str) -> None:
     with pytest.raises(InvalidHandle) as caught:
