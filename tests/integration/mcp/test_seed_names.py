@@ -13,6 +13,8 @@ TYPE = {
     "mcp_provision": ["intent"],
     "mcp_call": ["server", "tool"],
     "mcp_execute": ["code"],
+    "sdl.runtime.execute": ["repoId", "runtime"],
+    "sdl.runtime.queryOutput": ["artifactHandle"],
     "code.sandbox.js.run": ["source"],
 }
 

@@ -11,7 +11,7 @@ from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
-from paddock.model.outcome import Status
+from paddock.model.outcome import Outcome, Status
 from paddock.model.program import OUTPUT_MODES, RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.surfaces.mcp.reply import compact, cut
@@ -32,27 +32,37 @@ _PLAIN = ("runtime", "code", "args", "executable")
 
 
 class Programs:
-    """What the two tools do, on one session."""
+    """What the two tools do, on one session; results have at most `cap` characters."""
 
     def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
         self._session = session
         self._workspace = workspace
         self._cap = cap
 
+    async def execute(self, arguments: Arguments, caller: Caller) -> tuple[Outcome, RuntimeRun]:
+        """Return what became of a program, and what was asked. Raises pydantic's ValidationError."""
+        work = RuntimeRun.model_validate({"kind": "runtime", **_fields(arguments)})
+        request = ExecutionRequest(
+            actor=caller.actor,
+            surface="mcp",
+            workspace=self._workspace,
+            work=work,
+            limits=LimitOverrides(wall_ms=arguments.get("timeoutMs")),
+        )
+        return await self._session.gate.execute(request), work
+
+    async def find(self, asked: OutputQuery) -> "OutputFound":
+        """Return what a query finds. Raises PaddockError for what cannot be read."""
+        from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
+
+        return await asyncio.to_thread(query, self._session.output.artifacts(), asked, self._workspace)
+
     async def run(self, arguments: Arguments, caller: Caller) -> Answer:
         """Run a program and tell of it as its output mode says."""
         try:
-            work = RuntimeRun.model_validate({"kind": "runtime", **_fields(arguments)})
-            request = ExecutionRequest(
-                actor=caller.actor,
-                surface="mcp",
-                workspace=self._workspace,
-                work=work,
-                limits=LimitOverrides(wall_ms=arguments.get("timeoutMs")),
-            )
+            outcome, work = await self.execute(arguments, caller)
         except ValidationError as problem:
-            return _invalid(problem)
-        outcome = await self._session.gate.execute(request)
+            return invalid(problem)
         response = program_response(outcome, work)
         text = cut(_told(response, outcome.id), self._cap)
         data = (
@@ -64,14 +74,10 @@ class Programs:
 
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output, or read lines of it."""
-        from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
-
         try:
-            asked = OutputQuery.model_validate(dict(arguments))
+            found = await self.find(OutputQuery.model_validate(dict(arguments)))
         except ValidationError as problem:
-            return _invalid(problem)
-        try:
-            found = await asyncio.to_thread(query, self._session.output.artifacts(), asked, self._workspace)
+            return invalid(problem)
         except PaddockError as error:
             return refusal(Status.INVALID, type(error).__name__, str(error))
         data = found.to_wire()
@@ -82,9 +88,8 @@ class Programs:
         )
 
 
-def program_tools(session: "Session", workspace: Path, cap: int) -> list[Tool]:
-    """Return `run_program` and `query_output`; results have at most `cap` characters."""
-    programs = Programs(session, workspace, cap)
+def program_tools(programs: Programs) -> list[Tool]:
+    """Return `run_program` and `query_output`."""
     texts = {"type": "array", "items": {"type": "string"}}
     place = {"type": "object"}
     return [
@@ -177,7 +182,8 @@ def _excerpts(found: "OutputFound") -> str:
     return "\n".join(lines)
 
 
-def _invalid(problem: ValidationError) -> Answer:
+def invalid(problem: ValidationError) -> Answer:
+    """Return the answer to arguments that make no sense."""
     texts = [
         f"`{'.'.join(map(str, error['loc'])) or 'arguments'}`: {error['msg'].removeprefix('Value error, ')}"
         for error in problem.errors(include_url=False, include_input=False)[:5]

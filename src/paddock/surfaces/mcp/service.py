@@ -12,10 +12,11 @@ from paddock.surfaces.mcp.compute import compute_tool, seed_compute_tool
 from paddock.surfaces.mcp.discovery import discovery_tools
 from paddock.surfaces.mcp.door import Door
 from paddock.surfaces.mcp.http import http_service
-from paddock.surfaces.mcp.programs import program_tools
+from paddock.surfaces.mcp.programs import Programs, program_tools
 from paddock.surfaces.mcp.prompts import Prompts
 from paddock.surfaces.mcp.script_tools import ScriptTools
 from paddock.surfaces.mcp.seed import seed_tools
+from paddock.surfaces.mcp.seed_programs import seed_program_tools
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.stdio import standard_streams
 from paddock.surfaces.mcp.tools import Toolbox
@@ -35,8 +36,10 @@ class Service:
     def __init__(self, session: Session, settings: Settings, workspace: Path, names: Names) -> None:
         cap = settings.mcp.answer_characters
         own = [*code_tools(session.gate, workspace, cap), *discovery_tools(session.hub, cap)]
-        own += [*program_tools(session, workspace, cap), compute_tool(session.gate, workspace, cap)]
-        seed = [*seed_tools(session, workspace), seed_compute_tool(session.gate, workspace)]
+        programs = Programs(session, workspace, cap)
+        own += [*program_tools(programs), compute_tool(session.gate, workspace, cap)]
+        seed = [*seed_tools(session, workspace), *seed_program_tools(programs, workspace)]
+        seed.append(seed_compute_tool(session.gate, workspace))
         self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap)
         further = self._scripts.tools
         if names == "native":

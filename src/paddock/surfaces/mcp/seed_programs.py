@@ -1,0 +1,123 @@
+"""Programs and their stored output under the names, schemas and responses of seed 004 (spec 5)."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from paddock.model.artifact import OutputQuery
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import Status
+from paddock.model.program import ARGUMENTS, CODE_CHARS, OUTPUT_MODES, RUNTIMES
+from paddock.surfaces import render
+from paddock.surfaces.mcp.programs import Programs, invalid
+from paddock.surfaces.mcp.reply import compact
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
+from paddock.surfaces.program_response import program_response
+
+EXECUTE = "sdl.runtime.execute"
+QUERY = "sdl.runtime.queryOutput"
+
+_THROWN = frozenset({Status.INVALID, Status.ERROR})
+"""What the seed throws; every other end is a response, a denial too."""
+_REPOSITORY: dict[str, Json] = {"type": "string", "minLength": 1, "maxLength": 128}
+_TERMS: dict[str, Json] = {"type": "array", "items": {"type": "string"}, "maxItems": 10}
+
+
+class SeedPrograms:
+    """What the two tools do; `repoId` is the name of the workspace's directory."""
+
+    def __init__(self, programs: Programs, workspace: Path) -> None:
+        self._programs = programs
+        self._repository = workspace.resolve().name
+
+    async def execute(self, arguments: Arguments, caller: Caller) -> Answer:
+        """Run a program and give the response of spec 5.6."""
+        if unknown := self._unknown(arguments):
+            return unknown
+        try:
+            outcome, work = await self._programs.execute(arguments, caller)
+        except ValidationError as problem:
+            return invalid(problem)
+        if outcome.status in _THROWN:
+            return _error(render.explanation(outcome))
+        return _response(program_response(outcome, work))
+
+    async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Search stored output and give the response of spec 5.8."""
+        if unknown := self._unknown(arguments):
+            return unknown
+        asked = {name: value for name, value in arguments.items() if name != "repoId"}
+        try:
+            return _response((await self._programs.find(OutputQuery.model_validate(asked))).to_wire())
+        except ValidationError as problem:
+            return invalid(problem)
+        except PaddockError as error:
+            return _error(str(error))
+
+    def _unknown(self, arguments: Arguments) -> Answer | None:
+        """Return the answer to a repository that is not this workspace (S15); None for this one."""
+        named = arguments.get("repoId", self._repository)
+        return None if named == self._repository else _error(f"Repository {named} not found")
+
+
+def seed_program_tools(programs: Programs, workspace: Path) -> list[Tool]:
+    """Return `sdl.runtime.execute` and `sdl.runtime.queryOutput`."""
+    seed = SeedPrograms(programs, workspace)
+    return [
+        Tool(
+            name=EXECUTE,
+            title="Run a program in a language runtime",
+            description="Run code, or an executable with arguments, confined in the workspace, whose name is repoId.",
+            input_schema=object_schema(
+                ["repoId", "runtime"],
+                repoId=_REPOSITORY,
+                runtime={"enum": [*RUNTIMES]},
+                executable={"type": "string", "minLength": 1},
+                args={"type": "array", "items": {"type": "string"}, "maxItems": ARGUMENTS},
+                code={"type": "string", "maxLength": CODE_CHARS},
+                stdin={"type": "string"},
+                relativeCwd={"type": "string", "default": "."},
+                timeoutMs=_whole(100, 600_000),
+                queryTerms=_TERMS,
+                maxResponseLines=_whole(10, 1000, 100),
+                contextLines=_whole(0, 20, 3),
+                persistOutput={"type": "boolean", "default": True},
+                outputMode={"enum": [*OUTPUT_MODES], "default": "minimal"},
+            ),
+            run=seed.execute,
+            annotations={"destructiveHint": True, "openWorldHint": True},
+        ),
+        Tool(
+            name=QUERY,
+            title="Search stored output",
+            description="Search the stored output of sdl.runtime.execute, or read lines of it.",
+            input_schema=object_schema(
+                ["artifactHandle"],
+                repoId=_REPOSITORY,
+                artifactHandle={"type": "string"},
+                queryTerms=_TERMS,
+                maxExcerpts=_whole(1, 100, 10),
+                contextLines=_whole(0, 20, 3),
+                stream={"enum": ["stdout", "stderr", "both"], "default": "both"},
+                cursor={"type": "object"},
+                lineRange={"type": "object"},
+            ),
+            run=seed.query,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+    ]
+
+
+def _whole(least: int, most: int, default: int | None = None) -> dict[str, Json]:
+    """Return the schema of a whole number."""
+    bounds: dict[str, Json] = {"type": "integer", "minimum": least, "maximum": most}
+    return bounds if default is None else {**bounds, "default": default}
+
+
+def _response(response: dict[str, Json]) -> Answer:
+    return Answer([text_block(compact(response))], response)
+
+
+def _error(text: str) -> Answer:
+    return Answer([text_block(text)], is_error=True)
