@@ -45,7 +45,7 @@ check: $(READY) ## Check style, types, layers, generated files and the shape of 
 	@$(RUN)pytest -q tests/docs/test_tree.py
 
 bench: $(READY) ## Measure; results go to benchmarks/results (BENCH=--quick shows that it works)
-	@$(RUN)python -m benchmarks $(BENCH)
+	@PATH="$$($(RUN)python scripts/install_toolchains.py)" $(RUN)python -m benchmarks $(BENCH)
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) $(WHEEL_VENV) .demo dist build

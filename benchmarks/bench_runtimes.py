@@ -1,6 +1,7 @@
 """What a program in a language runtime costs: its source, never seen before, to its output; then out of the cache.
 
-Each language that this machine has runs its own greeting, next to the same toolchain run bare, in turns.
+Each language that this machine has runs its own greeting, next to the same toolchain run bare, in turns. What comes
+out of the cache runs next to the ready program in the same sandbox.
 """
 
 import asyncio
@@ -8,18 +9,21 @@ import itertools
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
+from typing import Self
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio
+from paddock.confine import plan
 from paddock.model.limits import LimitOverrides
-from paddock.model.process import GIB
+from paddock.model.outcome import Status
+from paddock.model.process import GIB, ProcessGrants, ProcessResult
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
-from paddock.runtimes.recipe import recipes
-from paddock.runtimes.steps import Job, Step, hello, steps
+from paddock.runtimes.recipe import Recipe, recipes
+from paddock.runtimes.steps import Job, Step, Steps, hello, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
 from paddock.wiring import open_session
 
@@ -33,34 +37,39 @@ _numbers = itertools.count(os.getpid() * 1_000_000)
 
 def measure(scale: Scale) -> list[Line]:
     lines: list[Line] = []
-    search = Search(os.environ["PATH"], user=65534 if os.geteuid() == 0 else None)
-    with _paddock() as run:
+    with _Paddock() as paddock:
         for name, recipe in recipes().items():
-            toolchain = find(recipe, search)
+            toolchain = find(recipe, Search.of_machine(os.environ, _user(recipe)))
             if isinstance(toolchain, Toolchain):
-                lines += _language(name, toolchain, run, scale.of(9, 1))
+                lines += _language(name, toolchain, paddock, scale.of(9, 1))
     return lines
 
 
-def _language(
-    name: str, toolchain: Toolchain, run: Callable[[str, str], None], rounds: int
-) -> Iterator[Line]:
+def _user(recipe: Recipe) -> int | None:
+    """Return the user for whom Paddock looks, so that both use the same toolchain: compilers see no workspace."""
+    compiles = any(way.compile for way in recipe.ways)
+    return plan.user(ProcessGrants(access="none" if compiles else "read-only"), None)
+
+
+def _language(name: str, toolchain: Toolchain, paddock: "_Paddock", rounds: int) -> Iterator[Line]:
     code, mark = hello(toolchain), "#" if name in _HASH else "//"
 
     def fresh() -> str:
         return f"{code}\n{mark} {next(_numbers)}\n"
 
-    cold = milliseconds(lambda: run(name, fresh()))
+    cold = milliseconds(lambda: paddock.run(name, fresh()))
     with tempfile.TemporaryDirectory() as folder:
         bare = _Bare(toolchain, Path(folder))
         contenders = {
             "bare": lambda: milliseconds(lambda: bare.whole(fresh())),
-            "fresh": lambda: milliseconds(lambda: run(name, fresh())),
-            "known": lambda: milliseconds(lambda: run(name, code)),
-            "ready": lambda: milliseconds(bare.ready),
+            "fresh": lambda: milliseconds(lambda: paddock.run(name, fresh())),
         }
-        run(name, code)
-        bare.whole(code)
+        if toolchain.way.compile:
+            ready = Path(folder, "ready")
+            bare.make(code, ready)
+            paddock.run(name, code)
+            contenders["known"] = lambda: milliseconds(lambda: paddock.run(name, code))
+            contenders["ready"] = lambda: milliseconds(lambda: paddock.run_ready(toolchain, code, ready))
         figures = interleaved(contenders, rounds)
     spent = {who: median(values) for who, values in figures.items()}
     note = f"{spent['fresh']:.0f} ms, bare {spent['bare']:.0f} ms, the first {cold:.0f} ms"
@@ -70,9 +79,9 @@ def _language(
     yield Line(
         f"{name}, compiled and run, against bare", ratio(figures["fresh"], figures["bare"]), "x", note=note
     )
-    known = f"{spent['known']:.0f} ms, bare {spent['ready']:.0f} ms"
+    known = f"{spent['known']:.0f} ms, ready {spent['ready']:.0f} ms"
     yield Line(
-        f"{name}, out of the cache, against the ready program",
+        f"{name}, out of the cache, against the ready program confined",
         ratio(figures["known"], figures["ready"]),
         "x",
         at_most(1.3),
@@ -86,23 +95,26 @@ class _Bare:
     def __init__(self, toolchain: Toolchain, folder: Path) -> None:
         self._toolchain = toolchain
         self._folder = folder
-        self._ready: Callable[[], None] = lambda: None
+
+    def make(self, code: str, scratch: Path) -> tuple[Steps, Job]:
+        """Write a program into a new directory, and compile it there."""
+        planned = steps(self._toolchain, code)
+        scratch.mkdir()
+        for name, text in {planned.file_name: planned.source, **planned.files}.items():
+            (scratch / name).write_text(text)
+        job = _job(planned, scratch)
+        if planned.compile is not None:
+            _spawn(planned.compile, job)
+        return planned, job
 
     def whole(self, code: str) -> None:
         """Write, compile and run a program."""
-        plan = steps(self._toolchain, code)
-        scratch = Path(tempfile.mkdtemp(dir=self._folder))
-        for name, text in {plan.file_name: plan.source, **plan.files}.items():
-            (scratch / name).write_text(text)
-        job = Job(scratch / plan.file_name, scratch / plan.output_name, scratch, GIB)
-        if plan.compile is not None:
-            _spawn(plan.compile, job)
-        _spawn(plan.run, job)
-        self._ready = lambda: _spawn(plan.run, job)
+        planned, job = self.make(code, self._folder / str(next(_numbers)))
+        _spawn(planned.run, job)
 
-    def ready(self) -> None:
-        """Run the last program once more."""
-        self._ready()
+
+def _job(planned: Steps, scratch: Path) -> Job:
+    return Job(scratch / planned.file_name, scratch / planned.output_name, scratch, GIB)
 
 
 def _spawn(step: Step, job: Job) -> None:
@@ -116,29 +128,52 @@ def _spawn(step: Step, job: Job) -> None:
     )
 
 
-@contextmanager
-def _paddock() -> Iterator[Callable[[str, str], None]]:
-    """Yield what runs a program of a runtime through a gate."""
-    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
-        place = Path(folder)
-        (workspace := place / "workspace").mkdir()
-        settings = Settings(
-            audit=AuditSettings(directory=place / "audit"),
-            artifacts=ArtifactSettings(directory=place / "artifacts"),
-            runtimes=RuntimeSettings(max_duration_ms=_LONGEST_MS),
+class _Paddock:
+    """A session: programs through its gate, and commands in its sandbox alone."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            self._runner = stack.enter_context(asyncio.Runner())
+            (place / "workspace").mkdir()
+            self._workspace = place / "workspace"
+            settings = Settings(
+                audit=AuditSettings(directory=place / "audit"),
+                artifacts=ArtifactSettings(directory=place / "artifacts"),
+                runtimes=RuntimeSettings(max_duration_ms=_LONGEST_MS),
+            )
+            context = open_session(settings, self._workspace)
+            self._session = self._runner.run(context.__aenter__())
+            stack.callback(lambda: self._runner.run(context.__aexit__(None, None, None)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, runtime: str, code: str) -> None:
+        """Run a program of a runtime through the gate."""
+        work = RuntimeRun.model_validate({"runtime": runtime, "code": code})
+        limits = LimitOverrides(wall_ms=_LONGEST_MS)
+        request = ExecutionRequest(workspace=self._workspace, work=work, limits=limits)
+        outcome = self._runner.run(self._session.gate.execute(request))
+        if not outcome.ok:
+            raise RuntimeError(f"{runtime}: {outcome.error}")
+
+    def run_ready(self, toolchain: Toolchain, code: str, ready: Path) -> None:
+        """Run what was compiled into a directory, confined as the gate confines it."""
+        planned = steps(toolchain, code)
+        job = _job(planned, ready)
+        grants = ProcessGrants(
+            workspace=self._workspace,
+            access="read-only",
+            readable=(*toolchain.prefixes, ready),
+            environment=planned.run.environment(job),
         )
-        context = open_session(settings, workspace)
-        session = runner.run(context.__aenter__())
+        result = self._runner.run(self._confined(planned.run.command(job), grants))
+        if result.status is not Status.OK:
+            raise RuntimeError(f"{toolchain.recipe.name}: {result.status}, {result.reason}")
 
-        def run(runtime: str, code: str) -> None:
-            work = RuntimeRun.model_validate({"runtime": runtime, "code": code})
-            limits = LimitOverrides(wall_ms=_LONGEST_MS)
-            request = ExecutionRequest(workspace=workspace, work=work, limits=limits)
-            outcome = runner.run(session.gate.execute(request))
-            if not outcome.ok:
-                raise RuntimeError(f"{runtime}: {outcome.error}")
-
-        try:
-            yield run
-        finally:
-            runner.run(context.__aexit__(None, None, None))
+    async def _confined(self, command: list[str], grants: ProcessGrants) -> ProcessResult:
+        sandbox = await self._session.processes.sandbox()
+        return await sandbox.run(command, grants)

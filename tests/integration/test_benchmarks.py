@@ -1,17 +1,21 @@
 """`python -m benchmarks` measures, prints and keeps what it measured. No time is asserted anywhere."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
+def benchmarks(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments],
         cwd=ROOT,
+        env=os.environ if path is None else {**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=False,
@@ -46,6 +50,25 @@ def test_stopping_is_measured_through_a_session(tmp_path: Path) -> None:
     assert [line["target"] for line in judged] == ["<= 50"] * 4
     assert all(line["met"] is (line["value"] <= 50) for line in judged)
     assert f"{sum(line['met'] for line in judged)} of 4 targets met" in done.stdout
+
+
+def test_programs_in_runtimes_are_measured(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    with tempfile.TemporaryDirectory() as path:  # outside of tmp_path, which the user of jobs may not enter
+        Path(path).chmod(0o755)
+        for name in ("bash", "gcc"):
+            found = shutil.which(name)
+            assert found is not None
+            Path(path, name).symlink_to(found)
+        done = benchmarks("--quick", "--only", "runtimes", "--results", str(results), path=path)
+    assert (done.returncode, done.stderr) == (0, "")
+    [section] = json.loads(results.read_text())["sections"]
+    assert section["failure"] == ""
+    assert {line["what"]: line["target"] for line in section["lines"]} == {
+        "shell, more than bare": "<= 12",
+        "c, compiled and run, against bare": None,
+        "c, out of the cache, against the ready program confined": "<= 1.3",
+    }
 
 
 def test_an_unknown_benchmark_is_refused() -> None:
