@@ -103,6 +103,7 @@ class RuntimeEngine:
         self._sandbox = sandbox
         self._environ = environ
         self._compiled = compiled
+        self._answers: dict[tuple[object, ...], str] = {}
 
     def executables(self, runtime: Runtime) -> Executables:
         """Return what can run the programs of a runtime."""
@@ -131,7 +132,7 @@ class RuntimeEngine:
         recipe = recipes()[job.work.runtime]
         compiles = any(way.compile for way in recipe.ways)
         user = plan.user(ProcessGrants() if compiles else _grants(job), sandbox.job_user)
-        search = Search.of_machine(self._environ, user, untrusted=(job.workspace,))
+        search = Search.of_machine(self._environ, user, untrusted=(job.workspace,), answers=self._answers)
         names = job.terms.grants.executables
         if names == recipe.candidates:
             return find(recipe, search)

@@ -11,8 +11,8 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Self
 
@@ -71,16 +71,27 @@ class Search:
     """Directories that programs may write to."""
     warm: Path | None = None
     """Where `paddock runtimes warm` keeps what it made."""
+    answers: MutableMapping[tuple[object, ...], str] = field(
+        default_factory=dict[tuple[object, ...], str], compare=False
+    )
+    """What stand-ins of version managers have said: asking one takes a tenth of a second. Who keeps it for longer than
+    a search goes on with the version that was chosen then."""
 
     @classmethod
     def of_machine(
-        cls, environ: Mapping[str, str], user: int | None, *, untrusted: tuple[Path, ...] = ()
+        cls,
+        environ: Mapping[str, str],
+        user: int | None,
+        *,
+        untrusted: tuple[Path, ...] = (),
+        answers: MutableMapping[tuple[object, ...], str] | None = None,
     ) -> Self:
         """Return the search of PATH, then of what `paddock runtimes install` has put beside Paddock's own files."""
         given = environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)
         own = directories.installed(user)
         folders = [match for pattern in _INSTALLED for match in sorted(glob.glob(str(own / pattern)))]  # noqa: PTH207
-        return cls(os.pathsep.join([given, *folders]), user, untrusted, directories.warm(user))
+        path = os.pathsep.join([given, *folders])
+        return cls(path, user, untrusted, directories.warm(user), {} if answers is None else answers)
 
     def program(self, names: Iterable[str]) -> Path:
         """Return the first program of these names. Raises _UnusableError when there is none for this user."""
@@ -205,7 +216,21 @@ def _behind_shim(way: Way, found: Path, search: Search) -> Path:
     """Return the program itself: stand-ins need the home of their user, which jobs do not have."""
     if way.shim is None or not _is_stand_in(found):
         return found
-    words = [filled(word, {"executable": str(found)}) for word in way.shim.argv]
+    words = tuple(filled(word, {"executable": str(found)}) for word in way.shim.argv)
+    question = (*words, found.stat().st_mtime_ns)
+    printed = search.answers.get(question)
+    if printed is None or not Path(filled(way.shim.path, {"printed": printed})).is_file():
+        printed = search.answers[question] = _asked(words, found)
+    real = Path(filled(way.shim.path, {"printed": printed}))
+    if not real.is_file() or search.distrusts(real):
+        raise _UnusableError(f"{found} stands for {real}, which cannot be used")
+    if not reachable(real, search.user):
+        raise _UnusableError(f"{real} cannot be reached by the user that programs run as")
+    return real
+
+
+def _asked(words: Sequence[str], found: Path) -> str:
+    """Return what a stand-in prints. Raises _UnusableError when it does not say."""
     try:
         done = subprocess.run(  # noqa: S603 - what the owner of PATH put there
             words,
@@ -218,12 +243,7 @@ def _behind_shim(way: Way, found: Path, search: Search) -> Path:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise _UnusableError(f"{found} stands for another program and does not say which ({error})") from None
-    real = Path(filled(way.shim.path, {"printed": done.stdout.strip()}))
-    if not real.is_file() or search.distrusts(real):
-        raise _UnusableError(f"{found} stands for {real}, which cannot be used")
-    if not reachable(real, search.user):
-        raise _UnusableError(f"{real} cannot be reached by the user that programs run as")
-    return real
+    return done.stdout.strip()
 
 
 def _is_stand_in(found: Path) -> bool:

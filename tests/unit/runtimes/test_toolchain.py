@@ -132,6 +132,37 @@ def test_a_stand_in_is_asked_for_the_program_behind_it(shop):
     assert "stands for another program and does not say which" in look("python", shim.parent).reason
 
 
+def test_a_stand_in_is_asked_once_until_it_or_its_answer_changes(shop):
+    first, second = (program(shop / "versions" / name / "python3") for name in ("1", "2"))
+    asked = shop / "asked"
+    shim = program(shop / "shims" / "python3", f"#!/bin/sh\necho x >> {asked}\ncat {shop}/chosen\n")
+    (shop / "chosen").write_text(f"{first}\n")
+    answers = {}
+
+    def found():
+        return look("python", shim.parent, answers=answers).executable
+
+    assert [found(), found()] == [first, first]
+    assert asked.read_text() == "x\n"
+    (shop / "chosen").write_text(f"{second}\n")
+    os.utime(shim, (1, 1))
+    assert [found(), found()] == [second, second]
+    assert asked.read_text() == "x\n" * 2
+    (shop / "chosen").write_text(f"{first}\n")
+    second.unlink()
+    assert found() == first
+    assert asked.read_text() == "x\n" * 3
+
+
+def test_a_remembered_answer_is_no_reason_to_trust_it(shop):
+    real = program(shop / "workspace" / "python3")
+    shim = program(shop / "shims" / "python3", f"#!/bin/sh\necho {real}\n")
+    answers = {}
+    assert look("python", shim.parent, answers=answers).executable == real
+    missing = look("python", shim.parent, untrusted=(shop / "workspace",), answers=answers)
+    assert f"{shim} stands for {real}, which cannot be used" in missing.reason
+
+
 def test_a_stand_in_may_not_lead_to_where_programs_write(shop):
     real = program(shop / "workspace" / "python3")
     shim = program(shop / "shims" / "python3", f"#!/bin/sh\necho {real}\n")
