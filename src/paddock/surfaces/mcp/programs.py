@@ -14,6 +14,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import OUTPUT_MODES, RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.surfaces.mcp.progress import OutputLines
 from paddock.surfaces.mcp.reply import compact, cut
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
 from paddock.surfaces.program_response import program_response
@@ -49,7 +50,8 @@ class Programs:
             work=work,
             limits=LimitOverrides(wall_ms=arguments.get("timeoutMs")),
         )
-        return await self._session.gate.execute(request), work
+        take = OutputLines(caller.on_console).take if caller.on_console else None
+        return await self._session.gate.execute(request, on_output=take), work
 
     async def find(self, asked: OutputQuery) -> "OutputFound":
         """Return what a query finds. Raises PaddockError for what cannot be read."""

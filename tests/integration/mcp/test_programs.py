@@ -1,0 +1,82 @@
+"""`run_program` and `query_output`: programs in language runtimes and what is stored of them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from .conftest import ERAS, Place
+
+
+def calls(place: Place, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
+    async def main() -> list[Any]:
+        async with place.client() as client:
+            return [await client.call_tool(name, arguments) for name, arguments in asked]
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_program_tells_its_lines_while_it_runs(place: Place, mode: str) -> None:
+    code = '$| = 1; print STDERR "one\\n"; select(undef, undef, undef, 0.02) until -e "go"; print "two\\n"'
+
+    async def main() -> tuple[str, str]:
+        heard: list[str] = []
+
+        async def listen(_progress: float, _total: float | None, message: str | None) -> None:
+            heard.append(message or "")
+            (place.workspace / "go").touch()
+
+        async with place.client(mode=mode) as client:
+            arguments = {"runtime": "perl", "code": code, "outputMode": "summary"}
+            result = await client.call_tool("run_program", arguments, progress_callback=listen)
+            return heard[0], result.content[0].text
+
+    first, text = asyncio.run(main())
+    assert first == "[error] one"
+    assert text.partition("--- ")[2] == "stdout\ntwo\n--- stderr\none"
+
+
+def test_what_is_stored_is_searched_and_paged(place: Place) -> None:
+    async def main() -> None:
+        async with place.client() as client:
+            code = 'print "line $_\\n" for 1 .. 30'
+            done = await client.call_tool("run_program", {"runtime": "perl", "code": code})
+            handle = done.structured_content["artifactHandle"]
+            asked = {
+                "artifactHandle": handle,
+                "lineRange": {"stream": "stdout", "startLine": 2, "endLine": 3},
+            }
+            page = await client.call_tool("query_output", asked)
+            assert page.content[0].text == (
+                "ok · lineRange · 0 matches · 30 lines\n--- stdout 2-3\nline 2\nline 3"
+            )
+            asked = {"artifactHandle": handle, "queryTerms": ["line 30"], "contextLines": 0}
+            found = await client.call_tool("query_output", asked)
+            assert found.structured_content["excerpts"] == [
+                {"lineStart": 30, "lineEnd": 30, "content": "line 30", "source": "stdout"}
+            ]
+
+    asyncio.run(main())
+
+
+def test_mistakes_are_told(place: Place) -> None:
+    results = calls(
+        place,
+        ("run_program", {"runtime": "cobol", "code": "x"}),
+        ("run_program", {"runtime": "perl"}),
+        ("run_program", {"runtime": "perl", "code": "exit 3"}),
+        ("query_output", {"artifactHandle": "../x", "queryTerms": ["a"]}),
+        ("query_output", {"artifactHandle": "runtime-ws-1-0123456789abcdef"}),
+    )
+    assert [each.is_error for each in results] == [True] * 5
+    texts = [each.content[0].text for each in results]
+    assert texts[0].startswith("invalid\nrun_program: `runtime`")
+    assert texts[1] == (
+        "invalid\n`arguments`: there is nothing to run: give `code`, or `args` for the executable itself"
+    )
+    assert texts[2].startswith("failure · exit 3 · ")
+    assert texts[3] == "invalid\nInvalid artifact handle: path traversal detected"
+    assert texts[4] == (
+        "invalid\n`arguments`: queryTerms are required unless cursor or lineRange is provided"
+    )
