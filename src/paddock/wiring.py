@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from paddock.confine.process import Sandbox
     from paddock.flows.engine import Flows
+    from paddock.flows.temporal import Temporals
     from paddock.hub.admission import Admission
     from paddock.hub.catalog import Catalog
     from paddock.hub.config import ServersConfig
@@ -242,6 +243,7 @@ class Session:
         scripts: Scripts,
         *,
         flows: "Callable[[], Flows]",
+        temporals: "Callable[[], Temporals]",
     ) -> None:
         self.gate = gate
         self.hub = hub
@@ -249,6 +251,7 @@ class Session:
         self.output = output
         self.scripts = scripts
         self.flows = flows
+        self.temporals = temporals
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -302,12 +305,18 @@ async def open_session(
 
                 return engine.Flows(gate.execute, scripts.work, secrets)
 
-            facts = Facts(output.artifacts, servers.configured, processes.tier, flows)
+            @cache
+            def temporals() -> "Temporals":
+                from paddock.flows import temporal  # noqa: PLC0415 - only schedules pay for it
+
+                return temporal.Temporals(gate.execute, settings.sdk.temporals)
+
+            facts = Facts(output.artifacts, servers.configured, processes.tier, flows, temporals)
             services = Services(settings, secrets, facts)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)
             gate = Gate(settings, ledger, engines, secrets)
-            yield Session(gate, servers, processes, output, scripts, flows=flows)
+            yield Session(gate, servers, processes, output, scripts, flows=flows, temporals=temporals)
         finally:
             await processes.close()
             await servers.close()

@@ -171,6 +171,8 @@ class SdkSettings(Value):
     """Most milliseconds of `sequence.run` and `temporal.fire`."""
     signals: Path = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
     """Database of `paddock.cir`, by default `paddock/signals.db` below the user's state directory."""
+    temporals: Path = Field(default_factory=lambda: user_state_path("paddock") / "temporals")
+    """Directory for when schedules last ran, by default `paddock/temporals` below the user's state directory."""
 
 
 class VaultSettings(Value):

@@ -30,6 +30,7 @@ OWNERS_ONLY = frozenset(
         "artifacts.directory",
         "artifacts.url",
         "sdk.signals",
+        "sdk.temporals",
         "servers.config",
         "servers.registry",
         "servers.state",

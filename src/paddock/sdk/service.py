@@ -46,6 +46,18 @@ class Flows(Protocol):
         ...
 
 
+class Temporals(Protocol):
+    """What fires schedules."""
+
+    async def fire(self, request: ExecutionRequest, name: str, due: str | None = None) -> Json:
+        """Return what became of the sequence of a schedule, unless it has run since `due`. Raises SdkError."""
+        ...
+
+    def temporals(self, workspace: Path) -> Json:
+        """Return what is told of every schedule."""
+        ...
+
+
 class Facts(NamedTuple):
     """What the rest of the session tells; each is asked when a program asks."""
 
@@ -57,6 +69,8 @@ class Facts(NamedTuple):
     """The proved confinement of programs. Raises EngineError and ConfigurationError."""
     flows: Callable[[], Flows]
     """Sequences."""
+    temporals: Callable[[], Temporals]
+    """Schedules."""
 
 
 class Services:
@@ -71,6 +85,8 @@ class Services:
             "output.query": self._output,
             "sequence.list": self._sequences,
             "sequence.run": self._run_sequence,
+            "temporal.fire": self._fire,
+            "temporal.list": self._temporals,
         }
         self._methods: Mapping[str, Method] = {
             "cir.capture": self._capture,
@@ -162,6 +178,18 @@ class Services:
         if wishes:
             raise SdkError(f"paddock.sequence.run: unknown option {min(wishes)!r}; there is `vars`")
         return await self._facts.flows().run(request, _text("sequence.run", "name", name), given)
+
+    async def _temporals(self, request: ExecutionRequest) -> Json:
+        return await asyncio.to_thread(self._facts.temporals().temporals, request.workspace)
+
+    async def _fire(self, request: ExecutionRequest, name: Json, options: Json = None) -> Json:
+        """Read `temporal.fire(name, {due})`."""
+        wishes = options_of(options, "temporal.fire")
+        due = wishes.pop("due", None)
+        if wishes:
+            raise SdkError(f"paddock.temporal.fire: unknown option {min(wishes)!r}; there is `due`")
+        moment = None if due is None else _text("temporal.fire", "due", due)
+        return await self._facts.temporals().fire(request, _text("temporal.fire", "name", name), moment)
 
     def _capture(self, body: Json, options: Json = None) -> Json:
         return self._signals.capture(_text("cir.capture", "body", body), options_of(options, "cir.capture"))

@@ -37,7 +37,9 @@ class Desk:
             audit=AuditSettings(directory=self.place / "audit"),
             artifacts=ArtifactSettings(directory=self.place / "artifacts"),
             vault=VaultSettings(backend="file", directory=self.place / "vault"),
-            sdk=SdkSettings(**{"signals": self.place / "signals.db", **(sdk or {})}),
+            sdk=SdkSettings(
+                **{"temporals": self.place / "temporals", "signals": self.place / "signals.db", **(sdk or {})}
+            ),
             tools=ToolSettings(**(tools or {})),
             policy=PolicySettings(rule=tuple(rules)),
             guest=GuestSettings(max_workers=workers),

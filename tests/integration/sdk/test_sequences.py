@@ -196,3 +196,25 @@ def test_the_time_of_a_sequence_ends_its_step(desk):
     )
     ended = [(record.fields["kind"], record.fields["status"]) for record in desk.records()[2:]]
     assert ended == [("runtime", "cancelled"), ("sdk", "timeout")]
+
+
+def test_a_program_fires_a_schedule_whose_sequence_is_a_request_of_its_own(desk):
+    desk.open()
+    script(desk, "one", "return paddock.vars.A")
+    write(desk, "flow", "vars = {A = ''}\n[[step]]\nname = 'a'\nscript = 'one'\nvars = {A = '${A}'}\n")
+    folder = desk.workspace / ".paddock" / "temporals"
+    folder.mkdir()
+    (folder / "daily.toml").write_text("sequence = 'flow'\ncron = '0 3 * * *'\nvars = {A = 'x'}\n")
+    (folder / "odd.toml").write_text("sequence = 'nowhere'\nevery = '1d'\n")
+    outcome = desk.run(
+        """
+        const {name, ok, sequence} = paddock.temporal.fire("daily");
+        const odd = paddock.temporal.fire("odd");
+        const [daily] = paddock.temporal.list();
+        return [name, ok, sequence.steps[0].value, odd.ok, odd.error.message.split("\\n")[0], typeof daily.last];
+        """
+    )
+    assert outcome.error is None
+    assert outcome.value == ["daily", True, "x", False, "there is no sequence called nowhere", "string"]
+    started = [record.fields["name"] for record in desk.records() if record.event == "started"]
+    assert started[:4] == ["program", "temporal.fire", "sequence.run", "one.js"]

@@ -49,6 +49,7 @@ CHOICES = {
     "sdk.script": [("*",), ("vault.*", "exec"), ("exec",)],
     "sdk.execute": [("*",), ("exec",), ()],
     "sdk.signals": [DEFAULTS["sdk.signals"], Path("/else/signals.db")],
+    "sdk.temporals": [DEFAULTS["sdk.temporals"], Path("/else/temporals")],
     "vault.backend": ["auto", "keyring", "file"],
     "vault.directory": [DEFAULTS["vault.directory"], Path("/else/vault")],
 }

@@ -18,6 +18,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "compute": ("compute", "Compute one text from another: JSON in, JSON out."),
     "script": ("scripts", "List, create and show scripts."),
     "sequence": ("sequence", "List, show and run sequences of steps."),
+    "temporal": ("temporal", "List, fire and serve schedules of sequences."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
     "output": ("output", "Search, show and delete stored output of programs."),
