@@ -145,7 +145,7 @@ class Temporals:
 
     def temporals(self, workspace: Path) -> Json:
         """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
-        return [self._told(name, path, workspace) for name, path in listed(workspace, "temporals")]
+        return listing(workspace, self._state, self._clock.now())
 
     async def serve(self, workspace: Path, fire: Callable[[str, datetime], Awaitable[None]]) -> None:
         """Call `fire` with every schedule that comes due, until cancelled. Files are read once.
@@ -189,15 +189,23 @@ class Temporals:
                     moments.note(name, last)
         return last
 
-    def _told(self, name: str, path: Path, workspace: Path) -> dict[str, Any]:
-        try:
-            temporal = read(path, Temporal)
-            last = Moments(self._state, workspace).last(name)
-        except SdkError as problem:
-            return {"name": name, "problem": str(problem)}
-        due = temporal.due(last or self._clock.now()) if temporal.enabled else None
-        moments = {"last": last and last.isoformat(), "next": due and due.isoformat()}
-        return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **moments}
+
+def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]:
+    """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
+    return [
+        _told(name, path, Moments(state, workspace), now) for name, path in listed(workspace, "temporals")
+    ]
+
+
+def _told(name: str, path: Path, moments: Moments, now: datetime) -> dict[str, Any]:
+    try:
+        temporal = read(path, Temporal)
+        last = moments.last(name)
+    except SdkError as problem:
+        return {"name": name, "problem": str(problem)}
+    due = temporal.due(last or now) if temporal.enabled else None
+    told = {"last": last and last.isoformat(), "next": due and due.isoformat()}
+    return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **told}
 
 
 def _moment(text: str) -> datetime:

@@ -2,14 +2,14 @@
 
 import asyncio
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Never
 
 import click
 
 from paddock.configuration import load
-from paddock.flows.temporal import Temporals
+from paddock.flows.temporal import listing
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.surfaces.cli import options
@@ -40,11 +40,7 @@ def command() -> None:
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the schedules of the workspace and of the home directory, with when each comes due next."""
     settings = load(workspace, flags=flags).settings
-
-    async def nothing(_request: ExecutionRequest) -> Never:
-        raise AssertionError
-
-    found: list[dict[str, Any]] = Temporals(nothing, settings.sdk.temporals).temporals(workspace)
+    found = listing(workspace, settings.sdk.temporals, datetime.now(UTC))
     if as_json:
         print_json(found)
         return
