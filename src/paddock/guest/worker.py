@@ -15,12 +15,13 @@ import socket
 import struct
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from paddock.guest import v8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 CAPACITY = 32768
 """UTF-16 units that fit into each half of the exchange buffer; glue/exchange.js has the same number."""
@@ -39,20 +40,28 @@ _REPLY = re.compile(rb'\["reply", (\d+), ')
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
-_REHEARSED = {
-    "output": 1,
-    "lines": 1,
-    "calls": 1,
-    "frame": 1 << 20,
-    "result": 100,
-    "sleep": 0,
-    "seed": [1, 2, 3, 4],
-    "raw": False,
-    "vars": {"a": "b"},
-    "workspace": "",
-    "input": 1,
-}
-_REHEARSAL = '"use strict";__paddock(async function(input){return [await input]})'
+_SPARE_MS = 5.0
+"""A worker that waits for so long is a spare one, and has time."""
+
+_REHEARSED = json.dumps(
+    [
+        "run",
+        {
+            "output": 1,
+            "lines": 1,
+            "calls": 1,
+            "frame": 1 << 20,
+            "result": 100,
+            "sleep": 0,
+            "seed": [1, 2, 3, 4],
+            "raw": False,
+            "vars": {"a": "b"},
+            "workspace": "",
+            "input": 1,
+        },
+    ]
+).encode()
+_REHEARSAL = b'"use strict";__paddock(async function(input){return [await input]})'
 
 "a".encode("utf-16-le").decode("utf-16-le")  # loads the codec while files can still be read
 
@@ -72,6 +81,10 @@ class Channel:
             self._connection.sendall(_LENGTH.pack(len(text)) + text)
         except OSError:
             os._exit(0)
+
+    def hears(self, within_ms: float) -> bool:
+        """Return whether something comes within so many milliseconds."""
+        return bool(self._poll.poll(within_ms))
 
     def receive(self, timeout_ms: float | None = None) -> bytes | None:
         """Return the next message, or None when `timeout_ms` milliseconds have passed without one."""
@@ -119,41 +132,58 @@ class Guest:
         self._channel: Channel
         self._data_bytes = 0
 
-    def rehearse(self) -> None:
-        """Go through a first program, so that V8 has compiled what each one needs."""
-        self._isolate.on_post = self._posted
-        self._rehearsing = True
-        self._tell("run", _REHEARSED)
-        self._isolate.evaluate(_REHEARSAL)
-        self._tell("rehearse")
-        self._tell("forget")
-        self._rehearsing = False
-
-    def _tell(self, *message: object) -> None:
-        self._incoming = json.dumps(message).encode("utf-16-le")
-        self._fill()
-        self._isolate.call(self._step, self._ignored)
-
     def hand_over(self, become: "Callable[[], tuple[Channel, int]]") -> None:
-        """Have V8's thread call `become`, and be the worker that it returns in.
+        """Have V8's thread rehearse a program and call `become`, and be the worker that this returns in.
 
         `become` is called when no JavaScript runs, and returns in forked children only: the channel to the parent,
         and the data segment that budgets come on top of.
         """
 
-        def first_turn(_: object) -> None:
+        def go_on() -> None:
             v8.keep_thread()
             self._start(*become())
 
-        self._isolate.on_turn = first_turn
-        self._queue(_IDLE)
+        self._isolate.on_post = self._posted
+        self._rehearse(go_on)
 
     def _start(self, channel: Channel, data_bytes: int) -> None:
         self._channel = channel
         self._data_bytes = data_bytes
-        self._isolate.on_turn = self._turned
         channel.send(b'["ready"]')
+        if channel.hears(_SPARE_MS):
+            self._serve()
+        else:
+            # What the zygote compiled is there, but its memory is not yet this process's own.
+            self._rehearse(self._serve)
+
+    def _serve(self) -> None:
+        self._isolate.on_turn = self._turned
         self._await()
+
+    def _rehearse(self, go_on: "Callable[[], None]") -> None:
+        """Go through a program as far as all of them go, then call `go_on`."""
+        tasks: Iterator[Callable[[], None]] = iter(
+            (
+                partial(self._deliver, _REHEARSED),
+                partial(self._isolate.queue_script, _REHEARSAL),
+                partial(self._queue, _IDLE),
+                partial(self._deliver, b'["rehearse"]'),
+                partial(self._deliver, b'["forget"]'),
+                self._end_rehearsal,
+            )
+        )
+
+        def turn(_: object) -> None:
+            task = next(tasks, go_on)
+            task()
+
+        self._rehearsing = True
+        self._isolate.on_turn = turn
+        turn(None)
+
+    def _end_rehearsal(self) -> None:
+        self._rehearsing = False
+        self._queue(_IDLE)
 
     def _posted(self) -> None:
         header = self._header

@@ -36,7 +36,6 @@ class Zygote:
         self._control = control
         self._rules = lockdown.prepare(profile)
         self._guest = worker.Guest(v8.Isolate(v8.load(library_directory, PROFILES[profile])), glue.source())
-        self._guest.rehearse()
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._data_bytes = worker.data_segment(os.open("/proc/self/status", os.O_RDONLY))
