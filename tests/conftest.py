@@ -2,9 +2,13 @@
 
 import asyncio
 import atexit
+import fcntl
+import hashlib
 import importlib.util
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -145,6 +149,30 @@ def real_servers():
 def toolchain_path():
     """A PATH with the toolchain of every recipe that is tested, installed once into a cache."""
     return script("install_toolchains").install()
+
+
+@pytest.fixture(scope="session")
+def npm_modules():
+    """What gives the `node_modules` of a lock file below tests: installed once, whoever else asks at the time."""
+
+    def installed(name):
+        pins = ROOT / "tests" / name
+        files = [pins / file for file in ("package.json", "package-lock.json")]
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        place = cache / "paddock-tests" / f"{name}-{digest[:16]}"
+        place.mkdir(parents=True, exist_ok=True)
+        with (place / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (place / "complete").exists():
+                for path in files:
+                    shutil.copy(path, place)
+                command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+                subprocess.run(command, cwd=place, check=True)
+                (place / "complete").touch()
+        return place / "node_modules"
+
+    return installed
 
 
 def script(name):

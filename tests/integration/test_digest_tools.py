@@ -1,17 +1,11 @@
 """Digests of what the real tools print: TypeScript, ESLint, npm, and node's test runner with both of its reporters."""
 
-import fcntl
-import hashlib
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from paddock.model.digest import Digest, Failure, digest
-
-PINS = Path(__file__).resolve().parents[1] / "digest"
 
 TYPES = "const a: number = 'x';\nexport const b: string = a;\n"
 TESTS = """\
@@ -28,23 +22,9 @@ RULES = 'export default [{ rules: { "no-unused-vars": "error", "no-debugger": "w
 
 
 @pytest.fixture(scope="session")
-def modules() -> Path:
-    """Install the pinned tools once into the user's cache."""
-    files = [PINS / name for name in ("package.json", "package-lock.json")]
-    pins = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    place = cache / "paddock-tests" / f"digest-{pins[:16]}"
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "complete").exists():
-            for path in files:
-                shutil.copy(path, place)
-            subprocess.run(
-                ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=place, check=True
-            )
-            (place / "complete").touch()
-    return place / "node_modules"
+def modules(npm_modules) -> Path:
+    """The pinned tools."""
+    return npm_modules("digest")
 
 
 def run(directory: Path, *argv: str) -> Digest:

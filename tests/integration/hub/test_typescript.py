@@ -1,11 +1,7 @@
 """What Paddock says of tools is TypeScript that the real compiler takes."""
 
-import fcntl
 import json
-import os
-import shutil
 import subprocess
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -17,28 +13,13 @@ from paddock.hub.search import CatalogTool
 from paddock.hub.signatures import declarations
 
 ROOT = Path(__file__).resolve().parents[3]
-PINS = ROOT / "tests" / "typescript"
 LISTED = json.loads((ROOT / "benchmarks/discovery/tools.json").read_text())["servers"]
 
 
 @pytest.fixture(scope="session")
-def compiler():
-    """The pinned compiler, installed once into the user's cache."""
-    files = [PINS / name for name in ("package.json", "package-lock.json")]
-    pins = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    place = cache / "paddock-tests" / f"typescript-{pins[:16]}"
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "complete").exists():
-            for path in files:
-                shutil.copy(path, place)
-            subprocess.run(
-                ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=place, check=True
-            )
-            (place / "complete").touch()
-    return place / "node_modules" / ".bin" / "tsc"
+def compiler(npm_modules):
+    """The pinned compiler."""
+    return npm_modules("typescript") / ".bin" / "tsc"
 
 
 def complaints(compiler, directory, text):

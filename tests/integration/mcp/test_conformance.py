@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +33,7 @@ EXTENSIONS = ("tasks-", "input-required-result-", "http-custom-header")
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    script = npm.CLIENTS / "conformance_server.py"
+    script = Path(__file__).parents[2] / "clients" / "conformance_server.py"
     process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -43,8 +44,10 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("revision", list(NOT_OFFERED))
-def test_what_is_offered_conforms(server: str, revision: str, tmp_path: object) -> None:
-    modules = npm.installed()
+def test_what_is_offered_conforms(
+    npm_modules: npm.Modules, server: str, revision: str, tmp_path: object
+) -> None:
+    modules = npm_modules("clients")
     command = [
         npm.node(modules),
         str(modules / CONFORMANCE),

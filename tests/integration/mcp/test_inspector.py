@@ -25,8 +25,8 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="session")
-def inspector() -> list[str]:
-    modules = npm.installed()
+def inspector(npm_modules: npm.Modules) -> list[str]:
+    modules = npm_modules("clients")
     launcher = modules / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
     return [npm.node(modules), str(launcher), "--cli"]
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+from pathlib import Path
 
 from . import npm
 from .conftest import Place
@@ -19,8 +20,7 @@ process.stdin.on("end", () => console.log(new Tiktoken(ranks.default || ranks).e
 """
 
 
-def tokens(text: str) -> int:
-    modules = npm.installed()
+def tokens(modules: Path, text: str) -> int:
     environment = {"NODE_PATH": str(modules)}
     command = [npm.node(modules), "-e", COUNT]
     return int(
@@ -50,8 +50,8 @@ def test_the_list_is_the_same_whatever_servers_there_are(place: Place) -> None:
     assert listed(place) == first
 
 
-def test_the_list_is_short(place: Place) -> None:
+def test_the_list_is_short(npm_modules: npm.Modules, place: Place) -> None:
     tools = json.loads(listed(place))["tools"]
     shown = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in tools]
-    assert tokens(json.dumps(shown, separators=(",", ":"))) <= BUDGET
+    assert tokens(npm_modules("clients"), json.dumps(shown, separators=(",", ":"))) <= BUDGET
     assert [tool["name"] for tool in tools if len(tool["description"].split()) > 60] == []
