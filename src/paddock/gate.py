@@ -282,8 +282,15 @@ class _HostCalls:
             outcome = await self.gate.execute(request)
         except LedgerError:
             return _UNRECORDED
-        except (SdkError, ScriptNotFound, ToolNotFound, ConfigurationError) as problem:
+        except (
+            ScriptNotFound
+        ) as problem:  # where was searched is for people: it names directories of the host
+            error: dict[str, Json] = {"name": "TypeError", "message": str(problem).partition("\n")[0]}
+            return HostReply(Status.INVALID, error=error)
+        except (SdkError, ToolNotFound, ConfigurationError) as problem:
             return HostReply(Status.INVALID, error={"name": "TypeError", "message": str(problem)})
+        for planned in outcome.planned:
+            self.plan.add(planned)
         if outcome.status in ENDED and (outcome.program or outcome.tool or outcome.ok):
             return HostReply(Status.OK, value=shown(request.work, outcome))
         name = outcome.error.name if outcome.error else "Error"

@@ -11,7 +11,16 @@ from paddock.model.errors import SdkError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import signal_name
-from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ToolRun, Work
+from paddock.model.request import (
+    Caller,
+    ExecutionRequest,
+    GuestRun,
+    Profile,
+    RuntimeRun,
+    SdkCall,
+    ToolRun,
+    Work,
+)
 from paddock.store.scripts import read
 
 ENDED = {
@@ -80,7 +89,7 @@ def _work(
             case "exec":
                 return _program(arguments)
             case "script.run":
-                return _script(arguments, parent.workspace)
+                return _script(arguments, parent)
             case "compute":
                 return _computation(arguments)
             case "tool":
@@ -132,18 +141,24 @@ def _computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     return work, limits
 
 
-def _script(arguments: list[Json], workspace: Path) -> tuple[Work, LimitOverrides]:
-    """Read `script.run(name, {vars, input, timeoutMs})`."""
+def _script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work, LimitOverrides]:
+    """Read `script.run(name, {vars, input, timeoutMs})`.
+
+    The script gets the profile of who runs it: a program that may write a script must not gain what scripts may do.
+    """
+    assert isinstance(parent.work, GuestRun)
     if not 1 <= len(arguments) <= 2 or not isinstance(arguments[0], str):  # noqa: PLR2004
         raise SdkError(
             'paddock.script.run(name, options), for instance paddock.script.run("audit", {vars: {A: "1"}})'
         )
     wishes = options_of(arguments[1] if arguments[1:] else None, "script.run")
     limits = _wall(wishes)
-    return script_run(arguments[0], workspace, wishes), limits
+    return script_run(arguments[0], parent.workspace, wishes, profile=parent.work.profile), limits
 
 
-def script_run(name: str, workspace: Path, wishes: Mapping[str, Json]) -> GuestRun:
+def script_run(
+    name: str, workspace: Path, wishes: Mapping[str, Json], *, profile: Profile = "script"
+) -> GuestRun:
     """Return the work of running a saved script, with `vars` and `input` of the wishes.
 
     Raises ScriptNotFound, and ValidationError for other wishes.
@@ -155,7 +170,7 @@ def script_run(name: str, workspace: Path, wishes: Mapping[str, Json]) -> GuestR
             "source": script.source,
             "name": script.name,
             "language": script.language,
-            "profile": "script",
+            "profile": profile,
             "raw_results": script.raw_results,
         }
     )

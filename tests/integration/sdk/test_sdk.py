@@ -188,3 +188,22 @@ def test_scripts_that_wait_for_scripts_need_no_place_of_theirs(desk):
     (folder / "inner.js").write_text("await sleep(1); return 1")
     outcome = desk.run("return (await Promise.all([1, 2, 3].map(() => paddock.script.run('outer')))).join()")
     assert outcome.value == "2,2,2"
+
+
+def test_a_script_gives_no_more_than_its_caller_has(desk):
+    desk.open().vault.set("global", "api", SECRET)
+    folder = desk.workspace / ".paddock" / "scripts"
+    folder.mkdir(parents=True)
+    (folder / "leak.js").write_text("return paddock.vault.get('api').split('').join(' ')")
+    outcome = desk.run("return await paddock.script.run('leak')", profile="execute")
+    message = (
+        "paddock.vault.get is not granted to programs of the profile execute; "
+        "name it in `execute` under [sdk] in paddock.toml"
+    )
+    assert (outcome.status, outcome.error.message) == (Status.FAILED, message)
+
+
+def test_a_program_does_not_learn_where_scripts_are_looked_for(desk):
+    desk.open()
+    outcome = desk.run("try { await paddock.script.run('nowhere') } catch (e) { return e.message }")
+    assert outcome.value == "Script not found: nowhere"
