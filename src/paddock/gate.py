@@ -52,8 +52,7 @@ from paddock.model.outcome import (
 )
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
-from paddock.policy.known import KnownSecrets
-from paddock.policy.outgoing import redacted, redacting
+from paddock.policy.outgoing import Outgoing
 from paddock.policy.rehearsal import Plan, stub
 from paddock.policy.rules import Policy
 from paddock.programs import Programs
@@ -104,12 +103,12 @@ class Engines(NamedTuple):
 class Gate:
     """Decides, records, runs and reports requests."""
 
-    def __init__(self, settings: Settings, audit: AuditSink, engines: Engines, secrets: KnownSecrets) -> None:
+    def __init__(self, settings: Settings, audit: AuditSink, engines: Engines, outgoing: Outgoing) -> None:
         self._policy = Policy(settings, engines.programs.executables)
         self._audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
         self._engines = engines
-        self._secrets = secrets
+        self._outgoing = outgoing
         self.find_tool = engines.scripts.work
 
     async def execute(
@@ -174,7 +173,7 @@ class Gate:
             end = {**facts, **ending(request, result, ms, len(text))}
             audit = book.append("finished", request.id, end, parent=request.parent)
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **dict(result))
-        return outcome if request.parent else redacted(outcome, text, self._secrets)
+        return outcome if request.parent else self._outgoing.outcome(outcome, text)
 
     def _book(self, request: ExecutionRequest) -> AuditSink | Lenient:
         """Return where a request is recorded."""
@@ -202,7 +201,7 @@ class Gate:
             case GuestRun() as work:
                 job = GuestJob(work, decision.limits, decision.grants, request.workspace, request.depth)
                 calls = _HostCalls(self, request, decision.grants.calls)
-                result = await self._engines.guest.run(job, calls, redacting(on_console, self._secrets))
+                result = await self._engines.guest.run(job, calls, self._outgoing.console(on_console))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 return await self._call_server(work, decision.limits.wall_ms)

@@ -21,6 +21,7 @@ from paddock.model.errors import LedgerUnusable
 from paddock.model.settings import AuditSettings, SandboxSettings, Settings
 from paddock.policy.environment import child_environment
 from paddock.policy.known import KnownSecrets
+from paddock.policy.outgoing import Outgoing
 from paddock.programs import Programs
 from paddock.scripts import Scripts
 from paddock.sdk.service import Facts, Services
@@ -219,11 +220,6 @@ class Output:
         self._secrets = secrets
         self._artifacts: Artifacts | None = None
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Which patterns of the settings are not used, once they were needed."""
-        return self._artifacts.warnings if self._artifacts else ()
-
     def artifacts(self) -> "Artifacts":
         """Return the one place of the session."""
         if self._artifacts is None:
@@ -242,10 +238,12 @@ class Session:
         output: Output,
         scripts: Scripts,
         *,
+        outgoing: Outgoing,
         flows: "Callable[[], Flows]",
         temporals: "Callable[[], Temporals]",
     ) -> None:
         self.gate = gate
+        self.outgoing = outgoing
         self.hub = hub
         self.processes = processes
         self.output = output
@@ -256,7 +254,8 @@ class Session:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was wrong with files that were read so far, and with patterns that were used."""
-        return (*(self.hub.config.warnings if self.hub.used else ()), *self.output.warnings)
+        of_files = self.hub.config.warnings if self.hub.used else ()
+        return (*of_files, *self.outgoing.warnings)
 
 
 def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
@@ -294,6 +293,7 @@ async def open_session(
         servers = Servers(settings, workspace)
         processes = Processes(settings.sandbox)
         secrets = KnownSecrets()
+        outgoing = Outgoing(settings.redaction, secrets)
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
             output = Output(settings, secrets)
@@ -303,7 +303,7 @@ async def open_session(
             def flows() -> "Flows":
                 from paddock.flows import engine  # noqa: PLC0415 - only sequences pay for it
 
-                return engine.Flows(gate.execute, scripts.work, secrets)
+                return engine.Flows(gate.execute, scripts.work, outgoing)
 
             @cache
             def temporals() -> "Temporals":
@@ -315,8 +315,17 @@ async def open_session(
             services = Services(settings, secrets, facts)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)
-            gate = Gate(settings, ledger, engines, secrets)
-            yield Session(gate, servers, processes, output, scripts, flows=flows, temporals=temporals)
+            gate = Gate(settings, ledger, engines, outgoing)
+            yield Session(
+                gate,
+                servers,
+                processes,
+                output,
+                scripts,
+                outgoing=outgoing,
+                flows=flows,
+                temporals=temporals,
+            )
         finally:
             await processes.close()
             await servers.close()

@@ -15,14 +15,15 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
-from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall, Work
-from paddock.policy.known import KnownSecrets
-from paddock.policy.redact import redact_json
+from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
+from paddock.policy.outgoing import Outgoing
 from paddock.sdk.requests import FindTool, script_run, shown
 
 VALUE_BYTES = 1024 * 1024
 """Most bytes of JSON that are kept of the value of a step."""
 SKIPPED = "skipped"
+_METHODS = {"script": "script.run", "runtime": "exec", "tool": "tool"}
+"""What a program would call itself for a step of a kind; servers are granted to all programs alike."""
 
 StepRecord = dict[str, Json]
 """What became of a step: `name`, `kind`, `status`, `ok`, `ms`; `request`, `value` and `error` where there is one."""
@@ -44,10 +45,10 @@ class Flows:
     `on_step` sees each step as it ends, `on_console` the console lines of scripts; neither sees a secret.
     """
 
-    def __init__(self, execute: Execute, find_tool: FindTool, secrets: KnownSecrets) -> None:
+    def __init__(self, execute: Execute, find_tool: FindTool, outgoing: Outgoing) -> None:
         self._execute = execute
         self._find_tool = find_tool
-        self._secrets = secrets
+        self._outgoing = outgoing
         self.on_step: OnStep | None = None
         self.on_console: OnConsole | None = None
 
@@ -79,14 +80,14 @@ class Flows:
     def tell(self, record: StepRecord) -> None:
         """Tell the listener what became of a step."""
         if self.on_step is not None:
-            self.on_step(self._secrets.hide_json(redact_json(record)))
+            self.on_step(self._outgoing.json(record))
 
     async def execute(self, request: ExecutionRequest) -> Outcome:
         """Return what became of a step."""
         return await self._execute(request, on_console=self.on_console)
 
-    def work(self, step: Step, filling: Filling, workspace: Path) -> Work:
-        """Return what a step asks for.
+    def work(self, step: Step, filling: Filling, workspace: Path, profile: Profile = "script") -> Work:
+        """Return what a step asks for; a script runs with the powers of a profile.
 
         Raises SdkError, ScriptNotFound, ToolNotFound, ConfigurationError and ValidationError.
         """
@@ -94,7 +95,8 @@ class Flows:
             case "script":
                 assert step.script is not None
                 texts = {name: filling.text(text) for name, text in step.vars.items()}
-                return script_run(step.script, workspace, {"vars": texts, "input": filling.value(step.input)})
+                wishes = {"vars": texts, "input": filling.value(step.input)}
+                return script_run(step.script, workspace, wishes, profile=profile)
             case "runtime":
                 return RuntimeRun.model_validate(
                     {
@@ -156,14 +158,18 @@ class _Run:
         return bool(record["ok"])
 
     async def _outcome(self, step: Step) -> StepRecord:
+        """Run a step. Of what a program runs, no step may do what the program itself may not."""
         parent = self._request
+        profile = parent.caller.profile if parent.caller else "script"
+        method = _METHODS.get(step.kind) if parent.caller else None
         try:
-            work = self._flows.work(step, Filling(self._find), parent.workspace)
+            work = self._flows.work(step, Filling(self._find), parent.workspace, profile)
             request = ExecutionRequest(
                 parent=parent.id,
                 actor=parent.actor,
                 surface="sequence",
                 workspace=parent.workspace,
+                caller=Caller(method=method, profile=profile) if method else None,
                 work=work,
                 limits=LimitOverrides(wall_ms=step.timeout_ms),
                 calls=parent.calls,

@@ -130,6 +130,7 @@ class Temporals:
                     actor=request.actor,
                     surface="temporal",
                     workspace=request.workspace,
+                    caller=request.caller,
                     work=SdkCall(
                         method="sequence.run", arguments=(temporal.sequence, {"vars": dict(temporal.vars)})
                     ),

@@ -1,13 +1,11 @@
 """A JSON file that several processes keep together: read whole, changed under a lock, replaced in one step."""
 
-import contextlib
-import fcntl
 import json
-import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from paddock.files import locked, replace_file
 from paddock.model.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -51,31 +49,10 @@ class Kept:
     def update(self, change: Callable[[dict[str, Any]], T]) -> T:
         """Let `change` alter what the file holds, and write it. Raises ConfigurationError; then nothing changed."""
         try:
-            with self._locked():
+            with locked(self.path.with_suffix(".lock")):
                 held = self.read()
                 result = change(held)
-                replace_file(self.path, json.dumps(held))
+                replace_file(self.path, json.dumps(held).encode())
         except OSError as error:
             raise ConfigurationError(f"{self.path}: cannot be written: {error.strerror}") from None
         return result
-
-    @contextlib.contextmanager
-    def _locked(self) -> Generator[None]:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-
-def replace_file(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write a text so that readers see the old or the new one whole, and a crash leaves one of them."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from paddock.hub.kept import Kept, replace_file
+from paddock.files import replace_file
+from paddock.hub.kept import Kept
 from paddock.hub.search import Hit, confidence, keyword_score
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
@@ -154,8 +155,9 @@ def enable(servers_file: Path, name: str, offer: Offer, *, approved: bool) -> Pa
         mode = servers_file.stat().st_mode & 0o777 if servers_file.exists() else 0o600
         if servers_file.exists():
             backup = servers_file.with_name(f"{servers_file.name}.backup")
-            replace_file(backup, servers_file.read_text(encoding="utf-8"), mode=mode)
-        replace_file(servers_file, json.dumps(document, indent=2, ensure_ascii=False) + "\n", mode=mode)
+            replace_file(backup, servers_file.read_bytes(), mode=mode)
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        replace_file(servers_file, text.encode(), mode=mode)
     except OSError as error:
         raise ConfigurationError(f"{servers_file}: cannot be written: {error.strerror}") from None
     return backup

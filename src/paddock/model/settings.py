@@ -145,10 +145,10 @@ class RedactionPattern(Value):
 
 
 class RedactionSettings(Value):
-    """`[redaction]`: what is removed from the output of programs before it is kept or shown."""
+    """`[redaction]`: what is removed from output, results, console lines and errors before they are kept or shown."""
 
     enabled: bool = True
-    """Whether anything is removed."""
+    """Whether these rules hold. What looks like a well-known key or token leaves results and errors in any case."""
     include_defaults: bool = True
     """Whether the built-in rules hold: well-known keys and tokens, values with secret names, private keys."""
     patterns: tuple[RedactionPattern, ...] = ()

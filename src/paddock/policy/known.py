@@ -1,9 +1,9 @@
 """Secrets that Paddock itself handed out: their very values are removed from everything that leaves."""
 
 import json
-from typing import Any, cast
 
 from paddock.model.base import Json
+from paddock.policy.redact import mapped
 
 MARK = "[REDACTED:vault]"
 _LEAST = 4
@@ -36,13 +36,4 @@ class KnownSecrets:
 
     def hide_json(self, value: Json) -> Json:
         """Return a JSON value without them, names of members included."""
-        match value:
-            case str():
-                return self.hide(value)
-            case list():
-                return [self.hide_json(item) for item in cast("list[Any]", value)]
-            case dict():
-                members = cast("dict[str, Any]", value)
-                return {self.hide(name): self.hide_json(item) for name, item in members.items()}
-            case _:
-                return value
+        return mapped(value, lambda scalar: self.hide(scalar) if isinstance(scalar, str) else scalar)

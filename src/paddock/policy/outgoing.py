@@ -1,51 +1,94 @@
-"""An outcome as it may leave Paddock: without secrets (X36)."""
+"""An outcome as it may leave Paddock: without secrets (X36).
 
+Three kinds of them: what looks like one, what the patterns of the settings match, and what Paddock itself handed out.
+"""
+
+import json
 from collections.abc import Callable
+from functools import cached_property
 
+from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.settings import RedactionSettings
 from paddock.model.tool import ToolEnd
 from paddock.policy.known import KnownSecrets
-from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
+from paddock.policy.redact import mapped, may_hold_secrets, redact_json, redact_text
 
 OnConsole = Callable[[ConsoleLine], None]
+_Rules = list[Callable[[str], str]]
 
 
-def redacting(on_console: OnConsole | None, secrets: KnownSecrets) -> OnConsole | None:
-    """Return what hears each console line as it may leave Paddock."""
-    if on_console is None:
-        return None
-    return lambda line: on_console(_clean(line, secrets))
+class Outgoing:
+    """What a session removes from everything that leaves it."""
 
+    def __init__(self, settings: RedactionSettings, secrets: KnownSecrets) -> None:
+        self._patterns = settings.patterns if settings.enabled else ()
+        self._secrets = secrets
 
-def _clean(line: ConsoleLine, secrets: KnownSecrets) -> ConsoleLine:
-    text = secrets.hide(redact_text(line.text))
-    return line if text == line.text else line.model_copy(update={"text": text})
+    @cached_property
+    def _compiled(self) -> tuple[_Rules, tuple[str, ...]]:
+        from paddock.policy.redaction import compiled  # noqa: PLC0415 - only who has patterns of their own pays for it
 
+        return compiled(self._patterns)
 
-def _clean_end(end: ToolEnd, secrets: KnownSecrets) -> ToolEnd:
-    texts = {name: secrets.hide(redact_text(getattr(end, name))) for name in ("stdout", "stderr")}
-    error = None if end.error is None else secrets.hide(redact_text(end.error))
-    output = secrets.hide_json(redact_json(end.output))
-    return end.model_copy(update={**texts, "error": error, "output": output})
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which patterns of the settings are not used, and why."""
+        return self._compiled[1] if self._patterns else ()
 
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._secrets.hide(self._matched(redact_text(text)))
 
-def redacted(outcome: Outcome, text: str, secrets: KnownSecrets) -> Outcome:
-    """Return the outcome as it may leave Paddock (X36); `text` is its value as JSON."""
-    changes: dict[str, object] = {"console": tuple(_clean(line, secrets) for line in outcome.console)}
-    changes["planned"] = tuple(
-        call.model_copy(update={"arguments": secrets.hide_json(redact_json(call.arguments))})
-        for call in outcome.planned
-    )
-    if may_hold_secrets(text):
-        changes["value"] = redact_json(outcome.value)
-    if secrets:
-        changes["value"] = secrets.hide_json(changes.get("value", outcome.value))
-    if (tool := outcome.tool) is not None:
-        changes["tool"] = _clean_end(tool, secrets)
-    if (error := outcome.error) is not None:
-        texts = {
-            key: secrets.hide(redact_text(getattr(error, key)))
-            for key in ("name", "message", "excerpt", "thrown", "hint")
-        }
-        changes["error"] = error.model_copy(update=texts)
-    return outcome.model_copy(update=changes)
+    def json(self, value: Json) -> Json:
+        """Return a JSON value without secrets, names of members included."""
+        return self._secrets.hide_json(self._matched_json(redact_json(value)))
+
+    def console(self, on_console: OnConsole | None) -> OnConsole | None:
+        """Return what hears each console line as it may leave."""
+        return on_console and (lambda line: on_console(self._line(line)))
+
+    def outcome(self, outcome: Outcome, text: str) -> Outcome:
+        """Return an outcome as it may leave; `text` is its value as JSON."""
+        changes: dict[str, object] = {"console": tuple(map(self._line, outcome.console))}
+        changes["planned"] = tuple(
+            call.model_copy(update={"arguments": self.json(call.arguments)}) for call in outcome.planned
+        )
+        if self._patterns or self._secrets or may_hold_secrets(text):
+            changes["value"] = self.json(outcome.value)
+        if (tool := outcome.tool) is not None:
+            changes["tool"] = self._end(tool)
+        if (error := outcome.error) is not None:
+            texts = {
+                key: self.text(getattr(error, key))
+                for key in ("name", "message", "excerpt", "thrown", "hint")
+            }
+            changes["error"] = error.model_copy(update=texts)
+        return outcome.model_copy(update=changes)
+
+    def _line(self, line: ConsoleLine) -> ConsoleLine:
+        text = self.text(line.text)
+        return line if text == line.text else line.model_copy(update={"text": text})
+
+    def _end(self, end: ToolEnd) -> ToolEnd:
+        texts = {name: self.text(getattr(end, name)) for name in ("stdout", "stderr")}
+        error = None if end.error is None else self.text(end.error)
+        return end.model_copy(update={**texts, "error": error, "output": self.json(end.output)})
+
+    def _matched(self, text: str) -> str:
+        """Return a text without what the patterns match; none sees beyond the end of a line."""
+        if not self._patterns:
+            return text
+        lines = text.split("\n")
+        for rule in self._compiled[0]:
+            lines = [rule(line) for line in lines]
+        return "\n".join(lines)
+
+    def _matched_json(self, value: Json) -> Json:
+        return mapped(value, self._matched_scalar) if self._patterns else value
+
+    def _matched_scalar(self, value: Json) -> Json:
+        if isinstance(value, bool | None):
+            return value
+        written = value if isinstance(value, str) else json.dumps(value)
+        return value if (left := self._matched(written)) == written else left

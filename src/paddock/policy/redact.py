@@ -5,6 +5,7 @@ keys, and the values of JSON members whose names say that they are secret.
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from paddock.model.base import Json
@@ -99,6 +100,30 @@ def redact_json(value: Json) -> Json:
                 container[redact_text(name)] = _without_secrets(child, todo, hide=hide)
         else:
             container[:] = [_without_secrets(child, todo, hide=secret) for child in container]
+    return root[0]
+
+
+def mapped(value: Json, change: Callable[[Any], Any]) -> Json:
+    """Return a copy of a JSON value with every scalar and every name of a member changed, at any depth."""
+    root: list[Any] = [value]
+    todo: list[dict[str, Any] | list[Any]] = [root]
+
+    def taken(child: Json) -> Json:
+        if not isinstance(child, dict | list | tuple):
+            return change(child)
+        copy: dict[str, Any] | list[Any] = dict(child) if isinstance(child, dict) else list(child)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        todo.append(copy)
+        return copy
+
+    while todo:
+        container = todo.pop()
+        if isinstance(container, dict):
+            members = list(container.items())
+            container.clear()
+            for name, child in members:
+                container[change(name)] = taken(child)
+        else:
+            container[:] = [taken(child) for child in container]
     return root[0]
 
 

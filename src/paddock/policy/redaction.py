@@ -73,7 +73,7 @@ class Redactor:
         self._custom: list[Rule] = []
         self.warnings: tuple[str, ...] = ()
         if self.active and settings.patterns:
-            self._custom, self.warnings = _compiled(settings.patterns)
+            self._custom, self.warnings = compiled(settings.patterns)
 
     def text(self, text: str) -> str:
         """Return a whole text without its secrets."""
@@ -232,7 +232,7 @@ def _replaced(text: str, found: Iterable[re.Match[str]], mark: str) -> str:
     return "".join((*done, text[position:])) if done else text
 
 
-def _compiled(patterns: Sequence[RedactionPattern]) -> tuple[list[Rule], tuple[str, ...]]:
+def compiled(patterns: Sequence[RedactionPattern]) -> tuple[list[Rule], tuple[str, ...]]:
     """Return the rules of patterns that RE2 takes, and what is wrong with the others (S43)."""
     import re2  # noqa: PLC0415 - only who has patterns of their own pays for it
 

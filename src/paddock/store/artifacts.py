@@ -65,11 +65,6 @@ class Artifacts:
         self._clock = clock
         self._swept = clock()
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Which patterns of the settings are not used, and why."""
-        return self._redactor.warnings
-
     def record(
         self,
         *,

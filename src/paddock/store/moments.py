@@ -1,14 +1,12 @@
 """When each schedule last ran, and the turn that only one process has at a time. One small file for each."""
 
-import fcntl
 import hashlib
-import os
-import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from paddock.files import locked, replace_file
 from paddock.model.errors import SdkError
 
 _LENGTH = 100
@@ -23,18 +21,12 @@ class Moments:
     @contextmanager
     def turn(self, name: str) -> Generator[bool]:
         """Hold the one turn of a schedule; yields False at once when somebody holds it. Raises SdkError."""
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = (self._directory / f"{name}.lock").open("ab")
-        except OSError as problem:
-            raise SdkError(f"{self._directory}: cannot be written: {problem.strerror}") from None
-        with lock:
+        with ExitStack() as held:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+                mine = held.enter_context(locked(self._directory / f"{name}.lock", wait=False))
+            except OSError as problem:
+                raise SdkError(f"{self._directory}: cannot be written: {problem.strerror}") from None
+            yield mine
 
     def last(self, name: str) -> datetime | None:
         """Return when a schedule was last run or first seen; None when never. Raises SdkError for a damaged file."""
@@ -51,10 +43,6 @@ class Moments:
     def note(self, name: str, moment: datetime) -> None:
         """Note when a schedule runs; call it in its turn. It is on the disk when this returns. Raises SdkError."""
         try:
-            with tempfile.NamedTemporaryFile("w", dir=self._directory, prefix=".", delete=False) as file:
-                file.write(moment.isoformat() + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(file.name).replace(self._directory / name)
+            replace_file(self._directory / name, (moment.isoformat() + "\n").encode())
         except OSError as problem:
             raise SdkError(f"{self._directory}: cannot be written: {problem.strerror}") from None

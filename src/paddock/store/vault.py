@@ -6,16 +6,14 @@ nothing, and who reads both as the same user reads all. A keyring does not list 
 are kept beside it.
 """
 
-import fcntl
 import json
-import os
 import re
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
+from paddock.files import locked, replace_file
 from paddock.model.errors import VaultError
 from paddock.model.settings import VaultSettings
 
@@ -165,20 +163,12 @@ class _Box:
     @contextmanager
     def changing(self) -> Generator[Secrets]:
         """Hold the file while its content is changed, then replace it whole."""
-        with _told():
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(
-                self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-            )
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                secrets = self._read()
-                before = json.dumps(secrets)
-                yield secrets
-                if json.dumps(secrets) != before:
-                    self._write(secrets)
-            finally:
-                os.close(lock)
+        with _told(), locked(self._directory / "lock"):
+            secrets = self._read()
+            before = json.dumps(secrets)
+            yield secrets
+            if json.dumps(secrets) != before:
+                self._write(secrets)
 
     def _read(self) -> Secrets:
         from cryptography.fernet import Fernet, InvalidToken  # noqa: PLC0415 - takes 30 ms
@@ -205,25 +195,11 @@ class _Box:
         from cryptography.fernet import Fernet  # noqa: PLC0415
 
         if not self._key.exists():
-            _replace(self._key, Fernet.generate_key())
+            replace_file(self._key, Fernet.generate_key())
         token = Fernet(self._key.read_bytes()).encrypt(json.dumps(secrets).encode())
         if len(token) > FILE_BYTES:
             raise VaultError("the vault is full; delete what is no longer needed")
-        _replace(self._file, token)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
-    handle, made = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(made).replace(path)
-    except BaseException:
-        Path(made).unlink(missing_ok=True)
-        raise
+        replace_file(self._file, token)
 
 
 @contextmanager

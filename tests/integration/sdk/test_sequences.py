@@ -218,3 +218,50 @@ def test_a_program_fires_a_schedule_whose_sequence_is_a_request_of_its_own(desk)
     assert outcome.value == ["daily", True, "x", False, "there is no sequence called nowhere", "string"]
     started = [record.fields["name"] for record in desk.records() if record.event == "started"]
     assert started[:4] == ["program", "temporal.fire", "sequence.run", "one.js"]
+
+
+POWERS = """
+[[step]]
+name = "secret"
+script = "leak"
+on_failure = "continue"
+[[step]]
+name = "program"
+runtime = "python"
+code = "print(1)"
+"""
+
+
+def test_what_a_program_runs_as_a_sequence_has_no_more_powers_than_the_program(desk):
+    desk.open(sdk={"execute": ("sequence.run", "script.run")}).vault.set("global", "api", SECRET)
+    script(desk, "leak", "return paddock.vault.get('api')")
+    write(desk, "powers", POWERS)
+    source = "return paddock.sequence.run('powers').steps.map((step) => [step.status, step.error?.message])"
+    where = "name it in `execute` under [sdk] in paddock.toml"
+    refused = "{} is not granted to programs of the profile execute; " + where
+    assert desk.run(source, profile="execute").value == [
+        ["failed", refused.format("paddock.vault.get")],
+        ["denied", refused.format("paddock.exec")],
+    ]
+    assert desk.run(source).value == [["ok", None], ["ok", None]]
+
+
+def test_a_schedule_that_a_program_fires_has_no_more_powers_than_the_program(desk):
+    desk.open(sdk={"execute": ("temporal.fire", "script.run")}).vault.set("global", "api", SECRET)
+    script(desk, "leak", "return paddock.vault.get('api')")
+    write(desk, "powers", POWERS)
+    folder = desk.workspace / ".paddock" / "temporals"
+    folder.mkdir()
+    (folder / "t.toml").write_text('sequence = "powers"\nevery = "1h"\n')
+    source = "return paddock.temporal.fire('t').sequence.steps.map((step) => step.status)"
+    assert desk.run(source, profile="execute").value == ["failed", "denied"]
+    assert desk.run(source).value == ["ok", "ok"]
+
+
+def test_steps_of_a_program_may_only_do_what_its_profile_names(desk):
+    desk.open(sdk={"script": ("sequence.run",)})
+    script(desk, "one", "return 1")
+    write(desk, "flow", '[[step]]\nname = "one"\nscript = "one"\n')
+    outcome = desk.run("return paddock.sequence.run('flow').steps[0].status")
+    assert outcome.value == "denied"
+    assert execute(desk, "flow").value["steps"][0]["status"] == "ok"

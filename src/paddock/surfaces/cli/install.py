@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import click
 
-from paddock.hub.kept import Kept, replace_file
+from paddock.files import replace_file
+from paddock.hub.kept import Kept
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
@@ -115,8 +116,8 @@ def _write(file: Path, text: str) -> Path | None:
         backup = None
         if file.exists():
             backup = file.with_name(f"{file.name}.backup")
-            replace_file(backup, file.read_text(encoding="utf-8"), mode=mode)
-        replace_file(file, text, mode=mode)
+            replace_file(backup, file.read_bytes(), mode=mode)
+        replace_file(file, text.encode(), mode=mode)
     except OSError as problem:
         raise Failure(f"{file}: cannot be written: {problem.strerror}") from None
     return backup

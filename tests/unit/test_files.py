@@ -1,0 +1,63 @@
+"""Files that several processes keep together."""
+
+import threading
+
+import pytest
+
+from paddock.files import locked, replace_file
+
+
+def test_a_lock_is_held_by_one_at_a_time(tmp_path):
+    path = tmp_path / "made" / "lock"
+    with locked(path) as mine, locked(path, wait=False) as also:
+        assert (mine, also) == (True, False)
+    with locked(path, wait=False) as again:
+        assert again is True
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_who_waits_gets_the_lock_when_it_is_let_go(tmp_path):
+    order = []
+
+    def second():
+        with locked(tmp_path / "lock"):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with locked(tmp_path / "lock"):
+        thread.start()
+        order.append("first")
+    thread.join(30)
+    assert order == ["first", "second"]
+
+
+def test_a_lock_is_let_go_after_an_error(tmp_path):
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "lock"):
+        raise ZeroDivisionError
+    with locked(tmp_path / "lock", wait=False) as mine:
+        assert mine is True
+
+
+def test_a_link_is_no_lock(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"), locked(tmp_path / "lock"):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_is_replaced_whole_with_its_mode(tmp_path):
+    path = tmp_path / "file"
+    replace_file(path, b"one", mode=0o640)
+    with path.open("rb") as reader:
+        replace_file(path, b"two")
+        assert reader.read() == b"one"
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"two", 0o600)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_is_left_of_what_could_not_be_written(tmp_path):
+    path = tmp_path / "file"
+    path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        replace_file(path, b"one")
+    assert list(tmp_path.iterdir()) == [path]
