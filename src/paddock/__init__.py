@@ -4,18 +4,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from paddock.model.artifact import OutputQuery
+    from paddock.model.errors import PaddockError
+    from paddock.model.outcome import ConsoleLine, Outcome, Status
     from paddock.model.settings import Settings
-    from paddock.surfaces.compute import compute
-    from paddock.wiring import open_session
+    from paddock.surfaces.library.blocking import BlockingPaddock
+    from paddock.surfaces.library.paddock import Paddock
 
 __version__ = "0.1.0"
 
-__all__ = ["Settings", "__version__", "compute", "open_session"]
+__all__ = [
+    "BlockingPaddock",
+    "ConsoleLine",
+    "Outcome",
+    "OutputQuery",
+    "Paddock",
+    "PaddockError",
+    "Settings",
+    "Status",
+    "__version__",
+]
 
 _ROOMS = {
+    "BlockingPaddock": "paddock.surfaces.library.blocking",
+    "ConsoleLine": "paddock.model.outcome",
+    "Outcome": "paddock.model.outcome",
+    "OutputQuery": "paddock.model.artifact",
+    "Paddock": "paddock.surfaces.library.paddock",
+    "PaddockError": "paddock.model.errors",
     "Settings": "paddock.model.settings",
-    "compute": "paddock.surfaces.compute",
-    "open_session": "paddock.wiring",
+    "Status": "paddock.model.outcome",
 }
 """Where the public names live; each is imported at its first use, so that `import paddock` costs little."""
 

@@ -66,6 +66,19 @@ def test_a_console_block_prints_what_it_shows(reader, tmp_path, block):
         assert reader(command) == output.replace("/home/ada/project", str(tmp_path / "workspace"))
 
 
+def test_the_python_block_runs(reader):
+    [block] = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert len(block.splitlines()) <= 12
+    printed = reader(f"python - <<'END'\n{block}END\n").splitlines()
+    assert printed[:4] == [
+        "ok [2, 4, 6]",
+        "level='log' text='0'",
+        "level='log' text='1'",
+        "level='log' text='2'",
+    ]
+    assert [line.partition("=")[0] for line in printed[4:]] == ["status"]
+
+
 def test_the_readme_has_console_blocks():
     assert len(BLOCKS) == 10
 

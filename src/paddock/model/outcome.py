@@ -153,3 +153,9 @@ class Outcome(RawResult):
     def ok(self) -> bool:
         """Whether the program ran to its end without an error."""
         return self.status is Status.OK
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from paddock.model.outcome_html import html  # noqa: PLC0415 - for notebooks alone
+
+        return html(self)

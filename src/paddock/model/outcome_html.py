@@ -1,0 +1,50 @@
+"""An outcome as a notebook shows it: status, value, console and error, as HTML without scripts, styles or links."""
+
+import json
+from collections.abc import Iterator
+from html import escape
+from typing import TYPE_CHECKING
+
+from paddock.model.base import Json
+
+if TYPE_CHECKING:
+    from paddock.model.outcome import Outcome
+
+_MOST = 10_000
+"""Characters shown of each part."""
+
+
+def html(outcome: "Outcome") -> str:
+    """Return an outcome as HTML; what the program made is escaped, and cut at 10,000 characters a part."""
+    facts = (
+        f"<strong>{outcome.status}</strong> · {outcome.usage.wall_ms:.1f} ms · record {escape(outcome.audit)}"
+    )
+    return f"<div>{facts}</div>{''.join(_parts(outcome))}"
+
+
+def _parts(outcome: "Outcome") -> Iterator[str]:
+    if outcome.error is not None:
+        yield _block(f"{outcome.error.name}: {outcome.error.message}")
+    if outcome.has_value:
+        yield _block(_text(outcome.value))
+    if outcome.program is not None:
+        for stream in (outcome.program.stdout, outcome.program.stderr):
+            if stream.head:
+                yield _block(f"{stream.head}{' […] ' if stream.truncated else ''}{stream.tail}")
+    if outcome.console:
+        lines = "\n".join(f"[{line.level}] {line.text}" for line in outcome.console)
+        yield f"<details><summary>console</summary>{_block(lines)}</details>"
+
+
+def _text(value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def _block(text: str) -> str:
+    shown = text if len(text) <= _MOST else f"{text[:_MOST]} […]"
+    return f"<pre>{escape(shown.encode('utf-8', 'replace').decode())}</pre>"

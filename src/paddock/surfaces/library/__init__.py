@@ -1,0 +1,1 @@
+"""Paddock from Python: `Paddock` on an event loop, `BlockingPaddock` without one."""

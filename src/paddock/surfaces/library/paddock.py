@@ -1,0 +1,247 @@
+"""Paddock as Python programs use it: each method is one request through the gate, its answer one `Outcome`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from paddock.configuration import load
+from paddock.model.base import Json
+from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.program import Access, Network, Runtime
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
+from paddock.model.settings import Settings
+from paddock.store.scripts import read
+from paddock.wiring import Session, open_session
+
+if TYPE_CHECKING:
+    from paddock.guest.job import OnConsole
+    from paddock.model.artifact import OutputFound, OutputQuery
+    from paddock.store.recording import OnOutput
+
+_OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
+
+
+class Paddock:
+    """Runs programs for one workspace, as policy allows; to be opened as `async with Paddock() as p:`.
+
+    Leaving it ends every process that it started. Whatever becomes of a request is an `Outcome`: a refusal, a timeout
+    and a failing program too. What is raised is a request that makes no sense (ValueError), a script or tool that is
+    not there (PaddockError), or a record that cannot be written (LedgerError): then nothing has run.
+    """
+
+    def __init__(
+        self,
+        workspace: Path | str = ".",
+        *,
+        settings: Settings | None = None,
+        overrides: Mapping[str, str] | None = None,
+        actor: str = "local",
+    ) -> None:
+        """Take a workspace, and `settings` or else those of files and environment, as the command line reads them.
+
+        `overrides` are texts by dotted key, as `--set` takes them; `actor` is who asks, in the record. Raises
+        ConfigurationError for settings that make no sense.
+        """
+        self._workspace = Path(workspace).expanduser().absolute()
+        self._settings = settings or load(self._workspace, flags=overrides).settings
+        self._actor = actor
+        self._open = AsyncExitStack()
+        self._session: Session | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the session. Raises LedgerError when there is no place for the record."""
+        self._session = await self._open.enter_async_context(open_session(self._settings, self._workspace))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process, and make the record durable."""
+        self._session = None
+        await self._open.aclose()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._settings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was wrong with files that were read so far."""
+        return self._opened().warnings
+
+    async def execute(
+        self,
+        code: str,
+        *,
+        input: Json = None,  # noqa: A002 - what the program calls it
+        timeout_ms: int | None = None,
+        mode: Calls = "run",
+        jit: bool = False,
+        on_console: "OnConsole | None" = None,
+    ) -> Outcome:
+        """Run a JavaScript or TypeScript program, as `execute_code` does for models.
+
+        The program reads `input`; the outcome's value is what it returned. `on_console` sees its console as it comes.
+        """
+        work = GuestRun(source=code, input=input)
+        return await self._ask(work, timeout_ms, calls=mode, jit=jit, on_console=on_console)
+
+    async def events(
+        self,
+        code: str,
+        *,
+        input: Json = None,  # noqa: A002
+        timeout_ms: int | None = None,
+        mode: Calls = "run",
+        jit: bool = False,
+    ) -> AsyncGenerator[ConsoleLine | Outcome]:
+        """Run a program as `execute` does and yield its console lines as they come, last of all its outcome.
+
+        Closing the generator ends the program.
+        """
+        lines: asyncio.Queue[ConsoleLine | None] = asyncio.Queue()
+        running = asyncio.create_task(
+            self.execute(
+                code, input=input, timeout_ms=timeout_ms, mode=mode, jit=jit, on_console=lines.put_nowait
+            )
+        )
+        running.add_done_callback(lambda _: lines.put_nowait(None))
+        try:
+            while (line := await lines.get()) is not None:
+                yield line
+            yield await running
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+    async def run(
+        self,
+        script: str,
+        *,
+        vars: Mapping[str, str] | None = None,  # noqa: A002 - what the script calls them
+        input: Json = None,  # noqa: A002
+        timeout_ms: int | None = None,
+        jit: bool = False,
+        on_console: "OnConsole | None" = None,
+    ) -> Outcome:
+        """Run a script by name or path, as `paddock run` does. Raises ScriptNotFound."""
+        found = read(script, self._workspace)
+        work = GuestRun(
+            source=found.source,
+            name=found.name,
+            language=found.language,
+            profile="script",
+            input=input,
+            vars=dict(vars or {}),
+            raw_results=found.raw_results,
+        )
+        return await self._ask(work, timeout_ms, jit=jit, on_console=on_console)
+
+    async def exec(
+        self,
+        runtime: Runtime,
+        code: str | None = None,
+        *,
+        args: Sequence[str] = (),
+        stdin: bytes | str | None = None,
+        cwd: str = ".",
+        access: Access = "read-only",
+        network: Network = "none",
+        timeout_ms: int | None = None,
+        on_output: "OnOutput | None" = None,
+    ) -> Outcome:
+        """Run a program in one of the language runtimes, or its executable with `args` alone.
+
+        Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted.
+        Raises ValueError for what is beyond a bound (spec 5.2).
+        """
+        work = RuntimeRun(
+            runtime=runtime,
+            code=code,
+            args=tuple(args),
+            stdin=stdin.encode() if isinstance(stdin, str) else stdin,
+            cwd=cwd,
+            access=access,
+            network=network,
+        )
+        return await self._ask(work, timeout_ms, on_output=on_output)
+
+    async def tool(
+        self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
+    ) -> Outcome:
+        """Run a script tool; what it gave is in `outcome.tool`. Raises ToolNotFound, ConfigurationError."""
+        work = self._opened().scripts.work(name, inputs or {})
+        return await self._ask(work, timeout_ms)
+
+    async def compute(
+        self,
+        source: str,
+        input: str = "",  # noqa: A002 - the seed's name
+        *,
+        timeout_ms: int | None = None,
+        deterministic: bool = True,
+        partial: bool = False,
+    ) -> Outcome:
+        """Compute one text from another; the outcome's value is what was emitted (spec 3)."""
+        work = GuestRun(
+            source=source,
+            input=input,
+            name="computation",
+            language="javascript",
+            profile="compute",
+            deterministic=deterministic,
+            partial=partial,
+        )
+        return await self._ask(work, timeout_ms)
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Json] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Outcome:
+        """Call one tool of an upstream server; the outcome's value is what the result means."""
+        work = ServerCall(server=server, tool=tool, arguments=dict(arguments or {}))
+        return await self._ask(work, timeout_ms)
+
+    async def query(self, asked: "OutputQuery") -> "OutputFound":
+        """Search stored output of programs (spec 5.8). Raises PaddockError for a handle that cannot be read."""
+        from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
+
+        return await asyncio.to_thread(query, self._opened().output.artifacts(), asked, self._workspace)
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise RuntimeError(_OPEN_IT)
+        return self._session
+
+    async def _ask(
+        self,
+        work: Work,
+        timeout_ms: int | None,
+        *,
+        calls: Calls = "run",
+        jit: bool = False,
+        on_console: "OnConsole | None" = None,
+        on_output: "OnOutput | None" = None,
+    ) -> Outcome:
+        request = ExecutionRequest(
+            actor=self._actor,
+            surface="library",
+            workspace=self._workspace,
+            work=work,
+            limits=LimitOverrides(wall_ms=timeout_ms),
+            jit=jit,
+            calls=calls,
+        )
+        return await self._opened().gate.execute(request, on_console=on_console, on_output=on_output)

@@ -1,0 +1,158 @@
+"""The library does what the command line does, with values: `Paddock` on a loop, `BlockingPaddock` without one."""
+
+import asyncio
+import json
+
+import pytest
+
+import paddock
+from paddock import BlockingPaddock, ConsoleLine, Outcome, OutputQuery, Paddock, Settings, Status
+from paddock.model.errors import ScriptNotFound, ToolNotFound
+from paddock.model.settings import AuditSettings
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(audit=AuditSettings(directory=tmp_path / "audit"))
+
+
+@pytest.fixture
+def opened(tmp_path, settings):
+    with BlockingPaddock(tmp_path, settings=settings, actor="ada") as one:
+        yield one
+
+
+def test_a_program_gets_its_input_and_gives_a_value(opened):
+    outcome = opened.execute("console.warn('seen'); return input.n * 2", input={"n": 21})
+    assert (outcome.status, outcome.value) == (Status.OK, 42)
+    assert outcome.console == (ConsoleLine(level="warn", text="seen"),)
+
+
+def test_a_program_that_fails_or_takes_too_long_is_an_outcome(opened):
+    failed = opened.execute("throw new TypeError('no')")
+    late = opened.execute("for (;;) {}", timeout_ms=50)
+    assert (failed.status, failed.error.message) == (Status.FAILED, "no")
+    assert (late.status, late.error.message) == (Status.TIMEOUT, "Script execution timed out after 50ms")
+
+
+def test_the_console_is_heard_as_it_comes(opened):
+    heard = []
+    opened.execute("console.log(1); console.log(2)", on_console=heard.append)
+    assert [line.text for line in heard] == ["1", "2"]
+
+
+def test_events_end_with_the_outcome(opened):
+    *lines, last = opened.events("console.log('a'); await sleep(1); console.log('b'); return 'done'")
+    assert lines == [ConsoleLine(level="log", text="a"), ConsoleLine(level="log", text="b")]
+    assert (type(last), last.value) == (Outcome, "done")
+
+
+def test_who_stops_listening_ends_the_program(opened, tmp_path):
+    events = opened.events("console.log('a'); await sleep(30_000)")
+    assert next(events) == ConsoleLine(level="log", text="a")
+    events.close()
+    records = [
+        json.loads(line)
+        for path in (tmp_path / "audit").glob("*.ndjson")
+        for line in path.read_text().splitlines()
+    ]
+    assert [record["status"] for record in records if record["event"] == "finished"] == ["cancelled"]
+    assert {record["actor"] for record in records if "actor" in record} == {"ada"}
+
+
+def test_a_script_runs_by_name(opened, tmp_path):
+    (tmp_path / ".paddock" / "scripts").mkdir(parents=True)
+    (tmp_path / ".paddock" / "scripts" / "hello.ts").write_text(
+        "return `Hello, ${paddock.vars.NAME as string}`"
+    )
+    assert opened.run("hello", vars={"NAME": "world"}).value == "Hello, world"
+    with pytest.raises(ScriptNotFound, match="did you mean: hello"):
+        opened.run("helo")
+
+
+def test_a_program_of_a_language_gives_its_exit_code_and_output_which_can_be_searched(opened):
+    outcome = opened.exec("shell", "cat; echo bad >&2; exit 3", stdin="one\ntwo\n")
+    assert (outcome.status, outcome.program.exit_code) == (Status.FAILED, 3)
+    assert (outcome.program.stdout.head, outcome.program.stderr.head) == ("one\ntwo\n", "bad\n")
+    found = opened.query(OutputQuery(artifact_handle=outcome.program.artifact, query_terms=("TWO",)))
+    assert (found.match_count, found.match_status) == (1, "matched")
+
+
+def test_what_is_beyond_a_bound_is_a_value_error(opened):
+    with pytest.raises(ValueError, match="give `code`, or `args`"):
+        opened.exec("python")
+    with pytest.raises(ValueError, match="greater than 0"):
+        opened.execute("return 1", timeout_ms=-1)
+
+
+def test_a_script_tool_runs(opened, tmp_path):
+    folder = tmp_path / ".paddock" / "tools" / "greet"
+    folder.mkdir(parents=True)
+    (folder / "tool.yaml").write_text("id: greet\nname: Greet\nscript: run.sh\n")
+    (folder / "schema.json").write_text(
+        '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}'
+    )
+    (folder / "description.md").write_text("Greets.\n")
+    (folder / "run.sh").write_text("cat\n")
+    outcome = opened.tool("greet", {"name": "ada"})
+    assert (outcome.status, outcome.tool.output) == (Status.OK, {"name": "ada"})
+    with pytest.raises(ToolNotFound):
+        opened.tool("grete")
+
+
+def test_a_computation_emits(opened):
+    assert opened.compute("emit(read_input().length + '')", "four").value == "4"
+    failed = opened.compute("emit('a'); throw 1", partial=True)
+    assert (failed.status, failed.value) == (Status.FAILED, "a")
+
+
+def test_a_call_of_a_server_that_is_not_there_is_an_outcome(opened):
+    outcome = opened.call("nowhere", "tool", {"a": 1})
+    assert (outcome.status, outcome.error.message) == (Status.INVALID, "Unknown server: nowhere")
+
+
+def test_what_is_not_open_says_so(tmp_path, settings):
+    closed = Paddock(tmp_path, settings=settings)
+    with pytest.raises(RuntimeError, match=r"use it as `async with Paddock\(\) as p:`"):
+        asyncio.run(closed.execute("return 1"))
+    with pytest.raises(RuntimeError, match=r"use it as `with BlockingPaddock\(\) as p:`"):
+        BlockingPaddock(tmp_path, settings=settings).execute("return 1")
+
+
+def test_a_loop_runs_programs_side_by_side(tmp_path, settings):
+    async def both():
+        async with Paddock(tmp_path, settings=settings) as one:
+            outcomes = await asyncio.gather(*(one.execute(f"return {n}") for n in range(4)))
+            return [outcome.value for outcome in outcomes]
+
+    assert asyncio.run(both()) == [0, 1, 2, 3]
+
+
+def test_overrides_are_settings_of_the_command_line(tmp_path):
+    overrides = {"limits.execute.code_bytes": "10", "audit.directory": str(tmp_path / "audit")}
+    with BlockingPaddock(tmp_path, overrides=overrides) as one:
+        assert one.settings.limits.execute.code_bytes == 10
+        assert one.execute("return 'longer than that'").status is Status.DENIED
+
+
+def test_both_forms_have_the_same_methods():
+    names, others = (
+        {name for name in vars(form) if not name.startswith("_")} for form in (Paddock, BlockingPaddock)
+    )
+    assert names == others
+
+
+def test_every_public_name_is_there():
+    assert [name for name in paddock.__all__ if not hasattr(paddock, name)] == []
+    with pytest.raises(AttributeError, match="module 'paddock' has no attribute 'nothing'"):
+        _ = paddock.nothing
+
+
+def test_a_notebook_shows_an_outcome_without_trusting_it(opened):
+    outcome = opened.execute("console.log('<b>'); return {a: '<script>'}")
+    shown = outcome._repr_html_()
+    assert shown == (
+        f"<div><strong>ok</strong> · {outcome.usage.wall_ms:.1f} ms · record {outcome.audit}</div>"
+        "<pre>{\n  &quot;a&quot;: &quot;&lt;script&gt;&quot;\n}</pre>"
+        "<details><summary>console</summary><pre>[log] &lt;b&gt;</pre></details>"
+    )
