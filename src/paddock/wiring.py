@@ -327,7 +327,4 @@ async def open_session(
                 temporals=temporals,
             )
         finally:
-            await processes.close()
-            await servers.close()
-            await pool.close()
-            await intake.close()
+            await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())

@@ -9,9 +9,12 @@ Json = Any
 
 
 class Value(BaseModel):
-    """Base of every model value: frozen, closed (unknown fields are errors), hashable by content where possible."""
+    """Base of every model value: frozen, closed (unknown fields are errors), hashable by content where possible.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    What validates a value is made at its first use: a command defines all values and uses some.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 PositiveInt = Annotated[int, Field(gt=0)]
