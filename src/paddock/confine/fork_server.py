@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from paddock.confine import interpreter, scratch
+from paddock.confine.order import Order
 from paddock.model.errors import EngineError
 
 _START_S = 20.0
@@ -54,15 +55,18 @@ class Place:
     """Gets the warden when it can serve another place."""
     state: Literal["empty", "prepared", "running", "ended", "released"] = "empty"
     """From `prepared` on the warden removes scratch. `ended`: nothing of the job is left."""
+    room: Order | None = None
+    """What has been prepared."""
 
-    def prepare(self, order: int) -> None:
-        """Have the warden prepare what an order says, and close it here."""
-        self._send(b"prepare", order)
+    def prepare(self, room: Order) -> None:
+        """Have the warden prepare for a program that is not known yet."""
+        self.room = room
+        self._send(b"prepare", room.to_file())
         self.state = "prepared"
 
-    def run(self, order: int, *streams: int) -> None:
+    def run(self, order: Order, *streams: int) -> None:
         """Have the warden run the job of an order with its streams, and close them here."""
-        self._send(b"run", order, *streams)
+        self._send(b"run", order.to_file(), *streams)
         self.state = "running"
 
     def end(self, *, kept: bool) -> None:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from paddock.confine.fork_server import Place
-from paddock.confine.order import Report
+from paddock.confine.order import Order, Report
 from paddock.confine.output import Reader, Sink, Writer
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
@@ -64,7 +64,7 @@ class Job:
         self._late: asyncio.TimerHandle | None = None
         self._pipes: tuple[Writer, Reader, Reader] | None = None
 
-    def start(self, order: int) -> None:
+    def start(self, order: Order) -> None:
         """Hand the order and the far ends of the pipes to the warden, and listen."""
         limits, streams = self._limits, self._streams
         stdin, our_stdin = os.pipe2(os.O_CLOEXEC)

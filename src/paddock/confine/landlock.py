@@ -69,11 +69,24 @@ def build(version: int, rules: Iterable[tuple[str, int]], *, network: bool = Fal
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
     try:
         for path, rights in rules:
-            _allow(ruleset, path, rights & handled.files)
+            allow(ruleset, path, rights & handled.files)
     except OSError:
         os.close(ruleset)
         raise
     return ruleset
+
+
+def allow(ruleset: int, path: str, rights: int) -> None:
+    """Add a path to a ruleset. Raises OSError, also when `rights` holds one that the kernel does not know."""
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            rights &= _OF_FILES
+        rule = _PathRule(rights, descriptor)
+        if _LIBC.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0):
+            raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
+    finally:
+        os.close(descriptor)
 
 
 def enforce(ruleset: int) -> None:
@@ -87,15 +100,3 @@ def enforce(ruleset: int) -> None:
             raise OSError(ctypes.get_errno(), "landlock_restrict_self")
     finally:
         os.close(ruleset)
-
-
-def _allow(ruleset: int, path: str, rights: int) -> None:
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            rights &= _OF_FILES
-        rule = _PathRule(rights, descriptor)
-        if _LIBC.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0):
-            raise OSError(ctypes.get_errno(), f"landlock_add_rule: {path}")
-    finally:
-        os.close(descriptor)

@@ -21,6 +21,9 @@ _CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _SIGKILL = 9
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_capset = _LIBC.capset  # these three are made before the forks, each of which would have to make its own
+_THIS_THREAD = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 _LOWEST_PRIVATE_DESCRIPTOR = 3
 
 UNPRIVILEGED = 65534
@@ -82,8 +85,7 @@ def forbid_capabilities() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability this process has. Raises OSError when the kernel refuses."""
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    if _LIBC.capset(header, (ctypes.c_uint32 * 6)()):
+    if _capset(_THIS_THREAD, _NO_CAPABILITIES):
         raise OSError(ctypes.get_errno(), "capset")
 
 
@@ -102,6 +104,7 @@ def close_all_but(*kept: int) -> None:
     os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
 
 
+@functools.cache
 def is_mapped(number: int) -> bool:
     """Tell whether this user namespace knows a user and a group of that number (user_namespaces(7))."""
     for kind in ("uid", "gid"):

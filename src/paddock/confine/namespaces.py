@@ -7,13 +7,21 @@ Paddock nor a filter of its own, and one that waits can be had before the job is
 Only the standard library may be imported here.
 """
 
+import contextlib
+import json
 import os
+import select
+import signal
 from collections.abc import Iterable
+
+from paddock.confine import lockdown
+from paddock.confine.order import Order, StartError
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's own: AppArmor profiles allow user namespaces to this path."""
 
 _DEVICE_SPACE = 64 * 1024 * 1024
+_START_S, _END_S = 10.0, 0.02
 
 
 def command(
@@ -46,3 +54,70 @@ def command(
     for path in covered:
         found += ["--ro-bind", path, path]
     return [*found, "--remount-ro", "/", "--chdir", "/", "--", "/bin/cat"]
+
+
+class Jail:
+    """Namespaces that wait for their one job: bubblewrap, and in it a `cat` that shows when they are ready."""
+
+    processes = 3
+    """bubblewrap's monitor, its first process inside, and `cat`."""
+
+    def __init__(self, order: Order) -> None:
+        theirs_in, self._wake = os.pipe2(os.O_CLOEXEC)
+        self._ready, theirs_out = os.pipe2(os.O_CLOEXEC)
+        self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
+        self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
+        self._inside = 0
+        os.write(self._wake, b"\n")
+        command = [part.replace("{info}", str(theirs_info)) for part in order.jail]
+        self._monitor = os.fork()
+        if self._monitor == 0:
+            try:
+                os.dup2(theirs_in, 0)
+                os.dup2(theirs_out, 1)
+                os.dup2(theirs_errors, 2)
+                lockdown.close_all_but(theirs_info)
+                os.set_inheritable(theirs_info, True)  # noqa: FBT003
+                lockdown.die_with_parent()
+                if order.user is not None:
+                    lockdown.become(order.user)
+                    lockdown.die_with_parent()
+                os.execve(command[0], command, {})  # noqa: S606 - no shell is the point
+            finally:
+                os._exit(127)
+        for file in (theirs_in, theirs_out, theirs_info, theirs_errors):
+            os.close(file)
+
+    def wait(self) -> None:
+        """Return when the namespaces stand. Raises StartError when they do not."""
+        if not select.select([self._ready], [], [], _START_S)[0] or not os.read(self._ready, 1):
+            os.set_blocking(self._errors, False)
+            with contextlib.suppress(BlockingIOError):
+                raise StartError(
+                    f"namespaces: {os.read(self._errors, 4096).decode(errors='replace').strip()}"
+                )
+            raise StartError("namespaces: bubblewrap did not finish the jail")
+        text = os.read(self._info, 4096)
+        self._inside = int(json.loads(text)["child-pid"])
+
+    def handle(self) -> int:
+        """Return a pidfd of the first process inside."""
+        return os.pidfd_open(self._inside)
+
+    def close(self) -> None:
+        """Close what is open to the jail, when it is no more."""
+        for file in (self._wake, self._ready, self._info, self._errors):
+            os.close(file)
+
+    def kill(self) -> None:
+        """Kill the first process inside, and with it, by the kernel, everything in the pid namespace."""
+        if self._inside:
+            with contextlib.suppress(OSError):
+                os.kill(self._inside, signal.SIGKILL)
+
+    def wait_for_end(self) -> None:
+        """Return when the kernel has emptied the namespaces, which bubblewrap waits for, or a little later."""
+        with contextlib.suppress(OSError):  # reaped already
+            handle = os.pidfd_open(self._monitor)
+            select.select([handle], [], [], _END_S)
+            os.close(handle)

@@ -8,7 +8,7 @@ Only the standard library may be imported here: the module runs in wardens.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 # No dataclasses here: every fork copies what the zygote has imported, and they import much.
@@ -17,22 +17,18 @@ from typing import Any, NamedTuple, Self
 class Ceilings(NamedTuple):
     """The limits that the warden and the kernel keep; output is the server's."""
 
-    wall_ms: int
-    cpu_ms: int
-    memory_bytes: int
-    processes: int
-    open_files: int
-    file_bytes: int
-    scratch_bytes: int
+    wall_ms: int = 0
+    cpu_ms: int = 0
+    memory_bytes: int = 0
+    processes: int = 0
+    open_files: int = 0
+    file_bytes: int = 0
+    scratch_bytes: int = 0
 
 
 class Order(NamedTuple):
-    """One job, ready to be started: every decision is taken."""
+    """One job, ready to be started: every decision is taken. A place can be prepared before its program is known."""
 
-    argv: list[str]
-    environment: dict[str, str]
-    cwd: str
-    ceilings: Ceilings
     scratch: str
     """Directory that the job may fill; the warden makes it, and removes it when the job has ended."""
     user: int | None = None
@@ -45,12 +41,14 @@ class Order(NamedTuple):
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
     devices: Sequence[str] = ()
-    own_process: bool = False
-    """Whether the program's own /proc entry must be granted one by one, because others stand beside it."""
     workspace: str = ""
     """Writable workspace whose protected paths are watched; empty when there is none."""
     jail: Sequence[str] = ()
     """Command that builds the namespaces and then runs `cat`; empty in the other tiers."""
+    argv: Sequence[str] = ()
+    environment: Mapping[str, str] = {}
+    cwd: str = "/"
+    ceilings: Ceilings = Ceilings()
     canary: str = ""
     """Target of the canary (`paddock.confine.canary`), which then runs in the place of `argv`."""
 
@@ -69,6 +67,14 @@ class Order(NamedTuple):
         os.close(file)
         ceilings = Ceilings(**fields.pop("ceilings"))
         return cls(ceilings=ceilings, **fields)
+
+
+class StartError(Exception):
+    """The program never ran. `missing`: it is not there, as opposed to a step of the confinement that failed."""
+
+    def __init__(self, why: str, *, missing: bool = False) -> None:
+        super().__init__(why)
+        self.missing = missing
 
 
 class Report:

@@ -88,6 +88,10 @@ class Writer:
         self._file = file
         self._data = memoryview(data)
         self._loop = asyncio.get_running_loop()
+        if not data:
+            os.close(file)
+            self._file = -1
+            return
         os.set_blocking(file, False)
         self._loop.add_writer(file, self._writable)
 

@@ -106,18 +106,10 @@ def user(grants: ProcessGrants, job_user: int | None) -> int | None:
     return lockdown.UNPRIVILEGED if grants.access == "none" and not grants.writable else None
 
 
-def order(
-    argv: list[str],
-    grants: ProcessGrants,
-    limits: ProcessLimits,
-    *,
-    tier: Tier,
-    abi: int,
-    scratch: Path,
-    job_user: int | None,
-    canary: str = "",
+def room(
+    grants: ProcessGrants, limits: ProcessLimits, *, tier: Tier, abi: int, scratch: Path, job_user: int | None
 ) -> Order:
-    """Return the order of a job whose grants have been checked."""
+    """Return the order of a job with such grants, which have been checked, but for its program."""
     workspace = str(grants.workspace.resolve()) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     network = grants.network == "full"
@@ -137,9 +129,28 @@ def order(
             network=network,
         )
     return Order(
+        scratch=str(scratch),
+        user=user(grants, job_user),
+        landlock_abi=0 if tier == "unconfined" else abi,
+        filter="" if tier == "unconfined" else "job-network" if network else "job",
+        network=network,
+        readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
+        writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108
+        devices=_existing(_DEVICES),
+        workspace=workspace if writes_workspace else "",
+        jail=jail,
+    )
+
+
+def order(
+    room: Order, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
+) -> Order:
+    """Return the order of a job in a room of its grants."""
+    workspace = grants.workspace.resolve() if grants.workspace and grants.access != "none" else None
+    return room._replace(
         argv=argv,
-        environment=_environment(grants, scratch),
-        cwd=str(grants.cwd or (workspace if grants.access != "none" else scratch)),
+        environment=_environment(grants, room.scratch),
+        cwd=str(grants.cwd or workspace or room.scratch),
         ceilings=Ceilings(
             wall_ms=limits.wall_ms,
             cpu_ms=limits.cpu_ms,
@@ -149,17 +160,6 @@ def order(
             file_bytes=limits.file_bytes,
             scratch_bytes=limits.scratch_bytes,
         ),
-        scratch=str(scratch),
-        user=user(grants, job_user),
-        landlock_abi=0 if tier == "unconfined" else abi,
-        filter="" if tier == "unconfined" else "job-network" if network else "job",
-        network=network,
-        readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
-        writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108
-        devices=_existing(_DEVICES),
-        own_process=not jailed,
-        workspace=workspace if writes_workspace else "",
-        jail=jail,
         canary=canary,
     )
 
@@ -199,6 +199,6 @@ def check_protection(grants: ProcessGrants, tier: Tier) -> None:
             )
 
 
-def _environment(grants: ProcessGrants, scratch: Path) -> dict[str, str]:
+def _environment(grants: ProcessGrants, scratch: str) -> dict[str, str]:
     own = {name: f"{scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
     return {**_DEFAULTS, **grants.environment, **own}

@@ -19,6 +19,7 @@ from typing import Self
 from paddock.confine import landlock, plan
 from paddock.confine.fork_server import Place, Warden, Zygote
 from paddock.confine.job import GRACE_S, Job, Streams
+from paddock.confine.order import Order
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.settings import Protection, Tier
@@ -122,7 +123,8 @@ class Sandbox:
         job = Job(place, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
         self._jobs.add(job)
         job.result.add_done_callback(lambda _: self._jobs.discard(job))
-        job.start(self._order(argv, grants, limits, place.scratch, canary))
+        room = place.room or self._room(grants, limits, place.scratch)
+        job.start(plan.order(room, list(argv), grants, limits, canary=canary))
         return job
 
     async def prepare(self, grants: ProcessGrants, limits: ProcessLimits, count: int) -> None:
@@ -133,31 +135,22 @@ class Sandbox:
         key = _key(grants, limits)
         while len(self._waiting.get(key, ())) < count:
             place = await self._new_place(grants)
-            place.prepare(self._order(["true"], grants, limits, place.scratch))
+            place.prepare(self._room(grants, limits, place.scratch))
             self._waiting.setdefault(key, deque()).append(place)
         if key in self._waiting:
             self._waiting[key] = self._waiting.pop(key)  # the last to be dropped
         while len(self._waiting) > _KEPT_GRANTS:
             self._drop(next(iter(self._waiting)))
 
-    def _order(
-        self,
-        argv: Sequence[str],
-        grants: ProcessGrants,
-        limits: ProcessLimits,
-        scratch: Path,
-        canary: str = "",
-    ) -> int:
-        return plan.order(
-            list(argv),
+    def _room(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> Order:
+        return plan.room(
             grants,
             limits,
             tier=self.tier,
             abi=landlock.abi(),
             scratch=scratch,
             job_user=self.job_user,
-            canary=canary,
-        ).to_file()
+        )
 
     async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
         """Return a place for one program of these grants and limits; it is the caller's to release."""

@@ -2,7 +2,7 @@
 
     session, files      setsid, every descriptor but the channel to the warden closed
     jail                join the namespaces, when there are any; paths mean those of the jail from here on
-    Landlock ruleset    built while the paths can be opened with the old user's rights
+    Landlock ruleset    built while the paths can be opened with the old user's rights; outside of jails by the warden
     user, capabilities  then nothing is left that could undo the rest
     no_new_privs, Landlock, seccomp
     the program         what to run, with which streams and limits: the warden says so now or much later
@@ -16,7 +16,6 @@ import ctypes
 import json
 import os
 import resource
-import signal
 import socket
 from typing import NoReturn
 
@@ -45,26 +44,36 @@ _SHARED_PROC = [
 """What runtimes read below /proc about the machine, and what says nothing about any process."""
 
 
-def become_program(order: Order, channel: socket.socket, *, jail: int, program: bytes) -> NoReturn:
+def ruleset_of(order: Order) -> int:
+    """Return a Landlock ruleset for a program with no jail, but for its own process; -1 without Landlock.
+
+    The warden makes it: each page that a new fork uses for the first time costs more than a rule. Raises OSError.
+    """
+    if not order.landlock_abi or order.jail:
+        return -1
+    return landlock.build(order.landlock_abi, _rules(order), network=order.network)
+
+
+def become_program(
+    order: Order, channel: socket.socket, *, jail: int, ruleset: int, program: bytes
+) -> NoReturn:
     """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON.
 
-    `order` says how to confine it; the order that then comes over `channel` says what it is. `jail` is a pidfd of a
-    process in the namespaces to join, or -1. `program` is the system call filter.
+    `order` says how to confine it; another that comes over `channel` says what it is. `jail` is a pidfd of a process
+    in the namespaces to join, or -1; `ruleset` is `ruleset_of` the order. `program` is the system call filter.
     """
     step = "session"
     try:
         os.setsid()
-        lockdown.close_all_but(*{channel.fileno(), jail} - {-1})
-        _reset_signals()
+        lockdown.close_all_but(*{channel.fileno(), jail, ruleset} - {-1})
         if jail >= 0:
             step = "namespaces"
             _join(jail, channel, order)
         step = "Landlock rules"
-        ruleset = (
-            landlock.build(order.landlock_abi, _rules(order), network=order.network)
-            if order.landlock_abi
-            else -1
-        )
+        if jail >= 0 and order.landlock_abi:
+            ruleset = landlock.build(order.landlock_abi, _rules(order), network=order.network)
+        elif ruleset >= 0:
+            landlock.allow(ruleset, f"/proc/{os.getpid()}", landlock.READ)
         step = "user and capabilities"
         _leave_privileges(order)
         step = "no_new_privs"
@@ -76,7 +85,7 @@ def become_program(order: Order, channel: socket.socket, *, jail: int, program: 
             step = "system call filter"
             seccomp.install(program)
         step = "program"
-        order, others = _receive(channel)
+        order, others = _receive(channel, order)
         step = "resource limits"
         _limit(order, others)
         step = "working directory"
@@ -86,7 +95,7 @@ def become_program(order: Order, channel: socket.socket, *, jail: int, program: 
             os.write(1, canary.attempt_all(order.canary))
             os._exit(0)
         step = "exec"
-        os.execvpe(order.argv[0], order.argv, order.environment)  # noqa: S606 - no shell is the point
+        os.execvpe(order.argv[0], list(order.argv), order.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the warden's code
         why = os.strerror(error.errno or 0) if step == "exec" and isinstance(error, OSError) else str(error)
         with contextlib.suppress(OSError):  # the warden is gone
@@ -95,26 +104,20 @@ def become_program(order: Order, channel: socket.socket, *, jail: int, program: 
         os._exit(127)
 
 
-def _receive(channel: socket.socket) -> tuple[Order, int]:
-    """Wait for the order and take its streams; return it and how many threads its user has without the job."""
+def _receive(channel: socket.socket, order: Order) -> tuple[Order, int]:
+    """Wait for the streams, and for another order; return the last one and how many threads its user has without it."""
     try:
         others, files, _, _ = socket.recv_fds(channel, 16, 1 + STREAMS)
     except ConnectionResetError:
         others, files = b"", []
     if not others:  # the warden has no program for us any more, or is gone
         os._exit(0)
-    order = Order.from_file(files[0])
-    for number, stream in enumerate(files[1:]):
+    if len(files) > STREAMS:
+        order = Order.from_file(files.pop(0))
+    for number, stream in enumerate(files):
         os.dup2(stream, number)
         os.close(stream)
     return order, int(others)
-
-
-def _reset_signals() -> None:
-    """Undo what Python ignores, for an exec hands it on."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _join(jail: int, channel: socket.socket, order: Order) -> None:
@@ -154,15 +157,18 @@ def _rules(order: Order) -> list[tuple[str, int]]:
     rules = [(path, landlock.READ) for path in order.readable]
     rules += [(path, landlock.READ | landlock.WRITE) for path in order.writable]
     rules += [(path, landlock.DEVICE) for path in order.devices]
-    if order.own_process:
+    if not order.jail:
         rules += [(path, landlock.READ) for path in _SHARED_PROC]
-        rules.append((f"/proc/{os.getpid()}", landlock.READ))
     return rules
 
 
 def _leave_privileges(order: Order) -> None:
-    """Lose every capability, and root where the order says so; in `unconfined` too."""
-    lockdown.forbid_capabilities()
+    """Lose every capability, and root where the order says so; in `unconfined` too.
+
+    A new user namespace has given all of them back; outside of jails the warden has forbidden them to its heirs.
+    """
+    if order.jail:
+        lockdown.forbid_capabilities()
     if order.user is not None and os.geteuid() != order.user:
         lockdown.become(order.user)
     lockdown.drop_capabilities()

@@ -24,7 +24,8 @@ import socket
 import time
 
 from paddock.confine import lockdown, protected, reach, scratch, seccomp, shim, tree
-from paddock.confine.order import Order, Report
+from paddock.confine.namespaces import Jail
+from paddock.confine.order import Order, Report, StartError
 
 FILTERS = ("job", "job-network")
 """The system call filters that orders may name."""
@@ -39,16 +40,7 @@ _REPORT_WITHIN_S = 0.18
 """Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
 _PATIENCE_S = 30.0
 _SCRATCH_EVERY_S = 0.1
-_JAIL_START_S = 10.0
 _COUNT_EVERY_S = 10.0
-
-
-class StartError(Exception):
-    """The program never ran. `missing`: it is not there, as opposed to a step of the confinement that failed."""
-
-    def __init__(self, why: str, *, missing: bool = False) -> None:
-        super().__init__(why)
-        self.missing = missing
 
 
 class Warden:
@@ -82,7 +74,8 @@ class Warden:
     def run(self, order: Order, files: tuple[int, ...], others: int) -> Report:
         """Run the job to its end and return the report; no process of it is left, or `survivors` says so.
 
-        `files` are the order, once more, and the streams; `others` is how many threads the job's user has without it.
+        `files` are the streams, after an order when the shim has seen another; `others` is how many threads the job's
+        user has without it.
         """
         self._order = order
         started = time.monotonic()
@@ -118,14 +111,20 @@ class Warden:
 
     def _fork(self) -> None:
         program = seccomp.read_filter(self._order.filter) if self._order.filter else b""
+        try:
+            ruleset = shim.ruleset_of(self._order)
+        except OSError as error:
+            raise StartError(f"Landlock rules: {error}") from error
         jail = self._jail.handle() if self._jail is not None else -1
+        if not self._order.jail:
+            lockdown.forbid_capabilities()
         self._shim, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._pid = os.fork()
         if self._pid == 0:
-            shim.become_program(self._order, theirs, jail=jail, program=program)
+            shim.become_program(self._order, theirs, jail=jail, ruleset=ruleset, program=program)
         theirs.close()
-        if jail >= 0:
-            os.close(jail)
+        for file in {jail, ruleset} - {-1}:
+            os.close(file)
 
     def _start(self, files: tuple[int, ...], others: int) -> int:
         """Tell the shim what to run; return a pidfd of the program once it runs. Raises StartError."""
@@ -231,6 +230,9 @@ class Warden:
                 os.killpg(self._pid, signal.SIGKILL)
         if self._jail is not None:
             self._jail.kill()
+            if report.ended_by == "exit":
+                tree.reap(self._reaped)  # or the first process inside would wait for it
+                self._jail.wait_for_end()
         if report.processes_peak <= _FEW:
             _leave_priority()
         killed, report.survivors = tree.sweep(
@@ -264,65 +266,6 @@ def _leave_priority() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-class Jail:
-    """Namespaces that wait for their one job: bubblewrap, and in it a `cat` that shows when they are ready."""
-
-    processes = 3
-    """bubblewrap's monitor, its first process inside, and `cat`."""
-
-    def __init__(self, order: Order) -> None:
-        theirs_in, self._wake = os.pipe2(os.O_CLOEXEC)
-        self._ready, theirs_out = os.pipe2(os.O_CLOEXEC)
-        self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
-        self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
-        self._inside = 0
-        os.write(self._wake, b"\n")
-        command = [part.replace("{info}", str(theirs_info)) for part in order.jail]
-        if os.fork() == 0:
-            try:
-                os.dup2(theirs_in, 0)
-                os.dup2(theirs_out, 1)
-                os.dup2(theirs_errors, 2)
-                lockdown.close_all_but(theirs_info)
-                os.set_inheritable(theirs_info, True)  # noqa: FBT003
-                lockdown.die_with_parent()
-                if order.user is not None:
-                    lockdown.become(order.user)
-                    lockdown.die_with_parent()
-                os.execve(command[0], command, {})  # noqa: S606 - no shell is the point
-            finally:
-                os._exit(127)
-        for file in (theirs_in, theirs_out, theirs_info, theirs_errors):
-            os.close(file)
-
-    def wait(self) -> None:
-        """Return when the namespaces stand. Raises StartError when they do not."""
-        if not select.select([self._ready], [], [], _JAIL_START_S)[0] or not os.read(self._ready, 1):
-            os.set_blocking(self._errors, False)
-            with contextlib.suppress(BlockingIOError):
-                raise StartError(
-                    f"namespaces: {os.read(self._errors, 4096).decode(errors='replace').strip()}"
-                )
-            raise StartError("namespaces: bubblewrap did not finish the jail")
-        text = os.read(self._info, 4096)
-        self._inside = int(json.loads(text)["child-pid"])
-
-    def handle(self) -> int:
-        """Return a pidfd of the first process inside."""
-        return os.pidfd_open(self._inside)
-
-    def close(self) -> None:
-        """Close what is open to the jail, when it is no more."""
-        for file in (self._wake, self._ready, self._info, self._errors):
-            os.close(file)
-
-    def kill(self) -> None:
-        """Kill the first process inside, and with it, by the kernel, everything in the pid namespace."""
-        if self._inside:
-            with contextlib.suppress(OSError):
-                os.kill(self._inside, signal.SIGKILL)
-
-
 def serve(server: socket.socket, folder: str) -> None:
     """Be the warden of the jobs that come over `server`, one after another, until it is closed.
 
@@ -335,16 +278,16 @@ def serve(server: socket.socket, folder: str) -> None:
     clean = True
     while clean and (call := _next_call(server)):
         word, files = call
-        order = Order.from_file(os.dup(files[0]))
+        order = Order.from_file(files[0])
         job = Warden(server, order)
         job.prepare()
-        if word == b"prepare":
-            os.close(files[0])
-            call = _next_call(server)
+        files = files[1:]
+        if word == b"prepare" and (call := _next_call(server)):
+            files = call[1]
+            order = Order.from_file(os.dup(files[0]))
         try:
             if call:
-                order = Order.from_file(os.dup(call[1][0]))
-                report = job.run(order, call[1], others.of(order.user))
+                report = job.run(order, files, others.of(order.user))
                 with contextlib.suppress(OSError):  # the server may be gone
                     server.send(report.to_bytes())
         finally:

@@ -118,9 +118,15 @@ def _ignore(_pid: int, _status: int, _cost: resource.struct_rusage) -> None:
     """Take note of nothing: a lost job has no account."""
 
 
+def _let_be(_number: int, _frame: object) -> None:
+    """Do nothing with a signal. What is ignored stays so in a program; what is handled does not (execve(2))."""
+
+
 def main() -> None:
     """Serve: `python -I -S -c ... CONTROL_FD`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # Ctrl-C is the server's to handle
+        signal.signal(number, _let_be)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.setsid()
     lockdown.hide()
     lockdown.adopt_orphans()
