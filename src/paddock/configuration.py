@@ -5,7 +5,6 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from pydantic_core import ErrorDetails
 
 from paddock.model.base import Json, Value
 from paddock.model.errors import ConfigurationError
-from paddock.model.settings import RedactionPattern, Rule, Settings, leaves
+from paddock.model.keys import built_in, leaves
+from paddock.model.settings import RedactionPattern, Rule, Settings
 from paddock.policy.layers import JOINED, RULES, Layer, LayerName, Merged, merge
 
 FILE_NAME = "paddock.toml"
@@ -27,7 +27,7 @@ TOKEN_VARIABLE = "PADDOCK_TOKEN"  # noqa: S105 - the name of the variable, not a
 Where = Callable[[str], str]
 """Tells people where a key stands."""
 
-_DEFAULTS = leaves(Settings())
+_DEFAULTS = built_in()
 _VARIABLES = {PREFIX + key.replace(".", "_").upper(): key for key in _DEFAULTS if key not in JOINED}
 _LISTED: dict[str, type[Value]] = {RULES: Rule, "redaction.patterns": RedactionPattern}
 _GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
@@ -141,6 +141,8 @@ def _typed(key: str, text: str) -> Json:
 
 def _validated(tree: Mapping[str, Any], where: Where) -> dict[str, Any]:
     """Return the typed settings of one source by dotted key."""
+    if not tree:
+        return {}
     try:
         # JSON mode is the strict mode that still takes a text for a path and a list for a tuple.
         given = Settings.model_validate_json(json.dumps(tree, default=str), strict=True)
@@ -204,6 +206,8 @@ def _shown(value: Json) -> str:
 
 
 def _suggestion(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+
     nearest = get_close_matches(name, known, n=1)
     return f"; did you mean `{nearest[0]}`?" if nearest else ""
 

@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paddock.model.settings import RedactionPattern, Rule, Settings, leaves
+from paddock.model.keys import leaves
+from paddock.model.settings import RedactionPattern, Rule, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -138,7 +138,7 @@ class RawResult(Value):
     tool: ToolEnd | None = None
     """What a script tool gave; None for other work."""
     usage: Usage = Usage()
-    sandbox: SandboxFacts = SandboxFacts()
+    sandbox: SandboxFacts = Field(default_factory=SandboxFacts)
 
 
 class Outcome(RawResult):

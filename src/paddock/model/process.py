@@ -86,13 +86,13 @@ class ProcessResult(Value):
     """Why it is not ok, when the exit code does not say it."""
     exit_code: int | None = None
     signal: int | None = None
-    stdout: Captured = Captured()
-    stderr: Captured = Captured()
-    usage: ProcessUsage = ProcessUsage()
+    stdout: Captured = Field(default_factory=Captured)
+    stderr: Captured = Field(default_factory=Captured)
+    usage: ProcessUsage = Field(default_factory=ProcessUsage)
     kill: Literal["none", "sweep", "namespace"] = "none"
     """How what still lived was ended; `none` when everything had ended by itself."""
     survivors: Annotated[int, Field(ge=0)] = 0
     """Processes that the kernel had not let die when the report was due; anything but 0 is a fault."""
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed, and have been put back."""
-    sandbox: SandboxFacts = SandboxFacts()
+    sandbox: SandboxFacts = Field(default_factory=SandboxFacts)

@@ -81,8 +81,8 @@ class ProgramGrants(Value):
 class ProgramTerms(Value):
     """The effective limits and grants of one program, as policy decided."""
 
-    limits: ProgramLimits = ProgramLimits()
-    grants: ProgramGrants = ProgramGrants()
+    limits: ProgramLimits = Field(default_factory=ProgramLimits)
+    grants: ProgramGrants = Field(default_factory=ProgramGrants)
 
 
 class Captured(Value):
@@ -116,8 +116,8 @@ class ProgramEnd(Value):
     signal: int | None = None
     limit: str | None = None
     """The ceiling that ended it: `wall`, `memory`, `processes`, ..."""
-    stdout: Captured = Captured()
-    stderr: Captured = Captured()
+    stdout: Captured = Field(default_factory=Captured)
+    stderr: Captured = Field(default_factory=Captured)
     artifact: str | None = None
     """Handle of the whole output; None when it is not kept."""
     not_kept: str = ""

@@ -103,7 +103,7 @@ class RuntimeRun(Value):
     access: Access = "read-only"
     """How the program may use the workspace."""
     network: Network = "none"
-    output: OutputWishes = OutputWishes()
+    output: OutputWishes = Field(default_factory=OutputWishes)
 
     @property
     def sha256(self) -> str:

@@ -1,7 +1,7 @@
 """What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from platformdirs import user_config_path, user_state_path
 from pydantic import Field, model_validator
@@ -58,11 +58,11 @@ class LimitSettings(Value):
 
     timeout_policy: Literal["deny", "clamp"] = "deny"
     """A request that asks for more than a ceiling is refused (`deny`) or gets the ceiling (`clamp`)."""
-    script: ScriptLimits = ScriptLimits()
+    script: ScriptLimits = Field(default_factory=ScriptLimits)
     """Limits of `paddock run`."""
-    execute: ExecuteLimits = ExecuteLimits()
+    execute: ExecuteLimits = Field(default_factory=ExecuteLimits)
     """Limits of programs that agents send."""
-    compute: ComputeLimits = ComputeLimits()
+    compute: ComputeLimits = Field(default_factory=ComputeLimits)
     """Limits of pure computations."""
 
     def of(self, profile: Profile) -> ProfileLimits:
@@ -351,17 +351,17 @@ class PolicySettings(Value):
 class Settings(Value):
     """Everything that may be configured, merged from three files, the environment and flags."""
 
-    limits: LimitSettings = LimitSettings()
+    limits: LimitSettings = Field(default_factory=LimitSettings)
     """Ceilings of guest programs."""
-    grants: GrantSettings = GrantSettings()
+    grants: GrantSettings = Field(default_factory=GrantSettings)
     """The most that any request may be granted."""
-    sandbox: SandboxSettings = SandboxSettings()
+    sandbox: SandboxSettings = Field(default_factory=SandboxSettings)
     """Confinement."""
     audit: AuditSettings = Field(default_factory=AuditSettings)
     """The ledger."""
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
     """Stored output."""
-    redaction: RedactionSettings = RedactionSettings()
+    redaction: RedactionSettings = Field(default_factory=RedactionSettings)
     """Secrets in output."""
     sdk: SdkSettings = Field(default_factory=SdkSettings)
     """What programs may ask of Paddock itself."""
@@ -369,25 +369,13 @@ class Settings(Value):
     """Secrets."""
     servers: ServerSettings = Field(default_factory=ServerSettings)
     """Upstream MCP servers."""
-    mcp: McpSettings = McpSettings()
+    mcp: McpSettings = Field(default_factory=McpSettings)
     """The MCP server."""
-    guest: GuestSettings = GuestSettings()
+    guest: GuestSettings = Field(default_factory=GuestSettings)
     """Guest workers."""
-    runtimes: RuntimeSettings = RuntimeSettings()
+    runtimes: RuntimeSettings = Field(default_factory=RuntimeSettings)
     """Programs in language runtimes."""
-    tools: ToolSettings = ToolSettings()
+    tools: ToolSettings = Field(default_factory=ToolSettings)
     """Script tools."""
-    policy: PolicySettings = PolicySettings()
+    policy: PolicySettings = Field(default_factory=PolicySettings)
     """Rules over requests."""
-
-
-def leaves(value: Value, *, only_set: bool = False, prefix: str = "") -> dict[str, Any]:
-    """Return the settings below `value` by dotted key; with `only_set` just those given explicitly."""
-    found: dict[str, Any] = {}
-    for name in value.model_fields_set if only_set else type(value).model_fields:
-        child = getattr(value, name)
-        if isinstance(child, Value):
-            found |= leaves(child, only_set=only_set, prefix=f"{prefix}{name}.")
-        else:
-            found[prefix + name] = child
-    return found

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from paddock.model.errors import ConfigurationError
-from paddock.model.settings import Rule, Settings, leaves
+from paddock.model.keys import assembled, built_in
+from paddock.model.settings import Rule, Settings
 
 SettingValue = Any
 """What a setting holds: a number, a text, a path, true or false, or a tuple of them."""
@@ -69,7 +70,7 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
     `owner_file` is the user's settings file, which an error names as the place to change. Raises
     `ConfigurationError` when a layer widens what an earlier one binds.
     """
-    values = leaves(Settings())
+    values = built_in()
     sources = dict.fromkeys(values, BUILT_IN)
     ceilings: dict[str, tuple[Any, str]] = {}
     for layer in sorted(layers, key=lambda layer: ORDER.index(layer.name)):
@@ -84,7 +85,7 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
             values[key], sources[key] = value, where
             if layer.name in ("system", "user"):
                 ceilings[key] = (value, where)
-    return Merged(Settings.model_validate(_nested(values)), sources)
+    return Merged(assembled(Settings, values), sources)
 
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:
@@ -117,17 +118,6 @@ def _refuse_widening(
 
 def _signed(rules: Sequence[Rule], layer: LayerName) -> list[Rule]:
     return [rule.model_copy(update={"origin": layer}) for rule in rules]
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for key, value in values.items():
-        *groups, name = key.split(".")
-        node = tree
-        for group in groups:
-            node = node.setdefault(group, {})
-        node[name] = value
-    return tree
 
 
 def _spelled(value: SettingValue) -> str:

@@ -7,7 +7,8 @@ import pytest
 
 from paddock.configuration import _VARIABLES, load
 from paddock.model.errors import ConfigurationError
-from paddock.model.settings import Settings, leaves
+from paddock.model.keys import leaves
+from paddock.model.settings import Settings
 from paddock.policy.layers import Merged
 
 Texts = Mapping[str, str]

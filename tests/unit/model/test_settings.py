@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from paddock.model.settings import AuditSettings, LimitSettings, Rule, Settings, leaves
+from paddock.model.keys import assembled, built_in, leaves
+from paddock.model.settings import AuditSettings, LimitSettings, Rule, Settings
 
 
 def test_the_defaults_of_the_profiles() -> None:
@@ -30,6 +31,15 @@ def test_the_ledger_is_in_the_state_directory(monkeypatch: pytest.MonkeyPatch) -
 def test_leaves_that_were_set() -> None:
     settings = Settings(audit=AuditSettings(sync="always"))
     assert leaves(settings, only_set=True) == {"audit.sync": "always"}
+
+
+def test_what_is_built_in_is_what_settings_hold_that_nobody_sets() -> None:
+    assert built_in() == leaves(Settings())
+
+
+def test_settings_assembled_from_values_are_those_that_have_them() -> None:
+    values = {**built_in(), "audit.sync": "always"}
+    assert assembled(Settings, values) == Settings(audit=AuditSettings(sync="always"))
 
 
 @pytest.mark.parametrize(

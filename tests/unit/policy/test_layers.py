@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.errors import ConfigurationError
-from paddock.model.settings import RedactionPattern, Rule, Settings, leaves
+from paddock.model.keys import leaves
+from paddock.model.settings import RedactionPattern, Rule, Settings
 from paddock.policy.layers import JOINED, ORDER, Layer, LayerName, merge, narrows
 
 OWNER = "/home/u/.config/paddock/paddock.toml"

@@ -7,7 +7,7 @@ import click
 
 from paddock.configuration import load
 from paddock.model.base import Json
-from paddock.model.settings import leaves
+from paddock.model.keys import leaves
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.table import print_json, print_table

@@ -8,11 +8,12 @@ import click
 
 from paddock.configuration import load
 from paddock.model.base import Json
+from paddock.model.keys import leaves
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Runtime
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
-from paddock.model.settings import Rule, Settings, leaves
+from paddock.model.settings import Rule, Settings
 from paddock.policy.layers import RULES
 from paddock.policy.programs import stages
 from paddock.policy.rules import decide
