@@ -160,7 +160,7 @@ class Gate:
         book = self._book(request)
         book.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
-        result = RawResult(status=Status.CANCELLED)
+        result = _CANCELLED
         try:
             result = await self._run(request, decision, on_console, on_output)
         except EngineError as error:
@@ -172,7 +172,7 @@ class Gate:
             text = json.dumps(result.value) if result.has_value else ""
             end = {**facts, **ending(request, result, ms, len(text))}
             audit = book.append("finished", request.id, end, parent=request.parent)
-        outcome = Outcome(id=request.id, decision=decision, audit=audit, **dict(result))
+        outcome = Outcome(id=request.id, decision=decision, audit=audit, **vars(result))
         return outcome if request.parent else self._outgoing.outcome(outcome, text)
 
     def _book(self, request: ExecutionRequest) -> AuditSink | Lenient:
@@ -295,6 +295,8 @@ class _HostCalls:
         name = outcome.error.name if outcome.error else "Error"
         return HostReply(outcome.status, error=_told(outcome, name) | {"status": outcome.status.value})
 
+
+_CANCELLED = RawResult(status=Status.CANCELLED)
 
 # Without its record nothing may run; the program's own end will tell the person.
 _UNRECORDED = HostReply(

@@ -80,4 +80,4 @@ def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -
 
 def _short(text: str) -> str:
     """Return a name fit for a record: no lone surrogates, bounded."""
-    return text.encode("utf-8", "replace").decode()[:_NAME]
+    return (text if text.isascii() else text.encode("utf-8", "replace").decode())[:_NAME]

@@ -53,9 +53,9 @@ class Dialogue(Listener):
         self._held_bytes = 0
         self._fault: BaseException | None = None
         self._turns = asyncio.Semaphore(job.limits.parallel_calls)
-        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
         self._end: End = None
-        self._in_flight: list[str] = []
+        self._in_flight = 0
 
     async def run(self) -> None:
         """Send the program and wait until the worker has gone."""
@@ -92,12 +92,12 @@ class Dialogue(Listener):
             self._refuse("messages beyond all bounds")
             return
         match message:
+            case frames.Call() | frames.SdkCall():
+                self._call(message)
             case ConsoleLine():
                 self._print(message)
             case frames.ConsoleCut():
                 self._print_cut()
-            case frames.Call() | frames.SdkCall():
-                self._call(message)
             case frames.Ready():
                 self._refuse("a second greeting")
             case frames.Emitted() | frames.Overflow():
@@ -162,16 +162,18 @@ class Dialogue(Listener):
             error: dict[str, Json] = {"name": "LimitError", "message": text}
             self._worker.send(frames.reply(call.number, ok=False, value=error))
             return
-        task = asyncio.create_task(self._answer(call))
-        self._tasks[task] = ".".join(_names(call))
-        task.add_done_callback(lambda done: self._answered(done, call.size))
+        self._tasks[asyncio.create_task(self._serve(call))] = call
 
-    def _answered(self, task: asyncio.Task[None], size: int) -> None:
-        self._tasks.pop(task, None)
-        self._held_bytes -= size
-        if not task.cancelled() and (fault := task.exception()) is not None:
+    async def _serve(self, call: frames.Call | frames.SdkCall) -> None:
+        try:
+            await self._answer(call)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it is not the program's
             self._fault = self._fault or fault
             self._finish()
+        finally:
+            # Not by a callback of the task, which would cost each call a turn of the event loop.
+            self._tasks.pop(asyncio.current_task(), None)
+            self._held_bytes -= call.size
 
     async def _answer(self, call: frames.Call | frames.SdkCall) -> None:
         async with self._turns:
@@ -190,8 +192,8 @@ class Dialogue(Listener):
 
     async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""
-        self._in_flight = list(self._tasks.values())
-        if tasks := list(self._tasks):
+        self._in_flight = len(self._tasks)
+        if tasks := [task for task in self._tasks if task is not None]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=_STOP_SECONDS)
@@ -203,7 +205,8 @@ class Dialogue(Listener):
             text = f"Script execution timed out after {limit}ms"
             hint = "it was computing when its time was up"
         elif self._tasks:
-            text, hint = "Execution timeout", f"it was waiting for {', '.join(sorted(self._tasks.values()))}"
+            waited = sorted(".".join(_names(call)) for call in self._tasks.values())
+            text, hint = "Execution timeout", f"it was waiting for {', '.join(waited)}"
         else:
             text, hint = "Execution timeout", "it was waiting for a timer"
         self._end = self._end or ErrorInfo(
@@ -234,7 +237,7 @@ class Dialogue(Listener):
             console_truncated=self._cut,
             error=error,
             calls=tuple(self._calls),
-            in_flight=len(self._in_flight),
+            in_flight=self._in_flight,
             usage=Usage(
                 wall_ms=round(wall_ms, 3),
                 cpu_ms=round(cost.cpu_ms, 3),

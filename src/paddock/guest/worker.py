@@ -28,8 +28,8 @@ CAPACITY = 32768
 
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
-_SEND, _WAIT, _HALT = 1, 3, 4
-_IDLE, _TIMER, _TAKE = -1, -2, -3
+_SEND, _WAIT, _HALT, _NEXT = 1, 3, 4, 5
+_IDLE, _TIMER, _TAKE, _LISTEN = -1, -2, -3, -4
 
 _LONGEST_WAIT = 2.0**30
 """Milliseconds that poll(2) can wait for; a timer that is due later is looked at again then."""
@@ -126,7 +126,6 @@ class Guest:
         self._incoming = b""
         self._program: bytes | None = None
         self._taking = False
-        self._drained = False
         self._started = False
         self._deferred: deque[bytes] = deque()
         self._channel: Channel
@@ -158,7 +157,7 @@ class Guest:
 
     def _serve(self) -> None:
         self._isolate.on_turn = self._turned
-        self._await()
+        self._queue(_LISTEN)
 
     def _rehearse(self, go_on: "Callable[[], None]") -> None:
         """Go through a program as far as all of them go, then call `go_on`."""
@@ -187,11 +186,16 @@ class Guest:
 
     def _posted(self) -> None:
         header = self._header
-        if header[_OPERATION] == _HALT:
+        operation = header[_OPERATION]
+        if operation == _NEXT:
+            self._await()
+            return
+        if operation == _HALT:
             self._halt()
-        if header[_OPERATION] == _WAIT:
-            self._incoming = self._answer(int(header[_OUT_LENGTH])).decode("utf-8").encode("utf-16-le")
-        if header[_OPERATION] != _SEND:
+        if operation == _WAIT:
+            self._hand_in(self._answer(int(header[_OUT_LENGTH])))
+            return
+        if operation != _SEND:
             self._fill()
             return
         length = min(int(header[_OUT_LENGTH]), CAPACITY)
@@ -221,52 +225,51 @@ class Guest:
     def _turned(self, result: object) -> None:
         if isinstance(result, v8.ScriptError):
             self._channel.send(json.dumps(["broken", str(result)[:8192]]).encode())
-            self._await()
-            return
-        if self._taking and isinstance(result, bytes):
+        elif self._taking and isinstance(result, bytes):
             self._channel.send(result)
         self._taking = False
         if self._program is not None:
             program, self._program = self._program, None
             self._isolate.queue_script(program)
-        elif not self._drained:
-            # mini-racer runs microtasks after the callback of the task that queued them: look again after an
-            # empty task.
-            self._drained = True
-            self._queue(_IDLE)
-        elif self._header[_QUEUED]:
-            self._taking = True
-            self._queue(_TAKE)
         else:
-            self._drained = False
-            self._await()
+            # mini-racer runs microtasks after the callback of the task that queued them, so only the next task
+            # can know what there is to wait for.
+            self._queue(_LISTEN)
 
     def _await(self) -> None:
+        """Wait, in the middle of the glue's task, for the next thing to do, and hand it in."""
         header = self._header
+        if header[_QUEUED]:
+            self._taking = True
+            header[_IN_LENGTH] = _TAKE
+            return
         due = header[_NEXT_DUE]
         timeout = None if due == float("inf") else min(max(0.0, due - time.time() * 1000), _LONGEST_WAIT)
         if self._started and not header[_SETTLED] and timeout is None and not header[_OPEN_CALLS]:
-            self._deliver(b'["stuck"]')
+            self._hand_in(b'["stuck"]')
             return
         if header[_SETTLED]:
             timeout = None  # the program has ended; the parent reads what it cost and ends the process
         message = self._deferred.popleft() if self._deferred else self._channel.receive(timeout)
         if message is None:
-            self._queue(_TIMER)
+            header[_IN_LENGTH] = _TIMER
         elif message[:1] == b"R":
             _, budget, size = _RUN.unpack_from(message)
             ceiling = self._data_bytes + budget
             resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
             self._program = message[_RUN.size + size :]
             self._started = True
-            self._deliver(message[_RUN.size : _RUN.size + size])
+            self._hand_in(message[_RUN.size : _RUN.size + size])
         else:
-            self._deliver(message)
+            self._hand_in(message)
 
     def _deliver(self, message: bytes) -> None:
+        self._hand_in(message)
+        self._isolate.queue(self._step, self._ignored)
+
+    def _hand_in(self, message: bytes) -> None:
         self._incoming = message.decode("utf-8").encode("utf-16-le")
         self._fill()
-        self._isolate.queue(self._step, self._ignored)
 
     def _queue(self, what: int) -> None:
         self._header[_IN_LENGTH] = what

@@ -17,14 +17,13 @@ The directory is 0700 and its files 0600, on a local file system. How the chain 
 `ledger_chain`; what a verifier can and cannot find, in `ledger_verify`.
 """
 
-import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from paddock.model.errors import LedgerError
 from paddock.store.audit import (
@@ -43,6 +42,8 @@ from paddock.store.ledger_format import failed
 from paddock.store.ledger_read import read
 
 SYNC_INTERVAL_S = 0.2
+
+_T = TypeVar("_T")
 
 
 class Ledger:
@@ -69,8 +70,7 @@ class Ledger:
         self._closing = threading.Event()
         self._syncer: threading.Thread | None = None
         try:
-            with self._exclusive():
-                pass
+            self._alone(lambda: None)
         except BaseException:
             self._chain.close()
             raise
@@ -110,16 +110,14 @@ class Ledger:
     def flush(self) -> None:
         """Return when every record written so far is on the disk."""
         try:
-            with self._exclusive():
-                seq, fds = self._chain.to_sync()
+            seq, fds = self._alone(self._chain.to_sync)
             try:
                 for fd in fds:
                     os.fsync(fd)
             finally:
                 for fd in fds:
                     os.close(fd)
-            with self._exclusive():
-                self._chain.mark_synced(seq)
+            self._alone(lambda: self._chain.mark_synced(seq))
         except OSError as error:
             # The kernel reports a failed sync once; the pages may be gone, so nothing later may pretend
             # success.
@@ -147,21 +145,25 @@ class Ledger:
     ) -> str:
         check_ids(request, parent)
         check_fields(fields)
-        with self._exclusive():
-            before = self._chain.head
-            if minted is not None and self._claims.hold(request, minted, before):
-                raise claimed_before(request)
-            record = self._chain.put(event, request, parent, fields)
-            self._claims.wrote(before, self._chain.head, request if minted is not None else None)
+        record = self._alone(lambda: self._put(event, request, parent, fields, minted))
         if self._always:
             self.flush()
         else:
             self._sync_soon()
         return record
 
-    @contextlib.contextmanager
-    def _exclusive(self) -> Generator[None]:
-        """Keep every other thread and process from writing."""
+    def _put(
+        self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], minted: float | None
+    ) -> str:
+        before = self._chain.head
+        if minted is not None and self._claims.hold(request, minted, before):
+            raise claimed_before(request)
+        record = self._chain.put(event, request, parent, fields)
+        self._claims.wrote(before, self._chain.head, request if minted is not None else None)
+        return record
+
+    def _alone(self, work: Callable[[], _T]) -> _T:
+        """Return what `work` does while no other thread and no other process writes."""
         with self._mutex:
             if self._closed:
                 raise LedgerError(f"The audit ledger {self._directory} is closed. Open it again to write.")
@@ -173,8 +175,11 @@ class Ledger:
             if self._failure is not None:
                 raise failed(self._failure, self._directory, "synced")
             try:
-                with self._chain.locked():
-                    yield
+                self._chain.lock()
+                try:
+                    return work()
+                finally:
+                    self._chain.unlock()
             except OSError as error:
                 raise failed(error, self._directory, "written") from error
 

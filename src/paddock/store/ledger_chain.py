@@ -24,8 +24,7 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from paddock.model.errors import LedgerError
@@ -57,7 +56,7 @@ class Chain:
         self._directory = directory
         self._clock = clock
         self.head = Head()
-        """The last record, as this process knows it; true while `locked` is held."""
+        """The last record, as this process knows it; true from `lock` to `unlock`."""
         self._raw: bytes | None = None
         self._now = 0.0
         self._head_fd = -1
@@ -65,21 +64,21 @@ class Chain:
         self._data_name = ""
         self._unsynced: list[int] = []
 
-    @contextmanager
-    def locked(self) -> Generator[None]:
-        """Hold the lock of all writers, with `head` brought up to date and earlier damage accounted for."""
+    def lock(self) -> None:
+        """Take the lock of all writers, with `head` brought up to date and earlier damage accounted for."""
         self._lock()
         known = self.head
         try:
-            try:
-                self._catch_up()
-            except BaseException:
-                # Half of a repair is no knowledge: look again next time.
-                self.head, self._raw = known, None
-                raise
-            yield
-        finally:
-            fcntl.flock(self._head_fd, fcntl.LOCK_UN)
+            self._catch_up()
+        except BaseException:
+            # Half of a repair is no knowledge: look again next time.
+            self.head, self._raw = known, None
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        """Let other writers go on."""
+        fcntl.flock(self._head_fd, fcntl.LOCK_UN)
 
     def put(
         self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], *, lead: bytes = b""
@@ -101,7 +100,7 @@ class Chain:
         if written < len(data):
             os.ftruncate(self._data_fd, head.size)
             raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes fit")
-        self._move(Head(head.seq + 1, digest, head.file, head.size + written, head.synced))
+        self._move(Head(head.seq + 1, digest, head.file, head.size + written, head.synced, this_boot()))
         return record_id
 
     def to_sync(self) -> tuple[int, list[int]]:
@@ -114,7 +113,7 @@ class Chain:
     def mark_synced(self, seq: int) -> None:
         """Note in the head that everything up to record `seq` is on the disk. Needs the lock."""
         if self.head.synced < seq <= self.head.seq:
-            self._move(self.head._replace(synced=seq))
+            self._move(self.head._replace(synced=seq, boot=this_boot()))
 
     def close(self) -> None:
         """Close every file."""
@@ -174,7 +173,7 @@ class Chain:
         if on_disk is not None and on_disk.seq >= self.head.seq:
             self.head, self._raw = on_disk, raw
         elif self.head.seq == 0:
-            self._move(self._rebuilt())
+            self._move(self._rebuilt()._replace(boot=this_boot()))
             os.fsync(self._head_fd)
             reason = "head" if self.head.seq else ""
         elif on_disk is None:
@@ -243,8 +242,8 @@ class Chain:
         return ""
 
     def _move(self, head: Head) -> None:
-        self.head = head._replace(boot=this_boot())
-        raw = self.head.encode()
+        self.head = head
+        raw = head.encode()
         os.pwrite(self._head_fd, raw, 0)
         self._raw = raw
 

@@ -198,12 +198,14 @@ def open_regular(directory: Path, name: str) -> int | None:
 
 def hold(fd: int, how: int, directory: Path) -> None:
     """Take the lock on the head file, `LOCK_EX` or `LOCK_SH`; raise LedgerError after 5 s of waiting."""
-    deadline = time.monotonic() + _LOCK_WAIT_S
+    deadline = 0.0
     while True:
         try:
             return fcntl.flock(fd, how | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            deadline = deadline or now + _LOCK_WAIT_S
+            if now > deadline:
                 raise LedgerError(
                     f"The audit ledger {directory} is locked: another process has held it for "
                     f"{_LOCK_WAIT_S:.0f} s. Nothing runs without its record. "

@@ -7,8 +7,8 @@ const IN_OFFSET = 64 + 2 * CAPACITY;
 const Units = Uint16Array;
 const PIECE = 8192;
 const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
-const [SEND, FILL, WAIT, HALT] = [1, 2, 3, 4]; // in OPERATION, when the glue posts
-const [IDLE, TIMER, TAKE] = [-1, -2, -3]; // in IN_LENGTH, when the worker asks for something else than a message
+const [SEND, FILL, WAIT, HALT, NEXT] = [1, 2, 3, 4, 5]; // in OPERATION, when the glue posts
+const [IDLE, TIMER, TAKE, LISTEN] = [-1, -2, -3, -4]; // in IN_LENGTH, when the worker asks for something else than a message
 header[NEXT_DUE] = Infinity;
 let post = null;
 
@@ -27,7 +27,7 @@ function send(text) {
   let start = 0;
   do {
     const count = min(length - start, CAPACITY);
-    for (let i = 0; i < count; i++) outward[i] = apply(charCodeAt, text, [start + i]);
+    for (let i = 0; i < count; i++) outward[i] = unitAt(text, start + i);
     start += count;
     header[OUT_LENGTH] = count;
     header[OUT_MORE] = start < length ? 1 : 0;

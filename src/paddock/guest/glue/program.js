@@ -90,11 +90,15 @@ function forget() {
   timerCount = 0;
 }
 
-// One task of the worker: a timer that is due, or a message that has come in.
+// One task of the worker: it waits for the next thing to do, a timer that is due or a message, and does it.
 function turn(poster) {
   if (post === null) {
     post = poster;
     return buffer;
+  }
+  if (header[IN_LENGTH] === LISTEN) {
+    header[OPERATION] = NEXT;
+    post();
   }
   switch (header[IN_LENGTH]) {
     case IDLE: return undefined;

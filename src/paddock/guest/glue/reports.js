@@ -39,7 +39,7 @@ function utf8Length(text) {
   let bytes = text.length;
   if (apply(exec, NOT_ASCII, [text]) === null) return bytes;
   for (let i = 0; i < text.length; i++) {
-    const unit = apply(charCodeAt, text, [i]);
+    const unit = unitAt(text, i);
     if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
   }
   return bytes;
