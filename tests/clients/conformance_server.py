@@ -7,9 +7,12 @@ import sys
 from typing import Any
 
 import uvicorn
+from mcp.shared.uri_template import UriTemplate
 
 from paddock.model.outcome import ConsoleLine
 from paddock.surfaces.mcp.http import application
+from paddock.surfaces.mcp.offers import Offers
+from paddock.surfaces.mcp.outputs import UnknownResourceError
 from paddock.surfaces.mcp.prompts import UnknownPromptError
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
@@ -41,6 +44,8 @@ RICH = {
     "additionalProperties": False,
 }
 
+HEADER = object_schema(["region"], region={"type": "string", "x-mcp-header": "Region"})
+
 IMAGE = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
 TEXT_RESOURCE = {
     "uri": "test://embedded-resource",
@@ -51,6 +56,16 @@ MIXED_RESOURCE = {
     "uri": "test://mixed-content-resource",
     "mimeType": "application/json",
     "text": json.dumps({"test": "data", "value": 123}),
+}
+
+URI = {"name": "resourceUri", "description": "An address", "required": True}
+TEMPLATE = "test://template/{id}/data"
+RESOURCES: dict[str, dict[str, Any]] = {
+    "test://static-text": {
+        "mimeType": "text/plain",
+        "text": "This is the content of the static text resource.",
+    },
+    "test://static-binary": {"mimeType": "image/png", "blob": PIXEL},
 }
 
 CONTENT: dict[str, list[dict[str, Any]]] = {
@@ -100,16 +115,52 @@ class FixturePrompts:
         return [
             {"name": "test_simple_prompt", "description": "Says one thing."},
             {"name": "test_prompt_with_arguments", "description": "Says two things.", "arguments": arguments},
+            {"name": "test_prompt_with_embedded_resource", "description": "Shows.", "arguments": [URI]},
+            {"name": "test_prompt_with_image", "description": "Shows an image."},
         ]
 
-    async def text(self, name: str, arguments: Any) -> str:
-        if name == "test_simple_prompt":
-            return "This is a simple prompt for testing."
-        if name == "test_prompt_with_arguments":
-            return f"Prompt with arguments: arg1='{arguments.get('arg1')}', arg2='{arguments.get('arg2')}'"
-        raise UnknownPromptError(name)
+    async def messages(self, name: str, arguments: Any) -> list[dict[str, Any]]:
+        match name:
+            case "test_simple_prompt":
+                said = [text_block("This is a simple prompt for testing.")]
+            case "test_prompt_with_arguments":
+                one, two = arguments.get("arg1"), arguments.get("arg2")
+                said = [text_block(f"Prompt with arguments: arg1='{one}', arg2='{two}'")]
+            case "test_prompt_with_embedded_resource":
+                resource = {**TEXT_RESOURCE, "uri": arguments.get("resourceUri")}
+                said = [{"type": "resource", "resource": resource}, text_block("Process the resource above.")]
+            case "test_prompt_with_image":
+                said = [IMAGE, text_block("Analyze the image above.")]
+            case _:
+                raise UnknownPromptError(name)
+        return [{"role": "user", "content": each} for each in said]
 
     def completions(self, _argument: str, begun: str) -> list[str]:
+        return [word for word in ("paris", "park", "party") if word.startswith(begun)]
+
+
+class FixtureResources:
+    """Resources of the suite."""
+
+    async def page(self, _cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
+        return [
+            {"uri": uri, "name": uri, "mimeType": each["mimeType"]} for uri, each in RESOURCES.items()
+        ], None
+
+    def templates(self) -> list[dict[str, Any]]:
+        return [{"uriTemplate": TEMPLATE, "name": "template", "mimeType": "application/json"}]
+
+    async def read(self, uri: str) -> dict[str, Any]:
+        if uri in RESOURCES:
+            return {"uri": uri, **RESOURCES[uri]}
+        if found := UriTemplate.parse(TEMPLATE).match(uri):
+            text = json.dumps(
+                {"id": found["id"], "templateTest": True, "data": f"Data for ID: {found['id']}"}
+            )
+            return {"uri": uri, "mimeType": "application/json", "text": text}
+        raise UnknownResourceError("there is no such resource")
+
+    async def completions(self, _template: str, _argument: str, begun: str, _given: Any) -> list[str]:
         return [word for word in ("paris", "park", "party") if word.startswith(begun)]
 
 
@@ -119,9 +170,10 @@ async def main() -> None:
         Tool("test_error_handling", "Fails", "Always fails.", NO_ARGUMENTS, fail),
         Tool("test_tool_with_progress", "Reports", "Reports progress.", NO_ARGUMENTS, progress),
         Tool("json_schema_2020_12_tool", "Rich", "Tool with JSON Schema 2020-12 features", RICH, rich),
+        Tool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
-    server = protocol_server(Toolbox(tools), FixturePrompts())
+    server = protocol_server(Toolbox(tools), Offers(FixturePrompts(), FixtureResources()))
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     app = application(server, [f"{host}:{port}" for host in ("127.0.0.1", "localhost")])

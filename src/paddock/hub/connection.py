@@ -22,6 +22,7 @@ from mcp_types import (
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from paddock.hub.config import Server, StdioServer
 from paddock.hub.failure import TRACE, CallFailed, Trace
@@ -30,7 +31,13 @@ from paddock.hub.process import LINE_LIMIT, ServerProcess
 from paddock.hub.session import AUTH_STATUS, PAGES, Session
 from paddock.hub.web import http_client
 from paddock.hub.wire import PipeReader, PipeWriter
-from paddock.model.errors import ServerRejected, ServerTimeout, ServerUnauthorized, ServerUnavailable
+from paddock.model.errors import (
+    InvalidArguments,
+    ServerRejected,
+    ServerTimeout,
+    ServerUnauthorized,
+    ServerUnavailable,
+)
 
 T = TypeVar("T")
 
@@ -82,6 +89,12 @@ class Connection:
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
         """Return the raw answer to `tools/call`. Raises CallFailed."""
+        if self._process is None and not _is_text(tool, arguments):
+            text = (
+                f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
+                "character (a lone surrogate), which HTTP does not carry; mend it with `text.toWellFormed()`."
+            )
+            raise CallFailed(InvalidArguments(text), Verdict.NEUTRAL)
         answer = await self._answer(self._call(tool, arguments), f"tool {tool!r}", timeout_ms)
         if _asks_back(answer):
             text = (
@@ -213,6 +226,15 @@ def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
     if trace.status == HTTPStatus.NOT_FOUND:
         return error.message == "Session terminated"
     return trace.status == HTTPStatus.BAD_REQUEST and "session" in error.message.lower()
+
+
+def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
+    """Tell whether a call can be written as UTF-8; a pipe carries what cannot as an escape, HTTP does not."""
+    try:
+        to_json([tool, arguments])
+    except PydanticSerializationError:
+        return False
+    return True
 
 
 def _asks_back(answer: object) -> bool:

@@ -79,11 +79,17 @@ class Schema:
     def errors(self, value: Json) -> "Iterator[ValidationError]":
         """Yield the errors of a value. Raises CostlyValueError where checking or telling would take too long."""
         work = self._work(value)
-        if self._validator.is_valid(value):
-            return
-        if work > (_MOST_TOLD_OF_FEW if self._cost.looks <= _FEW_LOOKS else _MOST_TOLD):
-            raise CostlyValueError("the value does not match its schema, and is too large to tell where")
-        yield from self._validator.iter_errors(value)
+        try:
+            if self._validator.is_valid(value):
+                return
+            if work > (_MOST_TOLD_OF_FEW if self._cost.looks <= _FEW_LOOKS else _MOST_TOLD):
+                raise CostlyValueError("the value does not match its schema, and is too large to tell where")
+            found = self._validator.iter_errors(value)
+        except (
+            UnicodeEncodeError
+        ):  # half of a character: the library takes none, and no schema can ask for one
+            found = self.errors(_encodable(value))
+        yield from found
 
     def _work(self, value: Json) -> int:
         """Return the looks that a value costs at most."""
@@ -200,6 +206,12 @@ def _shown(value: Json) -> str:
             return f"the text {json.dumps(_cut(value))}"
         case _:
             return json.dumps(value)
+
+
+def _encodable(value: Json) -> Json:
+    """Return a value with U+FFFD for each half of a character."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
 
 def _cut(text: str, longest: int = _SHOWN) -> str:

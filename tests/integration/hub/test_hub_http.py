@@ -10,7 +10,7 @@ import pytest
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import HttpServer
 from paddock.hub.redaction import Secrets
-from paddock.model.errors import ServerRejected, ServerUnauthorized, ServerUnavailable
+from paddock.model.errors import InvalidArguments, ServerRejected, ServerUnauthorized, ServerUnavailable
 
 
 class Upstream(ThreadingHTTPServer):
@@ -119,6 +119,25 @@ def test_calls_share_one_session_that_is_ended_politely(hub, upstream):
             assert [text(r) for r in results] == ["session-1"] * 5
         assert upstream.deleted == ["session-1"]
         assert {authorization for _, authorization in upstream.seen} == {"Bearer tok"}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [("t", {"deep": [{"text": "half \ud83d"}]}), ("\udc00", {}), ("t", {"\ud800": 1})]
+)
+def test_half_of_a_character_is_refused_before_anything_is_sent(hub, upstream, tool, arguments):
+    async def main():
+        async with hub(HttpServer("web", upstream.url)) as h:
+            assert text(await h.call("web", "t", {"text": "whole \U0001f600"})) == "session-1"
+            sent = len(upstream.seen)
+            error = await failure(h.call("web", tool, arguments), InvalidArguments)
+            assert str(error) == (
+                f"Tool {tool!r} of server web was not called: its name or an argument holds half of a character "
+                "(a lone surrogate), which HTTP does not carry; mend it with `text.toWellFormed()`."
+            )
+            assert (error.retryable, error.sent, len(upstream.seen)) == (False, False, sent)
+            assert text(await h.call("web", "t", {})) == "session-1"
 
     asyncio.run(main())
 

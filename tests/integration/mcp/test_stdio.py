@@ -115,7 +115,9 @@ def test_a_result_is_cut_the_same_as_text_and_as_data(place: Place) -> None:
             assert result.structured_content["excerpt"].endswith("x... [truncated: 504 characters in all]")
             assert result.structured_content["truncated"] is True
             assert "value" not in result.structured_content
-            assert result.content[0].text.endswith(result.structured_content["excerpt"])
+            shown, _, rest = result.content[0].text.rpartition("\n--- the whole: query_output ")
+            assert shown.endswith(result.structured_content["excerpt"])
+            assert rest == f"{result.structured_content['artifactHandle']} (stdout has the value)"
             source = "for (let i = 0; i < 100; i++) console.log('line ' + i)"
             result = await client.call_tool("execute_code", {"code": source})
             console = result.structured_content["console"]

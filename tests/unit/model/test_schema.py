@@ -57,6 +57,13 @@ def test_problems_are_told_with_path_expectation_and_nearest_name(value: object,
     assert TOOL.problems(value) == problems
 
 
+def test_half_of_a_character_is_a_text_like_any_other():
+    schema = Schema({"type": "object", "properties": {"a": {"type": "string"}, "b": {"maxLength": 2}}})
+    assert schema.problems({"a": "half \ud83d", "\udc00": 1, "b": "\ud800x"}) == ()
+    numbers = Schema({"type": "object", "additionalProperties": {"type": "number"}})
+    assert numbers.problems({"\ud800": "\ud83d"}) == ('`\ufffd` must be a number, not the text "\\ufffd"',)
+
+
 def test_what_is_told_is_short():
     problems = TOOL.problems({"code": ["x"] * 10_000, **{"n" * 500 + str(n): 1 for n in range(50)}})
     assert len(problems) == 5

@@ -9,7 +9,12 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ToolsListChanged,
+)
 from mcp_types import NotificationParams, SubscriptionsListenRequestParams
 
 _CLIENTS = 64
@@ -34,6 +39,10 @@ class Announcer:
         """Tell everybody. A client that does not read is not waited for."""
         await self._bus.publish(ToolsListChanged())
         await asyncio.gather(*map(_tell, tuple(self._sessions)))
+
+    async def resources_changed(self) -> None:
+        """Tell those who listen for it; clients of 2025-11-25 are not told that they could."""
+        await self._bus.publish(ResourcesListChanged())
 
     async def _meet(self, context: ServerRequestContext[Any, Any], _params: NotificationParams) -> None:
         self._sessions.append(context.session)

@@ -1,13 +1,14 @@
 """The tools that run programs and single calls: `execute_code` and `call_tool`."""
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, cast, get_args
 
 from paddock.gate import Gate
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
-from paddock.surfaces.mcp.forward import forwarded
+from paddock.surfaces.mcp.forward import forwarded, is_larger
 from paddock.surfaces.mcp.reply import OUTPUT_SCHEMA, answer
+from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema
 
 EXECUTE_CODE = (
@@ -20,20 +21,27 @@ CALL_TOOL = "Use this for one call of one server's tool without code. The result
 _NO_WISHES = LimitOverrides()
 
 
-def code_tools(gate: Gate, workspace: Path, cap: int) -> list[Tool]:
-    """Return `execute_code` and `call_tool`; results have at most `cap` characters."""
+def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
+    """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones."""
 
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         limits = LimitOverrides(wall_ms=arguments.get("timeout_ms"))
         request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
-        return answer(await gate.execute(request, on_console=caller.on_console), cap)
+        outcome = await gate.execute(request, on_console=caller.on_console)
+        shown = answer(outcome, cap)
+        data = cast("dict[str, Any]", shown.structured)
+        cut = "truncated" in data
+        return await rest.told(outcome, shown, what="execute_code", data=data) if cut else shown
 
     async def call_tool(arguments: Arguments, caller: Caller) -> Answer:
         work = ServerCall(
             server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
         )
-        return forwarded(await gate.execute(_request(work, workspace, caller)), cap)
+        outcome = await gate.execute(_request(work, workspace, caller))
+        shown = forwarded(outcome, cap)
+        cut = outcome.ok and is_larger(outcome, cap)
+        return await rest.told(outcome, shown, what="call_tool") if cut else shown
 
     return [
         Tool(

@@ -41,7 +41,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
     async def describe_tools(arguments: Arguments, _caller: Caller) -> Answer:
         names = arguments["names"][:_MOST]
         entries = await servers.catalog.describe(names)
-        texts = [_declared(entry) for entry in entries]
+        texts = [declared(entry) for entry in entries]
         found: list[Json] = [
             {"name": entry.name, "declaration": text, "output": entry.output}
             for entry, text in zip(entries, texts, strict=True)
@@ -99,7 +99,8 @@ def _nothing(listing: "Listing") -> str:
     return f"nothing found; try other words. Servers: {known}" if known else "no server offers any tool"
 
 
-def _declared(entry: "Described | Unknown") -> str:
+def declared(entry: "Described | Unknown") -> str:
+    """Return a declaration as agents read it, or that there is none."""
     if isinstance(entry, Described):
         server = entry.name.partition(".")[0]
         changed = (

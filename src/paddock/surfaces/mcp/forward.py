@@ -33,6 +33,15 @@ def result_of(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
     return Answer(blocks, structured, is_error=raw.get("isError") is True)
 
 
+def is_larger(outcome: Outcome, cap: int) -> bool:
+    """Tell whether a result has more characters, as texts or as data, than an answer."""
+    raw = cast("dict[str, Any]", outcome.value)
+    texts: list[object] = [part.get("text") for part in raw["content"] if isinstance(part, dict)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    shown = sum(len(text) for text in texts if isinstance(text, str))
+    structured = raw.get("structuredContent")
+    return shown > cap or (structured is not None and len(compact(structured)) > cap)
+
+
 def _is_block(part: Json) -> bool:
     """Return whether the protocol knows such a block; some servers send others."""
     from pydantic import ValidationError  # noqa: PLC0415 - with the next line

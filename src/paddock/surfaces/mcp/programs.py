@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
-from paddock.model.artifact import OutputQuery
+from paddock.model.artifact import STREAMS, OutputQuery, Stream
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import OUTPUT_MODES, RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.surfaces.mcp.outputs import links
 from paddock.surfaces.mcp.progress import OutputLines
 from paddock.surfaces.mcp.reply import compact, cut
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
@@ -70,9 +71,14 @@ class Programs:
         data = (
             response
             if len(compact(response)) <= self._cap
-            else {"status": response["status"], "truncated": True}
+            else {key: response[key] for key in ("status", "artifactHandle")} | {"truncated": True}
         )
-        return Answer([text_block(text)], data, is_error=not outcome.ok)
+        handle, program = response["artifactHandle"], outcome.program
+        pointers: list[dict[str, Json]] = []
+        if isinstance(handle, str) and program is not None:
+            written: list[Stream] = [name for name in STREAMS if getattr(program, name).total_bytes]
+            pointers = links(handle, written, work.runtime)
+        return Answer([text_block(text), *pointers], data, is_error=not outcome.ok)
 
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output, or read lines of it."""

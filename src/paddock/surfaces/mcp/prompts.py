@@ -1,22 +1,17 @@
 """Prompts that people choose: how to write programs, and the saved scripts. Completion of their arguments."""
 
 from collections.abc import Mapping
-from importlib.resources import files
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.hub.signatures import signature
 from paddock.model.base import Json
 from paddock.policy.redact import redact_text
-from paddock.store.scripts import listed
 from paddock.surfaces.mcp.reply import cut
+from paddock.surfaces.mcp.resources import SavedScripts, beginning, guide
 
 if TYPE_CHECKING:
     from paddock.wiring import Servers
-
-_COMPLETIONS = 100
-"""As many as the protocol allows in one answer."""
 
 
 class UnknownPromptError(ValueError):
@@ -28,7 +23,7 @@ class Prompts:
 
     def __init__(self, servers: "Servers", workspace: Path, cap: int) -> None:
         self._servers = servers
-        self._workspace = workspace
+        self._scripts = SavedScripts(workspace)
         self._cap = cap
 
     def entries(self) -> list[dict[str, Json]]:
@@ -50,11 +45,25 @@ class Prompts:
             },
         ]
 
-    async def text(self, name: str, arguments: Mapping[str, str]) -> str:
-        """Return the text of a prompt. Raises UnknownPromptError."""
+    async def messages(self, name: str, arguments: Mapping[str, str]) -> list[dict[str, Json]]:
+        """Return the messages of a prompt. Raises UnknownPromptError."""
+        text = await self._text(name, arguments)
+        return [{"role": "user", "content": {"type": "text", "text": text}}]
+
+    def completions(self, argument: str, begun: str) -> list[str]:
+        """Return what an argument may be that begins so."""
+        match argument:
+            case "server":
+                return beginning(self._servers.config.servers, begun)
+            case "name":
+                return beginning(self._scripts.files(), begun)
+            case _:
+                return []
+
+    async def _text(self, name: str, arguments: Mapping[str, str]) -> str:
         match name:
             case "write-program":
-                text = (files("paddock.surfaces.mcp") / "guide.md").read_text(encoding="utf-8")
+                text = guide()
                 if server := arguments.get("server"):
                     text += await self._tools(server)
             case "run-script":
@@ -65,17 +74,6 @@ class Prompts:
                 )
         return redact_text(cut(text, self._cap))
 
-    def completions(self, argument: str, begun: str) -> list[str]:
-        """Return what an argument may be that begins so."""
-        match argument:
-            case "server":
-                names = iter(self._servers.config.servers)
-            case "name":
-                names = iter(self._scripts())
-            case _:
-                names = iter(())
-        return list(islice((name for name in names if name.startswith(begun)), _COMPLETIONS))
-
     async def _tools(self, server: str) -> str:
         listing = await self._servers.catalog.listing(server)
         lines = [signature(tool, self._servers.catalog.observed(tool)) for tool in listing.tools]
@@ -84,7 +82,7 @@ class Prompts:
         )
 
     def _script(self, name: str) -> str:
-        scripts = self._scripts()
+        scripts = self._scripts.files()
         if name not in scripts:
             raise UnknownPromptError(
                 f"there is no script {name[:100]}; there are {', '.join(scripts) or 'none'}"
@@ -93,9 +91,3 @@ class Prompts:
         source = path.read_text(encoding="utf-8", errors="replace")
         wish = "Run this program with execute_code and tell me what it returns."
         return f"{wish}\n\n```{path.suffix[1:]}\n{source}\n```\n"
-
-    def _scripts(self) -> dict[str, Path]:
-        scripts: dict[str, Path] = {}
-        for name, path in listed(self._workspace):
-            scripts.setdefault(name, path)
-        return scripts

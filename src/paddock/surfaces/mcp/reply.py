@@ -12,6 +12,7 @@ from collections import Counter
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome, PlannedCall, Status
 from paddock.surfaces import render
+from paddock.surfaces.mcp.media import lifted
 from paddock.surfaces.mcp.tools import Answer, text_block
 
 OUTPUT_SCHEMA: dict[str, Json] = {
@@ -40,14 +41,18 @@ def answer(outcome: Outcome, cap: int) -> Answer:
         explained = cut(render.explanation(outcome), cap // 2)
         parts.append(explained)
         data["error"] = _error(outcome, explained)
+        if explained != render.explanation(outcome):
+            data["truncated"] = True
         data["happened"] = happened(outcome)
     room = cap - sum(map(len, parts))
+    blocks: list[dict[str, Json]] = []
     if outcome.has_value and outcome.ok:
-        text = value_text(outcome.value)
+        value, blocks = lifted(outcome.value)
+        text = value_text(value)
         shown = cut(text, room)
         parts.append(shown)
         if shown == text:
-            data["value"] = outcome.value
+            data["value"] = value
         else:
             data |= {"excerpt": shown, "truncated": True}
         room -= len(shown)
@@ -68,7 +73,7 @@ def answer(outcome: Outcome, cap: int) -> Answer:
         data["console"] = lines
         if lines != whole:
             data["truncated"] = True
-    return Answer([text_block("\n".join(parts))], data, is_error=not outcome.ok)
+    return Answer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
 
 
 def value_text(value: Json) -> str:

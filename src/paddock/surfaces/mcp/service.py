@@ -12,8 +12,11 @@ from paddock.surfaces.mcp.compute import compute_tool, seed_compute_tool
 from paddock.surfaces.mcp.discovery import discovery_tools
 from paddock.surfaces.mcp.door import Door
 from paddock.surfaces.mcp.http import http_service
+from paddock.surfaces.mcp.offers import Offers
 from paddock.surfaces.mcp.programs import Programs, program_tools
 from paddock.surfaces.mcp.prompts import Prompts
+from paddock.surfaces.mcp.resources import Resources
+from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.script_tools import ScriptTools
 from paddock.surfaces.mcp.seed import seed_tools
 from paddock.surfaces.mcp.seed_programs import seed_program_tools
@@ -35,7 +38,10 @@ class Service:
 
     def __init__(self, session: Session, settings: Settings, workspace: Path, names: Names) -> None:
         cap = settings.mcp.answer_characters
-        own = [*code_tools(session.gate, workspace, cap), *discovery_tools(session.hub, cap)]
+        own = [
+            *code_tools(session.gate, workspace, cap, Rest(session, workspace)),
+            *discovery_tools(session.hub, cap),
+        ]
         programs = Programs(session, workspace, cap)
         own += [*program_tools(programs), compute_tool(session.gate, workspace, cap)]
         seed = [*seed_tools(session, workspace), *seed_program_tools(programs, workspace)]
@@ -46,7 +52,7 @@ class Service:
             self._tools = Toolbox(own, seed, further=further)
         else:
             self._tools = Toolbox(seed, own, suggests=False, further=further, shows_further=False)
-        self._prompts = Prompts(session.hub, workspace, cap)
+        self._offers = Offers(Prompts(session.hub, workspace, cap), Resources(session, workspace, cap))
         self._announcer = Announcer()
         self._changes = names == "native"
 
@@ -64,11 +70,11 @@ class Service:
     async def _server(self) -> "AsyncGenerator[Server[Any]]":
         """Give the protocol's side; changes of the tools are announced as long as it is there."""
         if not self._changes:
-            yield protocol_server(self._tools, self._prompts)
+            yield protocol_server(self._tools, self._offers)
             return
         watching = asyncio.create_task(self._watch())
         try:
-            yield protocol_server(self._tools, self._prompts, self._announcer)
+            yield protocol_server(self._tools, self._offers, self._announcer)
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):

@@ -1,0 +1,76 @@
+"""Images, sounds and files in what a program returns: as content blocks, not as base64 in the text."""
+
+import base64
+import binascii
+from typing import Any, cast
+
+from paddock.model.base import Json
+
+MOST_BLOCKS = 16
+MOST_BYTES = 8 * 1024 * 1024
+"""Base64 of one answer, all blocks together."""
+_DEEPEST = 32
+_FAMILIES = {"image": "image/", "audio": "audio/"}
+
+
+def lifted(value: Json) -> tuple[Json, list[dict[str, Json]]]:
+    """Return a value in whose place of media stands what they are, and the media as content blocks.
+
+    What is too large or too many stays out, and its place says so. What only looks like media stays as it is.
+    """
+    taking = _Taking()
+    return taking.walk(value, 0), taking.blocks
+
+
+class _Taking:
+    def __init__(self) -> None:
+        self.blocks: list[dict[str, Json]] = []
+        self._room = MOST_BYTES
+
+    def walk(self, value: Json, depth: int) -> Json:
+        if depth > _DEEPEST:
+            return value
+        if isinstance(value, list | tuple):
+            items = cast("list[Json]", value)
+            return [self.walk(each, depth + 1) for each in items]
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[str, Json]", value)
+        if (size := _size(fields)) is not None:
+            return self._take(fields, *size)
+        return {name: self.walk(each, depth + 1) for name, each in fields.items()}
+
+    def _take(self, block: dict[str, Json], encoded: int, size: int) -> Json:
+        holder = cast("dict[str, Json]", block["resource"]) if block["type"] == "resource" else block
+        shown: dict[str, Json] = {"type": block["type"], "mimeType": holder.get("mimeType"), "bytes": size}
+        if "uri" in holder:
+            shown["uri"] = holder["uri"]
+        if len(self.blocks) >= MOST_BLOCKS or encoded > self._room:
+            return {
+                **shown,
+                "omitted": f"an answer has at most {MOST_BLOCKS} blocks of {MOST_BYTES} characters",
+            }
+        self._room -= encoded
+        self.blocks.append(block)
+        return {**shown, "block": len(self.blocks)}
+
+
+def _size(fields: dict[str, Json]) -> tuple[int, int] | None:
+    """Return the characters and the bytes of a block of media; None when it is none."""
+    kind = fields.get("type")
+    holder: Any = fields.get("resource") if kind == "resource" else fields
+    if not isinstance(holder, dict):
+        return None
+    told = cast("dict[str, Json]", holder)
+    data, mime = told.get("blob" if kind == "resource" else "data"), told.get("mimeType")
+    if kind == "resource":
+        fits = isinstance(told.get("uri"), str) and isinstance(mime, str | None)
+    else:
+        family = _FAMILIES.get(kind) if isinstance(kind, str) else None
+        fits = family is not None and isinstance(mime, str) and mime.startswith(family)
+    if not fits or not isinstance(data, str):
+        return None
+    try:
+        return len(data), len(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,82 @@
+"""The rest of a result that is too large: stored like the output of a program, to be searched and read by ranges."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.model.artifact import RunFacts, Stream
+from paddock.model.base import Json
+from paddock.model.outcome import Outcome
+from paddock.surfaces import render
+from paddock.surfaces.mcp.outputs import links
+from paddock.surfaces.mcp.tools import Answer, text_block
+
+if TYPE_CHECKING:
+    from paddock.store.recording import Recording
+    from paddock.wiring import Session
+
+
+class Rest:
+    """Keeps whole what an answer shows in part: standard output is the value, standard error error and console."""
+
+    def __init__(self, session: "Session", workspace: Path) -> None:
+        self._session = session
+        self._workspace = workspace
+
+    async def told(
+        self, outcome: Outcome, shown: Answer, *, what: str, data: dict[str, Json] | None = None
+    ) -> Answer:
+        """Return an answer that says where the whole of it is, also in `data` where that is ours to change."""
+        value = _spelled(outcome) if outcome.has_value else ""
+        console = [render.encodable(render.console_text(line)) for line in outcome.console]
+        explained = [] if outcome.ok else [render.explanation(outcome)]
+        streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}
+        handle, why = await self._kept(outcome, streams, what)
+        if handle is None:
+            return _with(shown, f"--- the whole is not kept: {why}")
+        told = [f"{stream} has the {name}" for stream, name in _NAMES.items() if streams[stream]]
+        line = f"--- the whole: query_output {handle} ({', '.join(told)})"
+        pointers = links(handle, [stream for stream in streams if streams[stream]], what)
+        structured = shown.structured if data is None else {**data, "artifactHandle": handle}
+        return Answer([*_with(shown, line).content, *pointers], structured, is_error=shown.is_error)
+
+    async def _kept(self, outcome: Outcome, streams: dict[Stream, str], what: str) -> tuple[str | None, str]:
+        """Return the handle of what was stored, or None and why there is none."""
+        recording = self._session.output.artifacts().record(kept_bytes=0)
+        try:
+            await asyncio.to_thread(_write, recording, streams)
+            facts = RunFacts(
+                workspace=str(self._workspace),
+                runtime=what,
+                request=outcome.id,
+                status=outcome.status.value,
+                duration_ms=outcome.usage.wall_ms,
+                policy_audit_hash=outcome.decision.audit_hash,
+            )
+            return await recording.finish(facts), recording.refusal
+        finally:
+            await recording.discard()
+
+
+_NAMES: dict[Stream, str] = {"stdout": "value", "stderr": "console"}
+
+
+def _write(recording: "Recording", streams: dict[Stream, str]) -> None:
+    recording.stdout(streams["stdout"].encode("utf-8", "replace"))
+    recording.stderr(streams["stderr"].encode("utf-8", "replace"))
+
+
+def _spelled(outcome: Outcome) -> str:
+    """Return a value in lines, so that it can be searched; a text as it is."""
+    value = outcome.value
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _with(shown: Answer, line: str) -> Answer:
+    """Return an answer with a last line in its first text."""
+    first, *others = shown.content or [text_block("")]
+    if not isinstance(text := first.get("text"), str):
+        return Answer([*shown.content, text_block(line)], shown.structured, is_error=shown.is_error)
+    block = {**first, "text": f"{text}\n{line}"}
+    return Answer([block, *others], shown.structured, is_error=shown.is_error)

@@ -1,0 +1,141 @@
+"""What is too large for an answer is kept whole; images and sounds are blocks of their own."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from paddock.surfaces.mcp.media import MOST_BLOCKS
+
+from .conftest import ERAS, Place
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+
+
+async def call(client: Any, tool: str, /, **arguments: Any) -> Any:
+    return await client.call_tool(tool, arguments)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_the_rest_of_a_large_value_is_searched_and_read(place: Place, mode: str) -> None:
+    place.settings("[mcp]\nanswer_characters = 500\n")
+    code = "console.log('noise'); return Array.from({length: 2000}, (_, i) => ({id: i, name: `item ${i}`}))"
+
+    async def main() -> None:
+        async with place.client(mode=mode) as client:
+            result = await call(client, "execute_code", code=code)
+            data, text = result.structured_content, result.content[0].text
+            handle = data["artifactHandle"]
+            assert (data["status"], data["truncated"], "value" in data) == ("ok", True, False)
+            told = f"--- the whole: query_output {handle} (stdout has the value, stderr has the console)"
+            assert text.endswith(f"\n{told}")
+            assert len(text) < 1000
+            assert len(json.dumps(data)) < 1200
+            links = [part.uri for part in result.content[1:]]
+            assert links == [f"paddock://artifacts/{handle}/{stream}" for stream in ("stdout", "stderr")]
+            found = await call(
+                client, "query_output", artifactHandle=handle, queryTerms=["item 1234"], contextLines=0
+            )
+            assert found.structured_content["excerpts"][0]["content"] == '  "name": "item 1234"'
+            whole = (await client.read_resource(links[0])).contents[0].text
+            assert [each["id"] for each in json.loads(whole)] == [*range(2000)]
+            assert (await client.read_resource(links[1])).contents[0].text == "noise"
+
+    asyncio.run(main())
+
+
+def test_the_rest_of_a_single_call_and_of_an_error(place: Place) -> None:
+    place.settings("[mcp]\nanswer_characters = 400\n")
+
+    async def main() -> None:
+        async with place.client() as client:
+            said = "x" * 1000
+            result = await call(client, "call_tool", server="odd", tool="echo", args={"text": said})
+            (link,) = [part.uri for part in result.content if part.type == "resource_link"]
+            assert said in (await client.read_resource(link)).contents[0].text
+            failed = await call(client, "execute_code", code=f"throw new Error('{'y' * 1000}')")
+            assert (failed.is_error, failed.structured_content["truncated"]) == (True, True)
+            (link,) = [part.uri for part in failed.content if part.type == "resource_link"]
+            assert link.endswith("/stderr")
+            assert "y" * 1000 in (await client.read_resource(link)).contents[0].text
+
+    asyncio.run(main())
+
+
+def test_a_value_that_may_not_be_kept_says_so(place: Place) -> None:
+    place.settings("[mcp]\nanswer_characters = 300\n[artifacts]\nenabled = false\n")
+
+    async def main() -> None:
+        async with place.client() as client:
+            result = await call(client, "execute_code", code="return 'x'.repeat(1000)")
+            assert result.content[0].text.endswith("\n--- the whole is not kept: output is not kept")
+            assert ("artifactHandle" in result.structured_content, len(result.content)) == (False, 1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_images_that_a_program_collects_are_blocks(place: Place, mode: str) -> None:
+    code = """
+      const image = {type: "image", data: input.pixel, mimeType: "image/png"};
+      const file = {type: "resource", resource: {uri: "x://y", blob: input.pixel, mimeType: "image/png"}};
+      const fakes = [{...image, data: "no base64!"}, {...image, mimeType: "text/html"}, {type: "image"}];
+      return {shots: [image, {deep: {type: "audio", data: input.pixel, mimeType: "audio/wav"}}], file, fakes};
+    """
+
+    async def main() -> None:
+        async with place.client(mode=mode) as client:
+            result = await call(client, "execute_code", code=code, input={"pixel": PIXEL})
+            kinds = [part.type for part in result.content]
+            assert kinds == ["text", "image", "audio", "resource"]
+            assert (result.content[1].data, result.content[1].mime_type) == (PIXEL, "image/png")
+            size = {"mimeType": "image/png", "bytes": 70}
+            assert result.structured_content["value"] == {
+                "shots": [
+                    {"type": "image", **size, "block": 1},
+                    {"deep": {"type": "audio", **size, "mimeType": "audio/wav", "block": 2}},
+                ],
+                "file": {"type": "resource", **size, "uri": "x://y", "block": 3},
+                "fakes": [
+                    {"type": "image", "data": "no base64!", "mimeType": "image/png"},
+                    {"type": "image", "data": PIXEL, "mimeType": "text/html"},
+                    {"type": "image"},
+                ],
+            }
+            assert PIXEL not in result.content[0].text.replace(f'"data":"{PIXEL}","mimeType":"text/html"', "")
+
+    asyncio.run(main())
+
+
+def test_media_are_bounded(place: Place) -> None:
+    code = """
+      const image = (data) => ({type: "image", data, mimeType: "image/png"});
+      return [image("A".repeat(9_000_000)), ...Array.from({length: input.more}, () => image("AAAA"))];
+    """
+
+    async def main() -> None:
+        async with place.client() as client:
+            result = await call(client, "execute_code", code=code, input={"more": MOST_BLOCKS + 1})
+            assert [part.type for part in result.content] == ["text", *["image"] * MOST_BLOCKS]
+            value = result.structured_content["value"]
+            why = "an answer has at most 16 blocks of 8388608 characters"
+            assert value[0] == {"type": "image", "mimeType": "image/png", "bytes": 6750000, "omitted": why}
+            assert value[-1] == {"type": "image", "mimeType": "image/png", "bytes": 3, "omitted": why}
+
+    asyncio.run(main())
+
+
+def test_an_image_of_a_real_server_arrives_as_it_is(place: Place, real_servers: Any) -> None:
+    command, *arguments = real_servers.everything
+    place.servers({"everything": {"command": command, "args": arguments}})
+
+    async def main() -> None:
+        async with place.client(mode="auto") as client:
+            code = "return await servers.everything.call('get-tiny-image', {})"
+            result = await call(client, "execute_code", code=code)
+            direct = await call(client, "call_tool", server="everything", tool="get-tiny-image")
+            image = next(part for part in direct.content if part.type == "image")
+            assert [part for part in result.content if part.type == "image"] == [image]
+
+    asyncio.run(main())
