@@ -150,6 +150,8 @@ def kind_of(annotation: Any) -> str:  # noqa: ANN401 - annotations have no commo
         return " or ".join(f"`{json.dumps(argument)}`" for argument in arguments)
     if origin is tuple:
         return f"list of {kind_of(arguments[0])}s"
+    if get_origin(annotation) is dict:
+        return "table of texts"
     return {bool: "true or false", int: "whole number", str: "text", Path: "path"}[annotation]
 
 

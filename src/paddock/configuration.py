@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from paddock.model.base import Json, Value
+from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import built_in, leaves
 from paddock.model.settings import RedactionPattern, Rule, Settings
-from paddock.policy.layers import JOINED, RULES, Layer, LayerName, Merged, merge
+from paddock.policy.layers import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
 
 FILE_NAME = "paddock.toml"
 SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
@@ -28,8 +29,12 @@ Where = Callable[[str], str]
 """Tells people where a key stands."""
 
 _DEFAULTS = built_in()
-_VARIABLES = {PREFIX + key.replace(".", "_").upper(): key for key in _DEFAULTS if key not in JOINED}
-_LISTED: dict[str, type[Value]] = {RULES: Rule, "redaction.patterns": RedactionPattern}
+_VARIABLES = {PREFIX + key.replace(".", "_").upper(): key for key in _DEFAULTS if key not in FILES_ONLY}
+_LISTED: dict[str, type[Value]] = {
+    RULES: Rule,
+    "redaction.patterns": RedactionPattern,
+    "sdk.commands": SdkCommand,
+}
 _GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
 
 
@@ -119,7 +124,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, st
 
 def _from_flags(flags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     for key in flags:
-        if key in JOINED:
+        if key in FILES_ONLY:
             raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
         if key not in _DEFAULTS:
             raise ConfigurationError(f"--set {key}: unknown key{_suggestion(key, list(_DEFAULTS))}")

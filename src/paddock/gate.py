@@ -31,6 +31,7 @@ from paddock.model.errors import (
     PaddockError,
     ScriptNotFound,
     SdkError,
+    SdkFailed,
     ServerError,
     ServerRejected,
     ServerTimeout,
@@ -109,6 +110,7 @@ class Gate:
         self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
         self._engines = engines
         self._outgoing = outgoing
+        self._commands = tuple(command.name for command in settings.sdk.commands)
         self.find_tool = engines.scripts.work
 
     async def execute(
@@ -199,7 +201,14 @@ class Gate:
     ) -> RawResult:
         match request.work:
             case GuestRun() as work:
-                job = GuestJob(work, decision.limits, decision.grants, request.workspace, request.depth)
+                job = GuestJob(
+                    work,
+                    decision.limits,
+                    decision.grants,
+                    request.workspace,
+                    commands=self._commands,
+                    depth=request.depth,
+                )
                 calls = _HostCalls(self, request, decision.grants.calls)
                 result = await self._engines.guest.run(job, calls, self._outgoing.console(on_console))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
@@ -224,6 +233,9 @@ class Gate:
         except SdkError as error:
             fault = ErrorInfo(name="TypeError", message=str(error), phase="call")
             return RawResult(status=Status.INVALID, error=fault)
+        except SdkFailed as error:
+            fault = ErrorInfo(name="CommandError", message=str(error), phase="call")
+            return RawResult(status=error.status, error=fault)
         return RawResult(status=Status.OK, value=value, has_value=value is not None)
 
     async def _call_server(self, work: ServerCall, limit_ms: int) -> RawResult:

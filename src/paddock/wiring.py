@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from paddock.hub.provision import Offer, Provision
     from paddock.hub.search import CatalogTool, Hit
     from paddock.runtimes.engine import RuntimeEngine
+    from paddock.sdk.commands import Commands
     from paddock.store.artifacts import Artifacts
 
 
@@ -311,7 +312,12 @@ async def open_session(
 
                 return temporal.Temporals(gate.execute, settings.sdk.temporals)
 
-            facts = Facts(output.artifacts, servers.configured, processes.tier, flows, temporals)
+            def commands(secret: "Callable[[str], str | None]") -> "Commands":
+                from paddock.sdk.commands import Commands  # noqa: PLC0415 - only who calls one pays for it
+
+                return Commands(settings.sdk.commands, os.environ, processes.sandbox, secret)
+
+            facts = Facts(output.artifacts, servers.configured, processes.tier, flows, temporals, commands)
             services = Services(settings, secrets, facts)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from paddock.model.command import SdkCommand
 from paddock.model.keys import leaves
 from paddock.model.settings import RedactionPattern, Rule, Settings
 
@@ -25,7 +26,7 @@ def test_every_setting_is_described():
     ):
         rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]* \| ([^|]{10,}) \|$", section, re.MULTILINE)
         described |= {f"{heading}.{name}" for name, _ in rows}
-    listed = {"policy.rule": Rule, "redaction.patterns": RedactionPattern}
+    listed = {"policy.rule": Rule, "redaction.patterns": RedactionPattern, "sdk.commands": SdkCommand}
     members = {f"{key}.{name}" for key, kind in listed.items() for name in kind.model_fields} - {
         "policy.rule.origin"
     }

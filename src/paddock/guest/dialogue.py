@@ -70,6 +70,7 @@ class Dialogue(Listener):
             "seed": _SEED.unpack(os.urandom(_SEED.size)),
             "raw": work.raw_results,
             "vars": work.vars,
+            "commands": self._job.commands,
             "workspace": str(self._job.workspace),
         }
         if work.input is not None:

@@ -42,5 +42,7 @@ class GuestJob:
     limits: GuestLimits
     grants: Grants
     workspace: Path
+    commands: tuple[str, ...] = ()
+    """Methods of the SDK that the settings add, as `namespace.function`."""
     depth: int = 0
     """How many programs wait for this one, each for the next."""

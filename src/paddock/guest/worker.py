@@ -56,6 +56,7 @@ _REHEARSED = json.dumps(
             "seed": [1, 2, 3, 4],
             "raw": False,
             "vars": {"a": "b"},
+            "commands": ["a.b"],
             "workspace": "",
             "input": 1,
         },

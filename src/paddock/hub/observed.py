@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from paddock.files import Kept
 from paddock.hub.config import Server
-from paddock.hub.kept import Kept
 from paddock.hub.pins import memory_of
 from paddock.hub.result import ToolInfo, ToolResult, native_value
 from paddock.model.base import Json

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paddock.files import Kept
 from paddock.hub.config import Server, StdioServer
-from paddock.hub.kept import Kept
 from paddock.hub.result import ToolInfo
 from paddock.model.base import Json
 

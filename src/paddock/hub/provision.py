@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from paddock.files import replace_file
-from paddock.hub.kept import Kept
+from paddock.files import Kept, replace_file
 from paddock.hub.search import Hit, confidence, keyword_score
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError

@@ -10,6 +10,7 @@ PaddockError
 │   └── ArtifactTooLarge
 ├── ScriptNotFound        a script that was named is not there
 ├── SdkError              a program's call of the SDK makes no sense
+├── SdkFailed             what a program called through the SDK did not end well; has a status
 ├── VaultError            a secret cannot be read or kept
 ├── SignalError           a signal cannot be read or kept
 ├── ToolNotFound          no script tool of that id
@@ -26,6 +27,10 @@ PaddockError
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paddock.model.outcome import Status
 
 
 class PaddockError(Exception):
@@ -117,6 +122,14 @@ class ScriptNotFound(PaddockError):  # noqa: N818
 
 class SdkError(PaddockError):
     """A call of the SDK, or the sequence that it names, makes no sense; the text teaches the right way."""
+
+
+class SdkFailed(PaddockError):  # noqa: N818 - reads as the fact it states
+    """What a program called through the SDK was run and did not end well; `status` says how."""
+
+    def __init__(self, message: str, status: "Status") -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class VaultError(PaddockError):

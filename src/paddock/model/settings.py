@@ -7,6 +7,7 @@ from platformdirs import user_config_path, user_state_path
 from pydantic import Field, model_validator
 
 from paddock.model.base import PositiveInt, Value
+from paddock.model.command import SdkCommand
 from paddock.model.limits import KIB, MIB, Calls, Grants, GuestLimits
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.request import Profile
@@ -169,6 +170,9 @@ class SdkSettings(Value):
     """Most milliseconds that one call may take (M28)."""
     long_call_timeout_ms: PositiveInt = 600_000
     """Most milliseconds of `sequence.run` and `temporal.fire`."""
+    commands: tuple[SdkCommand, ...] = ()
+    """Commands of this machine that programs may call as functions, where their profile is granted the name.
+    A workspace may not set them."""
     signals: Path = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
     """Database of `paddock.cir`, by default `paddock/signals.db` below the user's state directory."""
     temporals: Path = Field(default_factory=lambda: user_state_path("paddock") / "temporals")

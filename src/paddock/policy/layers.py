@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from paddock.model.base import Value
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import assembled, built_in
 from paddock.model.settings import Rule, Settings
@@ -25,11 +26,14 @@ ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "f
 RULES = "policy.rule"
 JOINED = frozenset({RULES, "redaction.patterns"})
 """Keys whose values of all files hold together, none replacing another."""
+FILES_ONLY = JOINED | {"sdk.commands"}
+"""Keys that variables and flags have no form for."""
 OWNERS_ONLY = frozenset(
     {
         "audit.directory",
         "artifacts.directory",
         "artifacts.url",
+        "sdk.commands",
         "sdk.signals",
         "sdk.temporals",
         "servers.config",
@@ -145,6 +149,10 @@ def _subset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
     return "*" in bound or set(value) <= set(bound)
 
 
+def _among(bound: tuple[Value, ...], value: tuple[Value, ...]) -> bool:
+    return all(each in bound for each in value)
+
+
 def _same(bound: SettingValue, value: SettingValue) -> bool:
     return bound == value
 
@@ -192,8 +200,10 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "redaction.enabled": _only_on,
     "redaction.include_defaults": _only_on,
     "servers.config": _anything,
+    "sdk.commands": _among,
     "sdk.script": _subset,
     "sdk.signals": _same,
+    "sdk.temporals": _same,
     "sdk.execute": _subset,
     "vault.backend": _same,
     "vault.directory": _same,

@@ -21,6 +21,7 @@ from paddock.policy.known import KnownSecrets
 from paddock.sdk.requests import options_of
 
 if TYPE_CHECKING:
+    from paddock.sdk.commands import Commands
     from paddock.store.artifacts import Artifacts
     from paddock.store.signals import Signals
     from paddock.store.vault import Vault
@@ -71,6 +72,8 @@ class Facts(NamedTuple):
     """Sequences."""
     temporals: Callable[[], Temporals]
     """Schedules."""
+    commands: "Callable[[Callable[[str], str | None]], Commands]"
+    """Commands of the settings, with secrets from here."""
 
 
 class Services:
@@ -112,6 +115,10 @@ class Services:
 
         return Signals(self._settings.sdk.signals)
 
+    @cached_property
+    def _commands(self) -> "Commands":
+        return self._facts.commands(self._secret)
+
     async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
         """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed."""
         if (found := self._async_methods.get(work.method)) is not None:
@@ -120,6 +127,9 @@ class Services:
             return await waiting(*work.arguments)
         method = self._methods.get(work.method)
         if method is None:
+            if any(command.name == work.method for command in self._settings.sdk.commands):
+                given = options_of(_one_object(work), work.method)
+                return await self._commands.run(work.method, given, request.workspace)
             known = sorted({*self._methods, *self._async_methods})
             raise SdkError(f"paddock.{work.method} is not there; there is {', '.join(known)}")
         _check_count(work, method)
@@ -217,6 +227,13 @@ class Services:
             self._secrets.learn(value)
         return value
 
+    def _secret(self, name: str) -> str | None:
+        """Return a secret that Paddock itself uses for a program, which must not show up either."""
+        value = self._vault.get(_SCOPE, name)
+        if value is not None:
+            self._secrets.learn(value)
+        return value
+
     def _set_secret(self, name: Json, value: Json, options: Json = None) -> Json:
         secret = _text("vault.set", "value", value)
         self._secrets.learn(secret)
@@ -245,6 +262,12 @@ def _line_range(given: Mapping[str, Json]) -> Json:
         raise SdkError("paddock.output.query: lines is [first, last], for instance [10, 20]")
     stream = given.get("stream", "both")
     return {"stream": "stdout" if stream == "both" else stream, "start_line": lines[0], "end_line": lines[1]}
+
+
+def _one_object(work: SdkCall) -> Json:
+    if len(work.arguments) > 1:
+        raise SdkError(f"paddock.{work.method} takes one object with its arguments")
+    return work.arguments[0] if work.arguments else None
 
 
 def _check_count(work: SdkCall, method: Callable[..., object]) -> None:

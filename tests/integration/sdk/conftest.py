@@ -32,7 +32,7 @@ class Desk:
         self.vault = FileVault(place / "vault")
         self._stack = AsyncExitStack()
 
-    def open(self, sdk=None, rules=(), workers=8, tools=None):
+    def open(self, sdk=None, rules=(), workers=8, tools=None, **further):
         settings = Settings(
             audit=AuditSettings(directory=self.place / "audit"),
             artifacts=ArtifactSettings(directory=self.place / "artifacts"),
@@ -43,6 +43,7 @@ class Desk:
             tools=ToolSettings(**(tools or {})),
             policy=PolicySettings(rule=tuple(rules)),
             guest=GuestSettings(max_workers=workers),
+            **further,
         )
         self.session = self.runner.run(
             self._stack.enter_async_context(open_session(settings, self.workspace))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import leaves
 from paddock.model.settings import RedactionPattern, Rule, Settings
@@ -14,6 +15,7 @@ from paddock.policy.layers import JOINED, ORDER, Layer, LayerName, merge, narrow
 
 OWNER = "/home/u/.config/paddock/paddock.toml"
 DEFAULTS = leaves(Settings())
+TRACKER, NOTES = (SdkCommand(name=name, command=("tool",)) for name in ("tracker.list", "notes.list"))
 CHOICES = {
     "limits.timeout_policy": ["clamp", "deny"],
     "sandbox.minimum_tier": ["unconfined", "landlock", "namespaces"],
@@ -47,6 +49,7 @@ CHOICES = {
     "artifacts.cross_workspace": [True, False],
     "redaction.enabled": [True, False],
     "redaction.include_defaults": [True, False],
+    "sdk.commands": [(TRACKER, NOTES), (TRACKER,), ()],
     "sdk.script": [("*",), ("vault.*", "exec"), ("exec",)],
     "sdk.execute": [("*",), ("exec",), ()],
     "sdk.signals": [DEFAULTS["sdk.signals"], Path("/else/signals.db")],
@@ -140,6 +143,10 @@ def test_the_later_layer_wins() -> None:
         (
             {"servers__config": Path("/tmp/x")},
             f"workspace file: a workspace may not set servers.config; set it in {OWNER}",
+        ),
+        (
+            {"sdk__commands": (TRACKER,)},
+            f"workspace file: a workspace may not set sdk.commands; set it in {OWNER}",
         ),
     ],
 )

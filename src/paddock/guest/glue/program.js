@@ -65,6 +65,8 @@ function configure(given) {
     sdk.input = given.input;
     provide("input", given.input);
   }
+  for (const name of given.commands) offer(sdk, name, askNow);
+  for (const name of given.commands) freeze(sdk[apply(slice, name, [0, apply(indexOf, name, ["."])])]);
   freeze(sdk);
   provide("paddock", sdk);
   provide("mentu", sdk);

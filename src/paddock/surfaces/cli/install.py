@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import click
 
-from paddock.files import replace_file
-from paddock.hub.kept import Kept
+from paddock.files import Kept, replace_file
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples

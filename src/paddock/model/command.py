@@ -1,0 +1,207 @@
+"""Commands that programs may call as functions (`[[sdk.commands]]`), and the templates of their arguments."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import PurePath
+from typing import Annotated, Literal, NamedTuple, Self, cast, get_args
+
+from pydantic import Field, model_validator
+
+from paddock.model.base import Json, PositiveInt, Value
+from paddock.model.limits import MIB
+from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS, ARGUMENTS_BYTES, STDIN_BYTES, Access, Network
+
+Kind = Literal["text", "integer", "number", "boolean", "list"]
+
+_WORD = r"[a-z][A-Za-z0-9_]{0,31}"
+_PLACEHOLDER = re.compile(rf"({_WORD})(?::([a-z]+))?(\?)?")
+_PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env"})
+_TAKEN = frozenset({"input", "then", "vars", "workspace"})
+_OWN = frozenset(
+    {
+        *("cir", "compute", "exec", "health", "ledger", "notify", "output", "script", "sequence", "temporal"),
+        *("tool", "vault", "webhook"),
+    }
+)
+"""Namespaces of Paddock's own."""
+
+
+class Placeholder(NamedTuple):
+    """`{name}`, `{name:kind}` or `{name:kind?}` in an argument."""
+
+    name: str
+    kind: Kind
+    optional: bool
+
+
+Template = tuple[str | Placeholder, ...]
+
+
+def template(text: str) -> Template:
+    """Return the parts of an argument; `{{` and `}}` stand for braces. Raises ValueError."""
+    parts: list[str | Placeholder] = []
+    position = 0
+    for found in _PARTS.finditer(text):
+        parts.append(text[position : found.start()])
+        position = found.end()
+        if found[0] in ("{{", "}}"):
+            parts.append(found[0][0])
+            continue
+        inside = _PLACEHOLDER.fullmatch(found[1] or "")
+        if inside is None or (inside[2] or "text") not in get_args(Kind):
+            kinds = ", ".join(get_args(Kind))
+            raise ValueError(
+                f"{found[0]} in {text!r} is no placeholder; write {{name}} or {{name:kind}} with one of "
+                f"{kinds}, a `?` behind it when it may be left out, and {{{{ for a brace"
+            )
+        parts.append(Placeholder(inside[1], cast("Kind", inside[2] or "text"), inside[3] is not None))
+    parts.append(text[position:])
+    return tuple(part for part in parts if part)
+
+
+class SdkCommand(Value):
+    """One `[[sdk.commands]]`: `paddock.NAME({...})` runs a command of this machine, confined, and gives what it prints.
+
+    Arguments are templates: `{name}` stands for a text, `{name:integer}`, `{name:number}` and `{name:boolean}` for
+    what they say, `{name:list}` alone for several arguments; with `?` behind it the argument is left out when the
+    value is. No shell reads them, and a text cannot pass for an option.
+    """
+
+    name: Annotated[str, Field(pattern=rf"^{_WORD}\.{_WORD}$")]
+    """Namespace and function, for instance `issues.list`."""
+    command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    """The program, by path or by its name on `PATH`, and templates of its arguments."""
+    stdin: str | None = None
+    """Template of standard input."""
+    output: Literal["text", "json"] = "text"
+    """Whether what it prints is a text or JSON."""
+    timeout_ms: PositiveInt = 30_000
+    """Wall time in milliseconds, within `sdk.call_timeout_ms`."""
+    output_bytes: PositiveInt = MIB
+    """Bytes that it may print; with more it has failed."""
+    access: Access = "none"
+    """What it may do with the workspace: nothing (`none`), read it, or write to it too."""
+    network: Network = "none"
+    """What it may do with the network: nothing (`none`), or everything (`full`)."""
+    readable: tuple[str, ...] = ()
+    """Absolute paths that it must read besides what belongs to the system."""
+    environment: tuple[str, ...] = ()
+    """Variables of Paddock's environment that it gets."""
+    secrets: dict[str, str] = Field(default_factory=dict)
+    """Variables that hold a secret, by its name in the vault: `{TRACKER_TOKEN = "tracker-token"}`."""
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        namespace, _, function = self.name.partition(".")
+        if namespace in _OWN | _TAKEN or function == "then":
+            raise ValueError(f"{self.name} is a name of Paddock's own; choose another namespace")
+        if any(isinstance(part, Placeholder) for part in self._templates[0]):
+            raise ValueError(f"{self.name}: the program itself cannot be a placeholder")
+        known: dict[str, Placeholder] = {}
+        for parts in (*self._templates, self._input):
+            for each in _placeholders(parts):
+                if known.setdefault(each.name, each) != each:
+                    raise ValueError(f"{self.name}: {each.name} stands for different things")
+                if each.kind == "list" and (parts is self._input or len(parts) > 1):
+                    raise ValueError(f"{self.name}: the list {each.name} must be an argument of its own")
+        if PurePath(self.command[0]).name in _SHELLS and any(
+            re.fullmatch(r"-[A-Za-z]*c", before) and any(_placeholders(parts))
+            for before, parts in zip(self.command, self._templates[1:], strict=False)
+        ):
+            what = "would become a part of a shell program"
+            raise ValueError(f'{self.name}: a placeholder {what}; write "$1" there, and pass it after `--`')
+        if relative := [path for path in self.readable if not PurePath(path).is_absolute()]:
+            raise ValueError(f"{self.name}: readable: {relative[0]!r} is no absolute path")
+        return self
+
+    @cached_property
+    def _templates(self) -> tuple[Template, ...]:
+        return tuple(map(template, self.command))
+
+    @cached_property
+    def _input(self) -> Template:
+        return template(self.stdin or "")
+
+    def filled(self, given: Mapping[str, Json]) -> tuple[list[str], bytes]:
+        """Return argument vector and standard input for the values of a call. Raises ValueError for misfits."""
+        known = {each.name for parts in (*self._templates, self._input) for each in _placeholders(parts)}
+        if unknown := given.keys() - known:
+            names = ", ".join(sorted(known)) or "none"
+            raise ValueError(f"there is no argument {min(unknown)!r} (arguments: {names})")
+        argv: list[str] = []
+        for parts in self._templates:
+            argv += _arguments(parts, given, after_dashes="--" in argv)
+        stdin = "".join(_arguments(self._input, given, after_dashes=True))
+        if len(argv) > ARGUMENTS or sum(len(_bytes(each)) for each in argv) > ARGUMENTS_BYTES:
+            raise ValueError(f"over {ARGUMENTS} arguments, or over {ARGUMENTS_BYTES} bytes of them")
+        if len(written := _bytes(stdin)) > STDIN_BYTES:
+            raise ValueError(f"standard input is over {STDIN_BYTES} bytes")
+        return argv, written
+
+
+def _placeholders(parts: Template) -> Iterator[Placeholder]:
+    return (part for part in parts if isinstance(part, Placeholder))
+
+
+def _arguments(parts: Template, given: Mapping[str, Json], *, after_dashes: bool) -> list[str]:
+    """Return the arguments that a template becomes: one, none without an optional value, or those of a list."""
+    placeholders = list(_placeholders(parts))
+    for each in placeholders:
+        if given.get(each.name) is None:
+            if each.optional:
+                return []
+            raise ValueError(f"{each.name} is missing")
+    if len(parts) == 1 and placeholders and placeholders[0].kind == "list":
+        return [
+            _safe(placeholders[0].name, text, after_dashes) for text in _list(placeholders[0].name, given)
+        ]
+    texts = [part if isinstance(part, str) else _text(part, given[part.name]) for part in parts]
+    text = "".join(texts)
+    if parts and isinstance(first := parts[0], Placeholder) and first.kind == "text":
+        return [_safe(first.name, text, after_dashes)]
+    return [_bounded(placeholders[0].name if placeholders else "", text)]
+
+
+def _list(name: str, given: Mapping[str, Json]) -> list[str]:
+    value: Json = given[name]
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in cast("list[Json]", value)):
+        raise ValueError(f"{name} must be a list of texts")
+    return cast("list[str]", value)
+
+
+def _text(placeholder: Placeholder, value: Json) -> str:
+    match placeholder.kind, value:
+        case "text", str():
+            return value
+        case "boolean", bool():
+            return "true" if value else "false"
+        case "integer" | "number", bool():
+            pass
+        case "integer", int():
+            return str(value)
+        case "number", int() | float():
+            return repr(value)
+        case _:
+            pass
+    kind = placeholder.kind
+    raise ValueError(f"{placeholder.name} must be {'an' if kind == 'integer' else 'a'} {kind}")
+
+
+def _safe(name: str, text: str, after_dashes: bool) -> str:  # noqa: FBT001 - read at its three calls
+    if text.startswith("-") and not after_dashes:
+        raise ValueError(f"{name} may not begin with `-`, which would make it an option")
+    return _bounded(name, text)
+
+
+def _bounded(name: str, text: str) -> str:
+    if "\0" in text:
+        raise ValueError(f"{name} holds a NUL character")
+    if len(_bytes(text)) > ARGUMENT_BYTES:
+        raise ValueError(f"{name} is over {ARGUMENT_BYTES} bytes; pass it on standard input")
+    return text
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

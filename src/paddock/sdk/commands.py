@@ -1,0 +1,145 @@
+"""Commands of this machine that the settings offer to programs: found, confined, run, and read."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.model.base import Json
+from paddock.model.command import SdkCommand
+from paddock.model.errors import EngineError, SdkError, SdkFailed
+from paddock.model.outcome import Status
+from paddock.model.program import signal_name
+
+if TYPE_CHECKING:
+    from paddock.confine.process import Sandbox
+    from paddock.model.process import ProcessGrants, ProcessResult
+
+_TOLD = 2_000
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+
+Secret = Callable[[str], str | None]
+"""Returns a secret of the vault by name, None when there is none, and sees to it that it is not shown."""
+
+
+class Commands:
+    """The commands of one session."""
+
+    def __init__(
+        self,
+        commands: tuple[SdkCommand, ...],
+        environ: Mapping[str, str],
+        sandbox: "Callable[[], Awaitable[Sandbox]]",
+        secret: Secret,
+    ) -> None:
+        self._commands = {command.name: command for command in commands}
+        self._environ = environ
+        self._sandbox = sandbox
+        self._secret = secret
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._commands
+
+    async def run(self, name: str, given: Mapping[str, Json], workspace: Path) -> Json:
+        """Return what a command prints. Cancelling the task ends it first.
+
+        Raises SdkError for values that do not fit, SdkFailed when it did not end well, EngineError when nothing ran.
+        """
+        command = self._commands[name]
+        try:
+            argv, stdin = command.filled(given)
+        except ValueError as problem:
+            raise SdkError(f"paddock.{name}: {problem}") from None
+        argv[0], grants = await asyncio.to_thread(self._prepared, command, workspace)
+        return _value(command, await self._process(command, argv, stdin, grants))
+
+    async def _process(
+        self, command: SdkCommand, argv: list[str], stdin: bytes, grants: "ProcessGrants"
+    ) -> "ProcessResult":
+        from paddock.confine.process import Streams  # noqa: PLC0415 - only processes pay for it
+        from paddock.model.process import ProcessLimits  # noqa: PLC0415
+
+        limits = ProcessLimits(
+            wall_ms=command.timeout_ms,
+            cpu_ms=command.timeout_ms * 2,
+            stdout_bytes=command.output_bytes,
+            kept_bytes=command.output_bytes,
+        )
+        sandbox = await self._sandbox()
+        return await sandbox.run(argv, grants, limits, Streams(stdin))
+
+    def _prepared(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
+        """Return the path of the program, and what it gets."""
+        from paddock.model.process import ProcessGrants  # noqa: PLC0415
+
+        program = self._found(command, workspace)
+        workspace = workspace.absolute()
+        readable = {Path(path) for path in command.readable} | {program, program.resolve()}
+        grants = ProcessGrants(
+            workspace=workspace if command.access != "none" else None,
+            access=command.access,
+            network=command.network,
+            readable=tuple(sorted(path for path in readable if not _is_system(path))),
+            environment=self._variables(command),
+        )
+        return str(program), grants
+
+    def _found(self, command: SdkCommand, workspace: Path) -> Path:
+        name = command.command[0]
+        found = shutil.which(name, path=self._environ.get("PATH"))
+        if found is None:
+            raise EngineError(
+                f"paddock.{command.name} needs {name}, which is not on this machine; install it, or name its path "
+                "in `command` under [[sdk.commands]]"
+            )
+        path = Path(found).absolute()
+        inside = workspace.resolve()
+        if path.is_relative_to(inside) or path.resolve().is_relative_to(inside):
+            raise EngineError(
+                f"paddock.{command.name}: {name} is in the workspace, which anybody may have written; "
+                "name the path of another under [[sdk.commands]]"
+            )
+        return path
+
+    def _variables(self, command: SdkCommand) -> dict[str, str]:
+        given = {name: self._environ[name] for name in command.environment if name in self._environ}
+        for variable, name in command.secrets.items():
+            value = self._secret(name)
+            if value is None:
+                what = f"paddock.{command.name} needs the secret {name}, and there is none"
+                raise EngineError(f"{what}; keep it with: paddock vault set {name}")
+            given[variable] = value
+        return given
+
+
+def _is_system(path: Path) -> bool:
+    return any(path.is_relative_to(place) for place in _SYSTEM)
+
+
+def _value(command: SdkCommand, result: "ProcessResult") -> Json:
+    stdout = result.stdout.head + result.stdout.tail
+    if result.status is not Status.OK:
+        raise SdkFailed(f"paddock.{command.name}: {_why(result)}", result.status)
+    if command.output == "text":
+        return stdout
+    try:
+        return json.loads(stdout)
+    except (ValueError, RecursionError):
+        raise SdkFailed(
+            f"paddock.{command.name}: what it printed is no JSON: {stdout[:80]!r}", Status.FAILED
+        ) from None
+
+
+def _why(result: "ProcessResult") -> str:
+    """Return why a command did not end well, with the end of what it said."""
+    said = (result.stderr.head + result.stderr.tail).strip()[-_TOLD:]
+    tail = f": {said}" if said else ""
+    if result.limit is not None:
+        return f"it went beyond its limit ({result.limit}){tail}"
+    if result.exit_code is not None:
+        return f"it ended with exit code {result.exit_code}{tail}"
+    if result.signal is not None:
+        return f"it was ended by {signal_name(result.signal)}{tail}"
+    return result.reason or result.status.value
