@@ -16,7 +16,8 @@ from paddock.model.base import Json, Value
 from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import built_in, leaves
-from paddock.model.settings import RedactionPattern, Rule, Settings
+from paddock.model.rules import Rule
+from paddock.model.settings import RedactionPattern, Settings
 from paddock.policy.layers import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
 
 FILE_NAME = "paddock.toml"

@@ -12,13 +12,13 @@ A program's call of a server is a child request through the same gate. Denials, 
 returned; an exception out of the gate is a fault of Paddock's own.
 """
 
-import asyncio
 import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from paddock.approvals import CODES, Approvals, Asker, refusal_name
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, HostReply, OnConsole
 from paddock.hub.result import ToolResult, native_value
@@ -46,7 +46,6 @@ from paddock.model.outcome import (
     Decision,
     ErrorInfo,
     Outcome,
-    PlannedCall,
     RawResult,
     Status,
     Usage,
@@ -54,7 +53,7 @@ from paddock.model.outcome import (
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
 from paddock.policy.outgoing import Outgoing
-from paddock.policy.rehearsal import Plan, stub
+from paddock.policy.rehearsal import Plan, planned_call, stub, would_ask
 from paddock.policy.rules import Policy
 from paddock.programs import Programs
 from paddock.record import ending, identity
@@ -104,13 +103,22 @@ class Engines(NamedTuple):
 class Gate:
     """Decides, records, runs and reports requests."""
 
-    def __init__(self, settings: Settings, audit: AuditSink, engines: Engines, outgoing: Outgoing) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        audit: AuditSink,
+        engines: Engines,
+        outgoing: Outgoing,
+        asker: Asker | None = None,
+    ) -> None:
+        """Ask `asker` where a request brings nobody along."""
         self._policy = Policy(settings, engines.programs.executables)
         self._audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
         self._engines = engines
         self._outgoing = outgoing
         self._commands = tuple(command.name for command in settings.sdk.commands)
+        self.approvals = Approvals(settings.approvals, audit, outgoing, asker)
         self.find_tool = engines.scripts.work
 
     async def execute(
@@ -119,25 +127,46 @@ class Gate:
         *,
         on_console: OnConsole | None = None,
         on_output: "OnOutput | None" = None,
+        asker: Asker | None = None,
     ) -> Outcome:
         """Return what became of a request.
 
         `on_console` sees each console line of a script as it comes, `on_output` the output of a program; neither
-        sees a secret.
+        sees a secret. `asker` asks a person about it and its children where a rule wants that.
         Cancelling the task ends the work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will.
         """
+        if request.parent is not None:
+            return await self.carry_out(request, on_console, on_output)
+        with self.approvals.run(request, asker):
+            return await self.carry_out(request, on_console, on_output)
+
+    async def carry_out(
+        self,
+        request: ExecutionRequest,
+        on_console: OnConsole | None = None,
+        on_output: "OnOutput | None" = None,
+    ) -> Outcome:
+        """Return what became of a request whose run is known: of a child, while its parent waits."""
         decision = self._policy.decide(request)
-        if decision.allowed and isinstance(work := request.work, RuntimeRun):
-            async with self._engines.programs.admit(request, work, decision) as admitted:
-                return await self._carry_out(request, admitted, on_console, on_output)
-        if decision.allowed and decision.grants.calls != "run" and isinstance(request.work, ServerCall):
+        if decision.asks and would_ask(request, decision):
+            return self._rehearsed(request, decision)
+        if (
+            decision.grants.calls != "run"
+            and isinstance(request.work, ServerCall)
+            and (decision.allowed or decision.asks)
+        ):
             try:
                 hint = await self._engines.servers.is_read_only(request.work.server, request.work.tool)
             except ServerError as error:
                 return self._settled(request, decision, _blame(error), error=_tool_error(str(error)))
             request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
             decision = self._policy.decide(request)
+        if decision.asks:
+            decision = await self.approvals.settle(request, decision)
+        if decision.allowed and isinstance(work := request.work, RuntimeRun):
+            async with self._engines.programs.admit(request, work, decision) as admitted:
+                return await self._carry_out(request, admitted, on_console, on_output)
         return await self._carry_out(request, decision, on_console, on_output)
 
     async def _carry_out(
@@ -154,10 +183,7 @@ class Gate:
             and isinstance(work := request.work, ServerCall)
             and not work.read_only
         ):
-            planned = PlannedCall(server=work.server, tool=work.tool, arguments=work.arguments)
-            return self._settled(
-                request, decision, Status.OK, value=stub(work), has_value=True, planned=(planned,)
-            )
+            return self._rehearsed(request, decision)
         facts = identity(request, decision)
         book = self._book(request)
         book.claim(request.id, facts, parent=request.parent)
@@ -176,6 +202,17 @@ class Gate:
             audit = book.append("finished", request.id, end, parent=request.parent)
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **vars(result))
         return outcome if request.parent else self._outgoing.outcome(outcome, text)
+
+    def _rehearsed(self, request: ExecutionRequest, decision: Decision) -> Outcome:
+        """Return what a rehearsal answers instead of doing it: a stub, or a refusal where nothing can stand for it."""
+        planned = (planned_call(request, decision),)
+        if isinstance(work := request.work, ServerCall):
+            return self._settled(
+                request, decision, Status.OK, value=stub(work), has_value=True, planned=planned
+            )
+        text = f"{'; '.join(decision.asks)}: a rehearsal asks nobody"
+        error = ErrorInfo(name="PolicyError", message=text, phase="decide")
+        return self._settled(request, decision, Status.DENIED, error=error, planned=planned)
 
     def _book(self, request: ExecutionRequest) -> AuditSink | Lenient:
         """Return where a request is recorded."""
@@ -208,6 +245,7 @@ class Gate:
                     request.workspace,
                     commands=self._commands,
                     depth=request.depth,
+                    clock=self.approvals.clock(request),
                 )
                 calls = _HostCalls(self, request, decision.grants.calls)
                 result = await self._engines.guest.run(job, calls, self._outgoing.console(on_console))
@@ -223,7 +261,7 @@ class Gate:
 
     async def _answer(self, request: ExecutionRequest, work: SdkCall, limit_ms: int) -> RawResult:
         try:
-            async with asyncio.timeout(limit_ms / 1000):
+            async with self.approvals.clock(request).limit(limit_ms / 1000):
                 value = await self._engines.sdk.call(request, work)
         except TimeoutError:
             text = f"paddock.{work.method} did not end within {limit_ms} ms"
@@ -268,6 +306,7 @@ class _HostCalls:
     async def call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
         request = ExecutionRequest(
             parent=self.parent.id,
+            root=self.parent.root or self.parent.id,
             actor=self.parent.actor,
             surface="guest",
             workspace=self.parent.workspace,
@@ -275,7 +314,7 @@ class _HostCalls:
             calls=self.calls,
         )
         try:
-            outcome = await self.gate.execute(request)
+            outcome = await self.gate.carry_out(request)
         except LedgerError:
             return _UNRECORDED
         for planned in outcome.planned:
@@ -290,7 +329,7 @@ class _HostCalls:
     async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
         try:
             request = child(name, arguments, self.parent, self.calls, self.gate.find_tool)
-            outcome = await self.gate.execute(request)
+            outcome = await self.gate.carry_out(request)
         except LedgerError:
             return _UNRECORDED
         except (
@@ -319,11 +358,18 @@ _UNRECORDED = HostReply(
 def _told(outcome: Outcome, name: str) -> dict[str, Json]:
     """Return the error that a program sees of a call that brought no result."""
     message = outcome.error.message if outcome.error else outcome.status.value
-    return {"name": name, "message": message, "retryable": outcome.status is Status.UNAVAILABLE}
+    told: dict[str, Json] = {
+        "name": name,
+        "message": message,
+        "retryable": outcome.status is Status.UNAVAILABLE,
+    }
+    if outcome.error is not None and outcome.error.name in CODES:
+        told["code"] = CODES[outcome.error.name]
+    return told
 
 
 def _refusal(decision: Decision) -> ErrorInfo:
-    return ErrorInfo(name="PolicyError", message="; ".join(decision.reasons), phase="decide")
+    return ErrorInfo(name=refusal_name(decision), message="; ".join(decision.reasons), phase="decide")
 
 
 def _fault(error: Exception) -> ErrorInfo:

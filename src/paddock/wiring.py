@@ -31,6 +31,7 @@ from paddock.store.unrecorded import Unopened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from paddock.approvals import Asker
     from paddock.confine.process import Sandbox
     from paddock.flows.engine import Flows
     from paddock.flows.temporal import Temporals
@@ -278,11 +279,12 @@ def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
 
 @asynccontextmanager
 async def open_session(
-    settings: Settings, workspace: Path, *, launcher: Launcher | None = None
+    settings: Settings, workspace: Path, *, launcher: Launcher | None = None, asker: "Asker | None" = None
 ) -> AsyncGenerator[Session]:
     """Open a session; leaving it ends every process it started and makes the record durable.
 
-    `launcher` may have begun processes that the session will need; the caller closes it.
+    `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
+    a request brings nobody along who does.
     Raises LedgerError when the ledger cannot be opened: without a record nothing runs, but for what `audit.required`
     lets run.
     """
@@ -321,7 +323,7 @@ async def open_session(
             services = Services(settings, secrets, facts)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)
-            gate = Gate(settings, ledger, engines, outgoing)
+            gate = Gate(settings, ledger, engines, outgoing, asker)
             yield Session(
                 gate,
                 servers,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from paddock.model.command import SdkCommand
 from paddock.model.keys import leaves
-from paddock.model.settings import RedactionPattern, Rule, Settings
+from paddock.model.rules import Rule
+from paddock.model.settings import RedactionPattern, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -166,6 +166,7 @@ class _Run:
             work = self._flows.work(step, Filling(self._find), parent.workspace, profile)
             request = ExecutionRequest(
                 parent=parent.id,
+                root=parent.root or parent.id,
                 actor=parent.actor,
                 surface="sequence",
                 workspace=parent.workspace,

@@ -127,6 +127,7 @@ class Temporals:
             outcome = await self._execute(
                 ExecutionRequest(
                     parent=request.id,
+                    root=request.root or request.id,
                     actor=request.actor,
                     surface="temporal",
                     workspace=request.workspace,

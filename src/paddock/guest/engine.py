@@ -77,7 +77,7 @@ async def _run(
 ) -> RawResult:
     started = time.perf_counter()
     try:
-        async with asyncio.timeout(job.limits.wall_ms / 1000):
+        async with job.clock.limit(job.limits.wall_ms / 1000, worker):
             await dialogue.run()
     except TimeoutError:
         dialogue.time_is_up()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from paddock.guest.clock import Clock
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import ConsoleLine, Status
@@ -46,3 +47,5 @@ class GuestJob:
     """Methods of the SDK that the settings add, as `namespace.function`."""
     depth: int = 0
     """How many programs wait for this one, each for the next."""
+    clock: Clock = field(default_factory=Clock)
+    """What its wall time is counted by."""

@@ -86,9 +86,20 @@ class Worker(asyncio.Protocol):
 
     def kill(self) -> None:
         """End the process now; harmless when it is gone."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Hold the process: it computes nothing until `go_on`. Harmless when it is gone."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let a process that was held go on; harmless when it is gone."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+                signal.pidfd_send_signal(self._pidfd, number)
 
     def cost(self) -> Cost | None:
         """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""

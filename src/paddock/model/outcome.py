@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from paddock.model.approval import Verdict
 from paddock.model.base import Json, Value
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.program import ProgramEnd, ProgramTerms
@@ -38,7 +39,12 @@ class Decision(Value):
     """What policy answered: the effective limits and grants, why, and the hash that the ledger keeps."""
 
     allowed: bool
+    """Whether it may run now; false as long as a person has not been asked who must be."""
     reasons: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    """Why a person is to be asked first; empty when nobody is, or somebody has been."""
+    answer: Verdict | None = None
+    """What the person said, where one was asked."""
     limits: GuestLimits = GuestLimits()
     grants: Grants = Grants()
     program: ProgramTerms | None = None
@@ -96,6 +102,8 @@ class PlannedCall(Value):
     tool: str
     arguments: dict[str, Json] | None
     """None when they are too large to keep."""
+    asks: tuple[str, ...] = ()
+    """Why a person would have been asked first."""
 
 
 class Usage(Value):

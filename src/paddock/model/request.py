@@ -195,6 +195,8 @@ class ExecutionRequest(Value):
 
     id: str = Field(default_factory=new_id)
     parent: str | None = None
+    root: str | None = None
+    """The request of a person or an agent that this one descends from; None for such a one itself."""
     actor: str = "local"
     """Who asked: a user, a client's name, a schedule."""
     surface: str = "library"

@@ -1,16 +1,17 @@
 """What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, get_args
 
 from platformdirs import user_config_path, user_state_path
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value
 from paddock.model.command import SdkCommand
 from paddock.model.limits import KIB, MIB, Calls, Grants, GuestLimits
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.request import Profile
+from paddock.model.rules import ApprovalSettings, PolicySettings
 
 HOUR_MS = 3_600_000
 
@@ -284,74 +285,6 @@ class ToolSettings(Value):
     """Tools that run at a time; further ones wait."""
 
 
-class Rule(Value):
-    """One `[[policy.rule]]`. It concerns every request that all of its given fields match."""
-
-    effect: Literal["allow", "deny"]
-    """`deny` refuses; an `allow` refuses whatever of its kind no `allow` of the same file names."""
-    tool: str | None = None
-    """Glob over `server/tool`, for instance `github/delete_*` or `*/write_*`."""
-    server: str | None = None
-    """Glob over the server's name."""
-    method: str | None = None
-    """Glob over a method of the SDK, for instance `vault.*`."""
-    runtime: str | None = None
-    """Glob over the runtime of a program, for instance `python`."""
-    executable: str | None = None
-    """Glob over the name of the executable that a program asks for."""
-    access: Access | None = None
-    """What a program may do with the workspace."""
-    network: Network | None = None
-    """What a program may do with the network."""
-    workspace: str | None = None
-    """Glob over the path of the workspace."""
-    script: str | None = None
-    """Glob over the id of a script tool."""
-    kind: Literal["guest", "server", "runtime", "tool", "sdk"] | None = None
-    """Kind of work: `guest`, `server` (upstream tools), `runtime` (programs), `tool` (script tools) or `sdk`."""
-    reason: str = ""
-    """What the refused caller is told."""
-    origin: str = ""
-    """Which file the rule came from; filled in by Paddock, an error in a file."""
-
-    @property
-    def about(self) -> str | None:
-        """The kind of work that the rule speaks about; None for any."""
-        return next((kind for name, kind in _ABOUT.items() if getattr(self, name) is not None), self.kind)
-
-    @model_validator(mode="after")
-    def _concerns_something(self) -> Self:
-        if self.about is None and self.workspace is None:
-            names = ", ".join(f"`{name}`" for name in (*_ABOUT, "workspace"))
-            raise ValueError(f"a rule needs at least one of {names} and `kind`")
-        for name, kind in _ABOUT.items():
-            if getattr(self, name) is not None and {kind} != {self.about, self.kind or kind}:
-                raise ValueError(f'`{name}` goes with kind = "{kind}" alone')
-        if self.tool is not None and "/" not in self.tool:
-            raise ValueError(f"`tool` is a glob over server/tool, for instance `*/{self.tool}`")
-        return self
-
-
-_ABOUT = {
-    "tool": "server",
-    "server": "server",
-    "method": "sdk",
-    "runtime": "runtime",
-    "executable": "runtime",
-    "access": "runtime",
-    "network": "runtime",
-    "script": "tool",
-}
-"""Fields of a rule that speak about one kind of work."""
-
-
-class PolicySettings(Value):
-    """`[policy]`: rules over requests. Each file's rules are judged by themselves; all must agree."""
-
-    rule: tuple[Rule, ...] = ()
-    """Rules in the order of the files (system, user, workspace). Deny beats allow."""
-
-
 class Settings(Value):
     """Everything that may be configured, merged from three files, the environment and flags."""
 
@@ -383,3 +316,5 @@ class Settings(Value):
     """Script tools."""
     policy: PolicySettings = Field(default_factory=PolicySettings)
     """Rules over requests."""
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
+    """Asking a person."""

@@ -15,7 +15,8 @@ from typing import Any, Literal
 from paddock.model.base import Value
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import assembled, built_in
-from paddock.model.settings import Rule, Settings
+from paddock.model.rules import Rule
+from paddock.model.settings import Settings
 
 SettingValue = Any
 """What a setting holds: a number, a text, a path, true or false, or a tuple of them."""
@@ -30,6 +31,7 @@ FILES_ONLY = JOINED | {"sdk.commands"}
 """Keys that variables and flags have no form for."""
 OWNERS_ONLY = frozenset(
     {
+        "approvals.directory",
         "audit.directory",
         "artifacts.directory",
         "artifacts.url",
@@ -190,6 +192,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "tools.environment": _subset,
     "tools.access": _stricter("workspace-write", "read-only", "none"),
     "tools.network": _stricter("full", "none"),
+    "approvals.directory": _same,
     "audit.directory": _same,
     "audit.required": _stricter("effects", "all"),
     "audit.sync": _stricter("batch", "always"),

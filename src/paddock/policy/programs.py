@@ -19,7 +19,8 @@ from paddock.model.program import (
     file_name,
 )
 from paddock.model.request import RuntimeRun
-from paddock.model.settings import Rule, Settings
+from paddock.model.rules import Rule
+from paddock.model.settings import Settings
 from paddock.policy.jail import is_confined
 
 Verdict = tuple[str, str]

@@ -3,8 +3,9 @@
 import json
 
 from paddock.model.base import Json
-from paddock.model.outcome import PlannedCall
-from paddock.model.request import ServerCall
+from paddock.model.outcome import Decision, PlannedCall
+from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.policy.asking import shown
 
 KEPT_CHARACTERS = 1024 * 1024
 """Arguments kept in one list, as JSON; what is more is listed without its arguments."""
@@ -19,6 +20,20 @@ def stub(work: ServerCall) -> Json:
             ]
         }
     return {"dryRun": True, "server": work.server, "tool": work.tool}
+
+
+def would_ask(request: ExecutionRequest, decision: Decision) -> bool:
+    """Tell whether a request whose decision asks belongs to a rehearsal, which asks nobody and only lists it."""
+    rehearses = "dry_run" in (request.calls, decision.grants.calls)
+    return rehearses and (request.parent is not None or isinstance(request.work, ServerCall))
+
+
+def planned_call(request: ExecutionRequest, decision: Decision) -> PlannedCall:
+    """Return a request as the list of a rehearsal has it."""
+    if isinstance(work := request.work, ServerCall):
+        return PlannedCall(server=work.server, tool=work.tool, arguments=work.arguments, asks=decision.asks)
+    method = request.caller.method if request.caller else work.kind
+    return PlannedCall(server="paddock", tool=method, arguments=shown(request)[1], asks=decision.asks)
 
 
 class Plan:

@@ -6,11 +6,13 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import TYPE_CHECKING, get_args
 
+from paddock.model.approval import YES, Answer
 from paddock.model.canonical import canonical
 from paddock.model.limits import Calls, Grants, GuestLimits
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.model.settings import TIERS, ComputeLimits, ProfileLimits, Rule, Settings, Tier
+from paddock.model.rules import Rule
+from paddock.model.settings import TIERS, ComputeLimits, ProfileLimits, Settings, Tier
 from paddock.policy import programs, scripts
 from paddock.policy.programs import Catalogue, Verdict, nothing_known
 
@@ -83,44 +85,25 @@ def refuse(request: ExecutionRequest, decision: Decision, rule: str, reason: str
     return _signed(request, _hashed(refused))
 
 
+def answered(request: ExecutionRequest, decision: Decision, rule: str, answer: Answer) -> Decision:
+    """Return what became of a decision that asks, now that there is an answer. Only a yes allows."""
+    yes = answer.verdict in YES
+    changes = {"allowed": yes, "asks": (), "rule": rule, "answer": answer.verdict, "reasons": (answer.told,)}
+    return _signed(request, _hashed(decision.model_copy(update=changes)))
+
+
 def _judge_program(
     request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
 ) -> Decision:
     terms, notes, objections = programs.judge(work, request.limits, settings, catalogue)
-    objections = [
-        *objections,
-        *_depth(request),
-        *_may_change(request, work, settings),
-        *_caller(request, settings),
-        *_rules(request, settings),
-    ]
-    return _hashed(
-        Decision(
-            allowed=not objections,
-            reasons=tuple(reason for _, reason in objections or notes),
-            program=terms,
-            rule=(objections or notes or [("default", "")])[0][0],
-        )
-    )
+    objections = [*objections, *_depth(request), *_may_change(request, work, settings)]
+    return _judged(request, settings, notes, objections, program=terms)
 
 
 def _judge_tool(request: ExecutionRequest, work: ToolRun, settings: Settings) -> Decision:
     terms, notes, objections = scripts.judge(work, request.limits, settings)
-    objections = [
-        *objections,
-        *_depth(request),
-        *_may_change(request, work, settings),
-        *_caller(request, settings),
-        *_rules(request, settings),
-    ]
-    return _hashed(
-        Decision(
-            allowed=not objections,
-            reasons=tuple(reason for _, reason in objections or notes),
-            tool=terms,
-            rule=(objections or notes or [("default", "")])[0][0],
-        )
-    )
+    objections = [*objections, *_depth(request), *_may_change(request, work, settings)]
+    return _judged(request, settings, notes, objections, tool=terms)
 
 
 def _judge(request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings) -> Decision:
@@ -132,22 +115,34 @@ def _judge(request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, set
         *objections,
         *_depth(request),
         *_grants(request, work, settings),
-        *_caller(request, settings),
-        *_rules(request, settings),
     ]
-    return _hashed(
-        Decision(
-            allowed=not objections,
-            reasons=tuple(reason for _, reason in objections or notes),
-            limits=limits,
-            grants=Grants(
-                jit=request.jit and settings.grants.jit,
-                servers=() if isinstance(work, GuestRun) and work.computes else settings.grants.servers,
-                calls=_narrower(request.calls, settings.grants.calls),
-            ),
-            rule=(objections or notes or [("default", "")])[0][0],
-        )
+    grants = Grants(
+        jit=request.jit and settings.grants.jit,
+        servers=() if isinstance(work, GuestRun) and work.computes else settings.grants.servers,
+        calls=_narrower(request.calls, settings.grants.calls),
     )
+    return _judged(request, settings, notes, objections, limits=limits, grants=grants)
+
+
+def _judged(
+    request: ExecutionRequest,
+    settings: Settings,
+    notes: list[Verdict],
+    objections: list[Verdict],
+    **terms: object,
+) -> Decision:
+    """Return the decision on terms, after what every kind of work is held against. What is refused asks nobody."""
+    objections = [*objections, *_caller(request, settings), *_rules(request, settings)]
+    asks = [] if objections else [*_asking(request, settings)]
+    verdicts = objections or asks or notes
+    fields = {
+        "allowed": not objections and not asks,
+        "reasons": tuple(reason for _, reason in verdicts),
+        "asks": tuple(reason for _, reason in asks),
+        "rule": (verdicts or [("default", "")])[0][0],
+        **terms,
+    }
+    return _hashed(Decision.model_validate(fields))
 
 
 def _hashed(decision: Decision) -> Decision:
@@ -314,21 +309,33 @@ def _caller(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
 
 def _rules(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
     """Object as the rules say. Each file is judged by itself, so that no file can widen another one."""
-    for origin, rules in groupby(settings.policy.rule, key=lambda rule: rule.origin):
-        mine = [
-            (number, rule) for number, rule in enumerate(rules, 1) if rule.about in (None, request.work.kind)
-        ]
-        denying = [
-            (number, rule) for number, rule in mine if rule.effect == "deny" and _concerns(rule, request)
-        ]
-        allowing = [rule for _, rule in mine if rule.effect == "allow"]
+    for origin, mine in _by_file(request, settings):
+        named = [(number, rule) for number, rule in mine if _concerns(rule, request)]
+        denying = [(number, rule) for number, rule in named if rule.effect == "deny"]
         if denying:
             number, rule = denying[0]
             name = f"{origin or 'policy'} rule {number}"
             yield name, rule.reason or f"{_label(request)} is denied by {name}"
-        elif allowing and not any(_concerns(rule, request) for rule in allowing):
+        elif any(rule.effect == "allow" for _, rule in mine) and not named:
             name = f"{origin or 'policy'} rules"
             yield name, f"{_label(request)} is allowed by none of the {name}"
+
+
+def _asking(request: ExecutionRequest, settings: Settings) -> Iterator[Verdict]:
+    """Say which rule of each file has a person asked, and why."""
+    for origin, mine in _by_file(request, settings):
+        for number, rule in mine:
+            if rule.effect == "ask" and _concerns(rule, request):
+                name = f"{origin or 'policy'} rule {number}"
+                yield name, rule.reason or f"{_label(request)} needs a person's approval, says {name}"
+                break
+
+
+def _by_file(request: ExecutionRequest, settings: Settings) -> Iterator[tuple[str, list[tuple[int, Rule]]]]:
+    """Yield the rules of each file that speak of this kind of work, with their numbers in the file."""
+    for origin, rules in groupby(settings.policy.rule, key=lambda rule: rule.origin):
+        kinds = (None, request.work.kind)
+        yield origin, [(number, rule) for number, rule in enumerate(rules, 1) if rule.about in kinds]
 
 
 def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
@@ -350,7 +357,7 @@ def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
         case ToolRun() as work:
             return scripts.concerns(rule, work)
         case GuestRun():
-            return True
+            return rule.jit is None or request.jit
 
 
 def _label(request: ExecutionRequest) -> str:

@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from paddock.model.limits import LimitOverrides
 from paddock.model.program import ACCESSES, NETWORKS
 from paddock.model.request import ToolRun
-from paddock.model.settings import Rule, Settings
+from paddock.model.rules import Rule
+from paddock.model.settings import Settings
 from paddock.model.tool import ToolTerms
 
 Verdict = tuple[str, str]

@@ -48,6 +48,7 @@ def child(
     work, limits = _work(method, arguments, parent, find_tool)
     return ExecutionRequest(
         parent=parent.id,
+        root=parent.root or parent.id,
         actor=parent.actor,
         surface="guest",
         workspace=parent.workspace,

@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 import pytest
 
 from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.rules import PolicySettings
 from paddock.model.settings import (
     ArtifactSettings,
     AuditSettings,
     GuestSettings,
-    PolicySettings,
     SdkSettings,
     Settings,
     ToolSettings,

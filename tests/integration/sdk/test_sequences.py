@@ -6,7 +6,7 @@ import pytest
 
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.model.settings import Rule
+from paddock.model.rules import Rule
 
 SECRET = "s3cr3t-v4lue"
 

@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from paddock.model.keys import assembled, built_in, leaves
-from paddock.model.settings import AuditSettings, LimitSettings, Rule, Settings
+from paddock.model.rules import Rule
+from paddock.model.settings import AuditSettings, LimitSettings, Settings
 
 
 def test_the_defaults_of_the_profiles() -> None:
@@ -48,7 +49,7 @@ def test_settings_assembled_from_values_are_those_that_have_them() -> None:
         {"effect": "deny"},
         {"effect": "deny", "tool": "no-slash"},
         {"effect": "deny", "kind": "guest", "server": "git"},
-        {"effect": "ask", "server": "git"},
+        {"effect": "permit", "server": "git"},
     ],
 )
 def test_rules_that_make_no_sense(rule: dict[str, str]) -> None:

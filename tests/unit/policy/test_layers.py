@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import leaves
-from paddock.model.settings import RedactionPattern, Rule, Settings
+from paddock.model.rules import Rule
+from paddock.model.settings import RedactionPattern, Settings
 from paddock.policy.layers import JOINED, ORDER, Layer, LayerName, merge, narrows
 
 OWNER = "/home/u/.config/paddock/paddock.toml"
@@ -33,6 +34,7 @@ CHOICES = {
     "tools.environment": [("A", "B"), ("A",), ()],
     "tools.access": ["workspace-write", "read-only", "none"],
     "tools.network": ["full", "none"],
+    "approvals.directory": [Path("/a"), Path("/b")],
     "audit.required": ["effects", "all"],
     "audit.sync": ["batch", "always"],
     "audit.directory": [Path("/a"), Path("/b")],

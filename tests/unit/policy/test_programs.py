@@ -17,7 +17,8 @@ from paddock.model.program import (
     file_name,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.settings import LimitSettings, PolicySettings, Rule, RuntimeSettings, Settings
+from paddock.model.rules import PolicySettings, Rule
+from paddock.model.settings import LimitSettings, RuntimeSettings, Settings
 from paddock.policy.rules import decide, refuse
 from paddock.runtimes.recipe import executables as known
 from paddock.runtimes.recipe import recipes

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.model.approval import Answer, Verdict
 from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
-from paddock.model.settings import GrantSettings, LimitSettings, PolicySettings, Rule, Settings
-from paddock.policy.rules import JIT_REFUSED, decide
+from paddock.model.rules import PolicySettings, Rule
+from paddock.model.settings import GrantSettings, LimitSettings, Settings
+from paddock.policy.rules import JIT_REFUSED, answered, decide
 
 CLAMP = Settings(limits=LimitSettings(timeout_policy="clamp"))
 
@@ -175,3 +177,65 @@ def test_rules_of_a_further_file_never_allow_more(some: list[Rule], more: list[R
 def test_an_effective_limit_is_never_over_the_ceiling(source: str, asked: LimitOverrides) -> None:
     for settings in (Settings(), CLAMP):
         assert decide(program(source, limits=asked), settings).limits.wall_ms <= 86_400_000
+
+
+def origin(effect: str, origin: str, **fields: str) -> Rule:
+    return Rule.model_validate({"effect": effect, "origin": origin, "tool": "git/log", **fields})
+
+
+@pytest.mark.parametrize(
+    ("user", "workspace", "allowed", "asks"),
+    [
+        ("allow", "allow", True, 0),
+        ("allow", "ask", False, 1),
+        ("ask", "allow", False, 1),
+        ("ask", "ask", False, 2),
+        ("ask", "deny", False, 0),
+        ("deny", "ask", False, 0),
+        ("deny", "allow", False, 0),
+    ],
+)
+def test_a_workspace_narrows_to_ask_and_to_deny_and_never_back(
+    user: str, workspace: str, *, allowed: bool, asks: int
+) -> None:
+    decision = decide(call(), ruled(origin(user, "user"), origin(workspace, "workspace")))
+    assert (decision.allowed, len(decision.asks)) == (allowed, asks)
+
+
+def test_what_is_asked_about_counts_as_named_by_its_file() -> None:
+    rules = (Rule(effect="allow", tool="git/log"), Rule(effect="ask", tool="git/push", reason="sure?"))
+    settings = ruled(*rules)
+    assert decide(call(), settings).allowed
+    asking = decide(call(tool="push"), settings)
+    assert (asking.allowed, asking.asks, asking.reasons, asking.rule) == (
+        False,
+        ("sure?",),
+        ("sure?",),
+        "policy rule 2",
+    )
+    assert decide(call(tool="reset"), settings).rule == "policy rules"
+
+
+def test_what_is_refused_asks_nobody() -> None:
+    granting = Settings(
+        grants=GrantSettings(servers=("time",)), policy=PolicySettings(rule=(Rule(effect="ask", server="*"),))
+    )
+    decision = decide(call(), granting)
+    assert (decision.allowed, decision.asks, decision.rule) == (False, (), "grants.servers")
+
+
+def test_only_yes_turns_a_question_into_a_decision_that_allows() -> None:
+    request = call()
+    asking = decide(request, ruled(Rule(effect="ask", server="git")))
+    verdicts: dict[Verdict, bool] = {
+        "once": True,
+        "run": True,
+        "denied": False,
+        "expired": False,
+        "unasked": False,
+    }
+    for verdict, allowed in verdicts.items():
+        decision = answered(request, asking, asking.rule, Answer(verdict=verdict, told="so"))
+        assert (decision.allowed, decision.asks, decision.answer) == (allowed, (), verdict)
+        assert decision.reasons == ("so",)
+        assert decision.audit_hash != asking.audit_hash

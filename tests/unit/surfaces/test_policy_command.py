@@ -16,6 +16,15 @@ network = "full"
 effect = "deny"
 runtime = "perl"
 reason = "no perl here"
+
+[[policy.rule]]
+effect = "ask"
+runtime = "ruby"
+
+[[policy.rule]]
+effect = "ask"
+tool = "git/push*"
+reason = "who pushes, answers for it"
 """
 
 
@@ -38,6 +47,8 @@ def policy(*args: str) -> Result:
         (("python",), 0, "allowed\n"),
         (("python", "--network", "full"), 0, "allowed\n"),
         (("perl",), 126, "denied\n  no perl here\n"),
+        (("ruby",), 3, "ask\n  running a ruby program needs a person's approval, says user rule 2\n"),
+        (("git/push_force",), 3, "ask\n  who pushes, answers for it\n"),
         (("git/git_log",), 0, "allowed\n"),
         (("git/x", "--set", "grants.servers=time"), 126, "denied\n  server git is not granted (granted: time); name it in `servers` under [grants] in paddock.toml\n"),
         (("c", "--executable", "rustc"), 126, 'denied\n  Executable "rustc" is not compatible with runtime "c"\n'),
@@ -79,9 +90,25 @@ def test_the_explanation_names_who_decided() -> None:
 def test_what_is_in_force(tmp_path: Path) -> None:
     lines = policy("show").stdout.splitlines()
     assert f'runtimes.network\t"full"\t{tmp_path}/paddock/paddock.toml, line 3' in lines
-    assert lines[-1] == 'policy.rule\teffect = "deny", runtime = "perl", reason = "no perl here"\tuser'
+    assert lines[-3] == 'policy.rule\teffect = "deny", runtime = "perl", reason = "no perl here"\tuser'
     found = json.loads(policy("show", "--json").stdout)
     assert found["grants"]["runtimes.access"] == {"value": "read-only", "source": "built in"}
     assert found["rules"] == [
-        {"effect": "deny", "runtime": "perl", "reason": "no perl here", "origin": "user"}
+        {"effect": "deny", "runtime": "perl", "reason": "no perl here", "origin": "user"},
+        {"effect": "ask", "runtime": "ruby", "reason": "", "origin": "user"},
+        {
+            "effect": "ask",
+            "tool": "git/push*",
+            "reason": "who pushes, answers for it",
+            "origin": "user",
+        },
     ]
+
+
+def test_the_explanation_says_that_a_person_is_asked() -> None:
+    *_, settings, asked, decided = policy("explain", "git/push").stdout.splitlines()
+    assert settings == "rules and grants of the settings\tagrees\t"
+    assert asked == "a person\tis asked\twho pushes, answers for it"
+    assert decided.split("\t")[:2] == ["decided by", "user rule 3"]
+    found = json.loads(policy("check", "git/push", "--json").stdout)
+    assert (found["allowed"], found["asks"]) == (False, ["who pushes, answers for it"])

@@ -13,7 +13,8 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Runtime
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
-from paddock.model.settings import Rule, Settings
+from paddock.model.rules import Rule
+from paddock.model.settings import Settings
 from paddock.policy.layers import RULES
 from paddock.policy.programs import stages
 from paddock.policy.rules import decide
@@ -25,6 +26,8 @@ from paddock.surfaces.cli.table import print_json, print_table
 
 _GROUPS = ("grants", "runtimes", "sandbox", "limits.timeout_policy")
 """Settings that say what is allowed; numbers of scripts are in `paddock config show limits`."""
+_ASKS = 3
+"""Exit code for a request that a person would be asked about."""
 
 
 @click.group(
@@ -90,15 +93,18 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
 def check(
     context: click.Context, *, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json
 ) -> None:
-    """Say whether a request would be allowed; the exit code is 0 when it would, 126 when not."""
+    """Say whether a request would be allowed.
+
+    The exit code is 0 when it would, 3 when a person would be asked first, 126 when it would not.
+    """
     request = _request(workspace, **asked)
     decision = decide(request, load(workspace, flags=flags).settings, _executables)
     if as_json:
         print_json(_verdict(decision))
     else:
-        told = "allowed" if decision.allowed else "denied"
+        told = "ask" if decision.asks else "allowed" if decision.allowed else "denied"
         click.echo("\n".join([told, *(f"  {reason}" for reason in decision.reasons)]))
-    context.exit(0 if decision.allowed else DENIED)
+    context.exit(_ASKS if decision.asks else 0 if decision.allowed else DENIED)
 
 
 @command.command(
@@ -107,7 +113,10 @@ def check(
 )
 @_request_options
 def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json) -> None:
-    """Show the rules that a request meets, in their order, and what each says; the first objection decides."""
+    """Show the rules that a request meets, in their order, and what each says.
+
+    The first objection decides; where there is none, a person may have to be asked.
+    """
     request = _request(workspace, **asked)
     settings = load(workspace, flags=flags).settings
     decision = decide(request, settings, _executables)
@@ -116,6 +125,8 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
         print_json({**_verdict(decision), "steps": [{"asks": asks, "objects": told} for asks, told in steps]})
         return
     rows = [(asks, "objects" if told else "agrees", "; ".join(told)) for asks, told in steps]
+    if decision.asks:
+        rows.append(("a person", "is asked", "; ".join(decision.asks)))
     print_table(("rule", "says", "why"), [*rows, ("decided by", decision.rule, decision.audit_hash)])
 
 
@@ -128,7 +139,8 @@ def _steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, lis
             if objections:
                 return found
     decision = decide(request, settings, _executables)
-    found.append(("rules and grants of the settings", [] if decision.allowed else list(decision.reasons)))
+    objects = not decision.allowed and not decision.asks
+    found.append(("rules and grants of the settings", list(decision.reasons) if objects else []))
     return found
 
 
@@ -163,7 +175,8 @@ def _executables(runtime: Runtime) -> Executables:
 
 
 def _verdict(decision: Decision) -> dict[str, Json]:
-    return decision.model_dump(mode="json", include={"allowed", "reasons", "rule", "audit_hash", "program"})
+    shown = {"allowed", "reasons", "asks", "rule", "audit_hash", "program"}
+    return decision.model_dump(mode="json", include=shown)
 
 
 def _spelled(rule: Rule) -> str:

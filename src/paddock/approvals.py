@@ -1,0 +1,199 @@
+"""Asking a person before something runs: who is asked, what is remembered of the answer, what is recorded.
+
+    decision asks -> record "asked" -> the clock of the run stands still -> answer -> record "answered" -> decision
+
+Nothing here knows how people are reached: whoever brings a request brings an asker along, a session may have one of its
+own, and where there is neither the answer is no. So is every other end: no answer in time, an asker that fails, a
+question too many. An answer is an answer to one question, which holds the hash of all that would be done.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from paddock.guest.clock import Clock
+from paddock.model.approval import YES, Answer, Question, Verdict
+from paddock.model.base import Json
+from paddock.model.ids import new_id
+from paddock.model.outcome import Decision
+from paddock.model.request import ExecutionRequest
+from paddock.model.rules import ApprovalSettings
+from paddock.policy import asking
+from paddock.policy.outgoing import Outgoing
+from paddock.policy.rules import answered
+from paddock.record import identity
+from paddock.store.audit import AuditSink, Field
+
+Asker = Callable[[Question], Awaitable[Answer]]
+"""Asks a person. Cancelled when nobody waits for the answer any more; an exception is a no."""
+
+MOST_QUESTIONS = 50
+"""Questions of one run. Who is asked for ever says yes in the end."""
+
+UNASKED = "nobody can be asked here: run it on a terminal or from a client that can ask, or change the rule"
+
+_NAMES: Mapping[Verdict | None, str] = {
+    "denied": "ApprovalDenied",
+    "expired": "ApprovalExpired",
+    "unasked": "ApprovalUnavailable",
+}
+CODES: Mapping[str, str] = {
+    "ApprovalDenied": "approval_denied",
+    "ApprovalExpired": "approval_expired",
+    "ApprovalUnavailable": "approval_unavailable",
+}
+"""What a program reads as `code` of the error, by its name."""
+
+
+async def nobody(_question: Question) -> Answer:
+    """Answer for a person who cannot be asked."""
+    return Answer(verdict="unasked", told=UNASKED)
+
+
+def refusal_name(decision: Decision) -> str:
+    """Return the name of the error that a refusal is."""
+    return _NAMES.get(decision.answer, "PolicyError")
+
+
+@dataclass(slots=True)
+class Run:
+    """What is known of one run while it lasts."""
+
+    asker: Asker
+    clock: Clock = field(default_factory=Clock)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One question at a time: a person reads one."""
+    allowed: set[str] = field(default_factory=set[str])
+    """Tools that may be called for the rest of it."""
+    refused: dict[str, Answer] = field(default_factory=dict[str, Answer])
+    """What was not allowed, by its hash; the same is not asked twice."""
+    questions: int = 0
+
+
+class Approvals:
+    """Settles decisions that ask, one for each gate."""
+
+    def __init__(
+        self, settings: ApprovalSettings, audit: AuditSink, outgoing: Outgoing, asker: Asker | None = None
+    ) -> None:
+        """Ask `asker` what nobody else was named for."""
+        self._settings = settings
+        self._audit = audit
+        self._outgoing = outgoing
+        self._asker = asker or nobody
+        self._runs: dict[str, Run] = {}
+        self._waiting = 0
+
+    @contextmanager
+    def run(self, request: ExecutionRequest, asker: Asker | None) -> Generator[None]:
+        """Know a request of a person or an agent, and whom to ask about it and its children, as long as it runs."""
+        self._runs[request.id] = Run(asker or self._asker)
+        try:
+            yield
+        finally:
+            del self._runs[request.id]
+
+    def clock(self, request: ExecutionRequest) -> Clock:
+        """Return the clock of a request."""
+        return self._of(request).clock
+
+    async def settle(self, request: ExecutionRequest, decision: Decision) -> Decision:
+        """Return what a decision that asks becomes: allowed or refused. Raises LedgerError: then nobody was asked."""
+        run = self._of(request)
+        name = asking.repeatable(request)
+        question = asking.question(request, decision, self._outgoing, wait_ms=self._settings.wait_ms)
+        async with run.turn:
+            if name in run.allowed:
+                answer = Answer(verdict="run", told="allowed for the rest of this run")
+                return answered(request, decision, decision.rule, answer)
+            answer = run.refused.get(question.sha256)
+            if answer is None:
+                facts = identity(request, decision)
+                answer = await self._ask(question, run, facts, parent=request.parent)
+                if answer.verdict in ("denied", "expired"):
+                    run.refused[question.sha256] = answer
+                elif answer.verdict == "run" and name is not None:
+                    run.allowed.add(name)
+        return answered(request, decision, decision.rule, answer)
+
+    async def confirm(
+        self,
+        what: str,
+        arguments: Mapping[str, Json],
+        reason: str,
+        *,
+        actor: str,
+        surface: str,
+        workspace: str,
+        asker: Asker | None = None,
+    ) -> Answer:
+        """Return a person's answer to an act that is no request, such as `enable the server x`.
+
+        Only an answer whose `verdict` is in `YES` allows it, and only this once. Raises LedgerError.
+        """
+        request = new_id()
+        question = asking.act(
+            request, what, arguments, reason, self._outgoing, wait_ms=self._settings.wait_ms
+        ).model_copy(update={"actor": asking.plain(actor), "surface": surface, "workspace": workspace})
+        facts: dict[str, Field] = {"actor": question.actor, "surface": surface, "kind": "act"}
+        facts |= {"name": question.what, "arguments_sha256": question.sha256}
+        return await self._ask(question, Run(asker or self._asker), facts, parent=None)
+
+    def _of(self, request: ExecutionRequest) -> Run:
+        return self._runs.get(request.root or request.id) or Run(self._asker)
+
+    async def _ask(
+        self, question: Question, run: Run, facts: Mapping[str, Field], *, parent: str | None
+    ) -> Answer:
+        """Ask, within all bounds, and record it."""
+        about: dict[str, Field] = {"question": question.id, "call_sha256": question.sha256}
+        self._audit.append("asked", question.request, {**facts, **about}, parent=parent)
+        started = time.perf_counter()
+        answer = Answer(verdict="denied", by="paddock", told="the wait for an answer was cut short")
+        try:
+            answer = await self._answer(question, run)
+        finally:
+            end: dict[str, Field] = {"answer": answer.verdict, "answered_by": asking.plain(answer.by)}
+            end["ms"] = round((time.perf_counter() - started) * 1000, 3)
+            self._audit.append("answered", question.request, {**about, **end}, parent=parent)
+        return answer
+
+    async def _answer(self, question: Question, run: Run) -> Answer:
+        why = "; ".join(question.reasons)
+        run.questions += 1
+        if run.questions > MOST_QUESTIONS:
+            told = f"{why}: this run has asked {MOST_QUESTIONS} times, and nobody is asked once more"
+            return Answer(verdict="denied", by="paddock", told=told)
+        if self._waiting >= self._settings.max_waiting:
+            told = (
+                f"{why}: {self._waiting} others wait for an answer (approvals.max_waiting); try again later"
+            )
+            return Answer(verdict="unasked", by="paddock", told=told)
+        self._waiting += 1
+        try:
+            with run.clock.held():
+                async with asyncio.timeout(question.wait_ms / 1000):
+                    answer = await run.asker(question)
+        except TimeoutError:
+            told = f"{why}: nobody answered within {question.wait_ms} ms (approvals.wait_ms)"
+            return Answer(verdict="expired", told=told)
+        except Exception as error:  # noqa: BLE001 - whoever asks may be anybody, and their failure is no yes
+            told = f"{why}: asking failed ({type(error).__name__})"
+            return Answer(verdict="unasked", by="paddock", told=told)
+        finally:
+            self._waiting -= 1
+        if answer.verdict in YES and answer.verdict not in question.scopes:
+            answer = answer.model_copy(update={"verdict": "once"})
+        return answer.model_copy(update={"told": _told(answer, why)})
+
+
+def _told(answer: Answer, why: str) -> str:
+    match answer.verdict:
+        case "once" | "run":
+            return f"{why}: allowed by {answer.by}"
+        case "denied":
+            return f"{why}: denied by {answer.by}"
+        case _:
+            return f"{why}: {answer.told}" if answer.told else f"{why}: nobody answered"

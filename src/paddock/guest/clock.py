@@ -1,0 +1,74 @@
+"""The time of one run, which stands still while a person is asked something.
+
+It stands still for all programs of the run together, and their workers with it: a stopped process computes nothing, so
+no program can use the wait for an answer to get more time than it was given.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
+
+
+class Stoppable(Protocol):
+    """What computes, and can be held."""
+
+    def stop(self) -> None:
+        """Hold it; harmless when it is gone."""
+        ...
+
+    def go_on(self) -> None:
+        """Let it go on; harmless when it is gone, or was not held."""
+        ...
+
+
+class Clock:
+    """The time limits of one run."""
+
+    def __init__(self) -> None:
+        self._limits: dict[asyncio.Timeout, Stoppable | None] = {}
+        self._left: dict[asyncio.Timeout, float] = {}
+        self._holds = 0
+
+    @asynccontextmanager
+    async def limit(self, seconds: float, worker: Stoppable | None = None) -> AsyncGenerator[None]:
+        """Raise TimeoutError after `seconds` of this clock. `worker` stands still with it."""
+        async with asyncio.timeout(seconds) as limit:
+            self._limits[limit] = worker
+            if self._holds:
+                self._stop(limit)
+            try:
+                yield
+            finally:
+                del self._limits[limit]
+                if self._left.pop(limit, None) is not None and worker is not None:
+                    worker.go_on()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Stand still."""
+        self._holds += 1
+        if self._holds == 1:
+            for limit in self._limits:
+                self._stop(limit)
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                for limit in [*self._left]:
+                    self._go_on(limit)
+
+    def _stop(self, limit: asyncio.Timeout) -> None:
+        when = limit.when()
+        if limit.expired() or when is None:
+            return
+        self._left[limit] = when - asyncio.get_running_loop().time()
+        limit.reschedule(None)
+        if (worker := self._limits[limit]) is not None:
+            worker.stop()
+
+    def _go_on(self, limit: asyncio.Timeout) -> None:
+        limit.reschedule(asyncio.get_running_loop().time() + self._left.pop(limit))
+        if (worker := self._limits[limit]) is not None:
+            worker.go_on()

@@ -1,0 +1,44 @@
+"""What a person is asked before something runs, and what they answer."""
+
+from typing import Literal
+
+from paddock.model.base import PositiveInt, Value
+
+Verdict = Literal["once", "run", "denied", "expired", "unasked"]
+"""Yes to this call; yes to every call of this tool in this run; no; no answer in time; nobody could be asked."""
+Scope = Literal["once", "run"]
+YES: frozenset[Verdict] = frozenset({"once", "run"})
+
+
+class Question(Value):
+    """One question. Its texts hold no secret and no character that could change how they are shown."""
+
+    id: str
+    request: str
+    """The request that waits."""
+    run: str
+    """The request of a person or an agent that it belongs to."""
+    actor: str = ""
+    surface: str = ""
+    workspace: str = ""
+    what: str
+    """What would be done, for instance `call github/delete_repository`."""
+    details: str
+    """The arguments as JSON, long ones shortened."""
+    reasons: tuple[str, ...]
+    rule: str = ""
+    sha256: str
+    """SHA-256 (hex) over all of what would be done. An answer is an answer to this alone."""
+    scopes: tuple[Scope, ...] = ("once",)
+    """Which kinds of yes there are."""
+    wait_ms: PositiveInt
+    """How long there is for an answer."""
+
+
+class Answer(Value):
+    """What was answered and by whom."""
+
+    verdict: Verdict
+    by: str = ""
+    told: str = ""
+    """For the caller: what this means and what to do."""

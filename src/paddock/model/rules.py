@@ -1,0 +1,95 @@
+"""Rules over requests (`[policy]`), and how a person is asked where one says so (`[approvals]`)."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from platformdirs import user_state_path
+from pydantic import Field, model_validator
+
+from paddock.model.base import PositiveInt, Value
+from paddock.model.program import Access, Network
+
+Effect = Literal["allow", "ask", "deny"]
+
+
+class Rule(Value):
+    """One `[[policy.rule]]`. It concerns every request that all of its given fields match."""
+
+    effect: Effect
+    """`deny` refuses; `ask` has a person asked first; an `allow` refuses whatever of its kind no `allow` or `ask` of
+    the same file names."""
+    tool: str | None = None
+    """Glob over `server/tool`, for instance `github/delete_*` or `*/write_*`."""
+    server: str | None = None
+    """Glob over the server's name."""
+    method: str | None = None
+    """Glob over a method of the SDK, for instance `vault.*`."""
+    runtime: str | None = None
+    """Glob over the runtime of a program, for instance `python`."""
+    executable: str | None = None
+    """Glob over the name of the executable that a program asks for."""
+    access: Access | None = None
+    """What a program may do with the workspace."""
+    network: Network | None = None
+    """What a program may do with the network."""
+    jit: Literal[True] | None = None
+    """`true`: JavaScript programs that ask for just-in-time compilation."""
+    workspace: str | None = None
+    """Glob over the path of the workspace."""
+    script: str | None = None
+    """Glob over the id of a script tool."""
+    kind: Literal["guest", "server", "runtime", "tool", "sdk"] | None = None
+    """Kind of work: `guest`, `server` (upstream tools), `runtime` (programs), `tool` (script tools) or `sdk`."""
+    reason: str = ""
+    """What the refused caller is told, and the person who is asked."""
+    origin: str = ""
+    """Which file the rule came from; filled in by Paddock, an error in a file."""
+
+    @property
+    def about(self) -> str | None:
+        """The kind of work that the rule speaks about; None for any."""
+        return next((kind for name, kind in _ABOUT.items() if getattr(self, name) is not None), self.kind)
+
+    @model_validator(mode="after")
+    def _concerns_something(self) -> Self:
+        if self.about is None and self.workspace is None:
+            names = ", ".join(f"`{name}`" for name in (*_ABOUT, "workspace"))
+            raise ValueError(f"a rule needs at least one of {names} and `kind`")
+        for name, kind in _ABOUT.items():
+            if getattr(self, name) is not None and {kind} != {self.about, self.kind or kind}:
+                raise ValueError(f'`{name}` goes with kind = "{kind}" alone')
+        if self.tool is not None and "/" not in self.tool:
+            raise ValueError(f"`tool` is a glob over server/tool, for instance `*/{self.tool}`")
+        return self
+
+
+_ABOUT = {
+    "tool": "server",
+    "server": "server",
+    "method": "sdk",
+    "runtime": "runtime",
+    "executable": "runtime",
+    "access": "runtime",
+    "network": "runtime",
+    "jit": "guest",
+    "script": "tool",
+}
+"""Fields of a rule that speak about one kind of work."""
+
+
+class PolicySettings(Value):
+    """`[policy]`: rules over requests. Each file's rules are judged by themselves; all must agree."""
+
+    rule: tuple[Rule, ...] = ()
+    """Rules in the order of the files (system, user, workspace). Deny beats ask, and ask beats allow."""
+
+
+class ApprovalSettings(Value):
+    """`[approvals]`: how a person is asked what a rule with the effect `ask` is about."""
+
+    wait_ms: PositiveInt = 300_000
+    """Milliseconds that a person has for an answer; none is a refusal. The time limit of a program stands still."""
+    max_waiting: PositiveInt = 4
+    """Runs that wait for an answer at a time; what would be one more is refused at once."""
+    directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "approvals")
+    """Directory of what waits for `paddock approve`, by default `paddock/approvals` below the state directory."""

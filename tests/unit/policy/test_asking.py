@@ -1,0 +1,129 @@
+"""What a person is shown: nothing in it can pass for anything else, hide, or give a secret away."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Decision
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
+from paddock.model.settings import RedactionSettings
+from paddock.policy.asking import act, details, plain, question, sha256
+from paddock.policy.known import KnownSecrets
+from paddock.policy.outgoing import Outgoing
+
+ASKING = Decision(allowed=False, asks=("why",), rule="user rule 1")
+NOTHING = Outgoing(RedactionSettings(), KnownSecrets())
+
+
+def call(arguments: dict[str, Any], **fields: Any) -> ExecutionRequest:
+    work = ServerCall(server="git", tool="push", arguments=arguments)
+    return ExecutionRequest(**{"id": "01", "parent": "00", "workspace": Path("/w"), "work": work, **fields})
+
+
+@given(st.text())
+def test_any_text_is_shown_as_one_line_from_left_to_right(text: str) -> None:
+    shown = plain(text, 10_000)
+    assert shown.isprintable()
+    assert not {"\u202e", "\u2066", "\u200b", "\n", "\x1b", "\u05d0"} & {*shown}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("naïve café 日本", "naïve café 日本"),
+        ("ok\nAllow? [y/N] y", r"ok\u000aAllow? [y/N] y"),
+        ("\x1b[2J\x1b]0;title\x07", r"\u001b[2J\u001b]0;title\u0007"),
+        ("safe\u202etxt.exe", r"safe\u202etxt.exe"),
+        ("\u05d0\u0627", r"\u05d0\u0627"),
+        ("a\u0336", r"a\u0336"),
+        ("\U000e0041\ud800", r"\U000e0041\ud800"),
+        ("x" * 1000, "x" * 100 + " [... 800 characters not shown ...] " + "x" * 100),
+    ],
+)
+def test_how_hostile_texts_are_shown(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_long_arguments_cannot_push_the_others_out_of_sight() -> None:
+    shown = details({"a": "x" * 100_000, "force": True}, NOTHING)
+    assert shown.startswith('{"a": "xxx')
+    assert shown.endswith('"force": true}')
+    assert "[... 99600 characters not shown ...]" in shown
+    many = details({f"k{n}": "v" * 300 for n in range(1000)}, NOTHING)
+    assert len(many) < 4100
+    assert "characters not shown" in many
+
+
+def test_arguments_nested_too_deep_are_said_to_be_so() -> None:
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = [deep]
+    assert details({"a": deep}, NOTHING) == "(nested too deep to be shown)"
+
+
+def test_secrets_are_not_shown() -> None:
+    secrets = KnownSecrets()
+    secrets.learn("from-the-vault")
+    asked = question(
+        call({"password": "p", "note": "from-the-vault"}),
+        ASKING,
+        Outgoing(RedactionSettings(), secrets),
+        wait_ms=1,
+    )
+    assert asked.details == '{"password": "[REDACTED:VALUE]", "note": "[REDACTED:vault]"}'
+
+
+def test_what_is_asked_about_each_kind_of_work() -> None:
+    works = [
+        RuntimeRun(runtime="python", code="print(1)", args=("a",), access="workspace-write", network="full"),
+        ToolRun(tool="deploy", inputs={"to": "prod"}, access="read-only"),
+        SdkCall(method="vault.get", arguments=("KEY",)),
+        GuestRun(source="return 1", name="x\n"),
+    ]
+    asked = [question(call({}, work=work), ASKING, NOTHING, wait_ms=1) for work in works]
+    assert [(each.what, each.details, each.scopes) for each in asked] == [
+        (
+            "run a python program (workspace workspace-write, network full)",
+            '{"code": "print(1)", "args": ["a"], "cwd": "."}',
+            ("once",),
+        ),
+        (
+            "run the script tool deploy (workspace read-only, network none)",
+            '{"inputs": {"to": "prod"}, "env": {}}',
+            ("once", "run"),
+        ),
+        ("call paddock.vault.get", '{"arguments": ["KEY"]}', ("once", "run")),
+        (r"run the JavaScript program x\u000a", '{"source": "return 1"}', ("once",)),
+    ]
+
+
+def test_the_hash_is_of_all_that_is_done() -> None:
+    base = call({"a": 1, "b": 2})
+    assert sha256(base) == sha256(call({"b": 2, "a": 1}, id="02", parent=None))
+    others = [
+        call({"a": 1, "b": 3}),
+        call({"a": 1, "b": 2}, workspace=Path("/v")),
+        call({"a": 1, "b": 2}, actor="somebody"),
+        call({"a": 1, "b": 2}, limits=LimitOverrides(wall_ms=1)),
+        call({}, work=ServerCall(server="git", tool="pull", arguments={"a": 1, "b": 2})),
+        call({}, work=ServerCall(server="git", tool="push", arguments={"a": 1, "b": 2}, raw=True)),
+        call({}, work=GuestRun(source="1", vars={"a": "1"})),
+        call({}, work=GuestRun(source="1", vars={"a": "2"})),
+        call({}, work=RuntimeRun(runtime="python", code="1", stdin=b"\xff")),
+        call({}, work=RuntimeRun(runtime="python", code="1", stdin=b"\xfe")),
+    ]
+    assert len({sha256(base), *map(sha256, others)}) == len(others) + 1
+
+
+def test_an_act_is_shown_as_a_request_is() -> None:
+    asked = act("01", "enable x\x1b", {"token": "t"}, "because\n", NOTHING, wait_ms=5)
+    assert (asked.what, asked.details, asked.reasons, asked.scopes) == (
+        r"enable x\u001b",
+        '{"token": "[REDACTED:VALUE]"}',
+        (r"because\u000a",),
+        ("once",),
+    )
