@@ -6,7 +6,7 @@ import pytest
 
 from paddock.model.command import SdkCommand
 from paddock.model.outcome import Status
-from paddock.model.settings import Rule
+from paddock.model.rules import Rule
 
 SECRET = "s3cr3t-v4lue"
 ECHO = SdkCommand(name="notes.echo", command=("printf", "<%s>", "{text}", "{more:list?}"))
