@@ -19,12 +19,12 @@ NAMES = (
     "hub",
     "command_line",
     "programs",
+    "sandbox",
     "runtimes",
     "payloads",
     "stopping",
     "ledger",
     "discovery",
-    "rivals",
 )
 
 
@@ -67,9 +67,7 @@ def _section(name: str, scale: Scale) -> report.Section:
         lines = benchmark.measure(scale)
     except Exception as error:  # noqa: BLE001 - one benchmark's trouble is not another's
         failure = f"{type(error).__name__}: {error}"
-    return report.Section(
-        benchmark.TITLE, time.perf_counter() - started, lines, failure, getattr(benchmark, "NOTE", "")
-    )
+    return report.Section(benchmark.TITLE, time.perf_counter() - started, lines, failure)
 
 
 if __name__ == "__main__":

@@ -1,105 +1,143 @@
-"""What a confined process costs: starts per tier, cold and warm, beside others; size of the server; output."""
+"""What a confined process costs beside a bare one: starts by tier, cold and prepared; size of the server; output."""
 
 import asyncio
 import os
-import resource
 import subprocess
-import sys
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
 
+from benchmarks.measure import Line, Scale, at_least, at_most, cpu_seconds, interleaved, milliseconds, ratio
 from paddock.confine.process import Sandbox
-from paddock.model.outcome import SandboxFacts
+from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.settings import Tier
 
-RUNS = 200
-TRUE = "/bin/true"
-MIB = 1024 * 1024
+TITLE = "Confined processes: /bin/true"
+
+_TRUE = "/bin/true"
+_BARE = ["/usr/bin/bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", _TRUE]
+_MIB = 1024 * 1024
+_TIERS: tuple[Tier, ...] = ("landlock", "namespaces")
+_GRANTS, _LIMITS = ProcessGrants(), ProcessLimits()
+_REST_S = 0.02
+"""What wardens need to clear up, and a place to be ready."""
+_BALLAST_MIB, _OUTPUT_MIB = 800, 256
+_AT_A_TIME = 4
 
 
-def show(name: str, times: list[float]) -> None:
-    times.sort()
-    print(f"{name:<44} p50 {times[len(times) // 2]:6.2f} ms   p95 {times[len(times) * 95 // 100]:6.2f} ms")
+def measure(scale: Scale) -> list[Line]:
+    with asyncio.Runner() as runner, _sandboxes(runner) as sandboxes:
+        lines = _starts(runner, sandboxes, scale)
+        for tier, sandbox in sandboxes.items():
+            lines += runner.run(_throughput(tier, sandbox, scale.of(100, 5)))
+        lines.append(_large_server(runner, sandboxes["landlock"], scale))
+        lines += runner.run(_output(sandboxes["landlock"]))
+    return lines
 
 
-def posix_spawn() -> None:
-    os.waitpid(os.posix_spawn(TRUE, [TRUE], {}), 0)
+@contextmanager
+def _sandboxes(runner: asyncio.Runner) -> Generator[dict[Tier, Sandbox]]:
+    made: dict[Tier, Sandbox] = {tier: Sandbox(SandboxFacts(tier=tier), tier) for tier in _TIERS}
+    try:
+        for sandbox in made.values():
+            runner.run(_run(sandbox))
+        yield made
+    finally:
+        for sandbox in made.values():
+            runner.run(sandbox.close())
 
 
-def piped() -> None:
-    subprocess.run([TRUE], capture_output=True, check=True)
+async def _run(sandbox: Sandbox) -> float:
+    started = time.perf_counter()
+    result = await sandbox.run([_TRUE], _GRANTS, _LIMITS)
+    spent = time.perf_counter() - started
+    assert result.status is Status.OK, result
+    return spent * 1000
 
 
-def bubblewrap() -> None:
-    command = ["/usr/bin/bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", TRUE]
-    subprocess.run(command, capture_output=True, check=True)
+async def _cold(sandbox: Sandbox) -> float:
+    await asyncio.sleep(_REST_S)
+    return await _run(sandbox)
 
 
-async def confined(tier: Tier, *, warm: bool) -> list[float]:
-    times: list[float] = []
-    grants, limits = ProcessGrants(), ProcessLimits()
-    async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
-        await sandbox.run([TRUE])
-        for _ in range(RUNS):
-            if warm:
-                await sandbox.prepare(grants, limits, 1)
-                await asyncio.sleep(0.02)
-            started = time.perf_counter()
-            result = await sandbox.run([TRUE], grants, limits)
-            times.append((time.perf_counter() - started) * 1000)
-            assert result.status == "ok", result
-    return times
+async def _prepared(sandbox: Sandbox) -> float:
+    await sandbox.prepare(_GRANTS, _LIMITS, 1)
+    await asyncio.sleep(_REST_S)
+    return await _run(sandbox)
 
 
-async def throughput(tier: Tier) -> None:
-    async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
-        await sandbox.run([TRUE])
-        started = time.perf_counter()
-
-        async def one_after_another() -> None:
-            for _ in range(RUNS):
-                await sandbox.run([TRUE])
-
-        await asyncio.gather(*(one_after_another() for _ in range(4)))
-        print(f"{tier}, four at a time {4 * RUNS / (time.perf_counter() - started):27.0f} runs/s")
-
-
-async def output() -> None:
-    async with Sandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        started = time.perf_counter()
-        result = await sandbox.run(["head", "-c", str(256 * MIB), "/dev/zero"])
-        seconds = time.perf_counter() - started
-        assert result.stdout.total_bytes == 256 * MIB
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        print(f"256 MiB of output: {256 / seconds:.0f} MiB/s, server grew by {grown:.1f} MiB")
-
-
-def main() -> None:
-    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, {RUNS} runs of {TRUE}")
-    for name, run in (
-        ("os.posix_spawn", posix_spawn),
-        ("subprocess.run", piped),
-        ("bwrap --unshare-all", bubblewrap),
-    ):
-        times: list[float] = []
-        for _ in range(RUNS):
-            started = time.perf_counter()
-            run()
-            times.append((time.perf_counter() - started) * 1000)
-        show(name, times)
-    tiers: tuple[Tier, ...] = ("landlock", "namespaces")
-    for tier in tiers:
-        show(f"{tier}, cold", asyncio.run(confined(tier, warm=False)))
-        show(f"{tier}, warm", asyncio.run(confined(tier, warm=True)))
-    asyncio.run(output())
-    for tier in tiers:
-        asyncio.run(throughput(tier))
-    ballast = bytearray(os.urandom(MIB)) * 800
-    show(
-        f"landlock, cold, server of {len(ballast) // MIB} MiB", asyncio.run(confined("landlock", warm=False))
-    )
+def _starts(runner: asyncio.Runner, sandboxes: dict[Tier, Sandbox], scale: Scale) -> list[Line]:
+    floors: dict[str, Callable[[], float]] = {
+        "os.posix_spawn": lambda: milliseconds(lambda: os.waitpid(os.posix_spawn(_TRUE, [_TRUE], {}), 0)),
+        "subprocess.run": lambda: milliseconds(
+            lambda: subprocess.run([_TRUE], capture_output=True, check=True)
+        ),
+        "bwrap --unshare-all": lambda: milliseconds(
+            lambda: subprocess.run(_BARE, capture_output=True, check=True)
+        ),
+    }
+    contenders = dict(floors)
+    for tier in _TIERS:
+        contenders[f"{tier}, cold"] = lambda s=sandboxes[tier]: runner.run(_cold(s))
+        contenders[f"{tier}, prepared"] = lambda s=sandboxes[tier]: runner.run(_prepared(s))
+    figures = interleaved(contenders, scale.of(60, 3))
+    return [
+        Line(
+            f"{name}: p50",
+            median(values),
+            "ms",
+            None if name in floors else at_most(5 if name.endswith("cold") else 3),
+            note=f"fastest tenth {sorted(values)[len(values) // 10]:.2f} ms",
+        )
+        for name, values in figures.items()
+    ]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+async def _throughput(tier: Tier, sandbox: Sandbox, each: int) -> list[Line]:
+    async def one_after_another() -> None:
+        for _ in range(each):
+            await _run(sandbox)
+
+    cpu, started = cpu_seconds(), time.perf_counter()
+    await asyncio.gather(*(one_after_another() for _ in range(_AT_A_TIME)))
+    spent, runs = time.perf_counter() - started, _AT_A_TIME * each
+    cpu = cpu_seconds() - cpu
+    return [
+        Line(f"{tier}, {_AT_A_TIME} at a time", runs / spent, "runs/s", at_least(400)),
+        Line(f"{tier}, processor time of a run", cpu * 1000 / runs, "ms", note="all processes"),
+    ]
+
+
+def _large_server(runner: asyncio.Runner, sandbox: Sandbox, scale: Scale) -> Line:
+    small: list[float] = []
+    large: list[float] = []
+    size = round(_memory_mib("VmRSS"))
+    for _ in range(scale.of(8, 1)):
+        small.append(median(runner.run(_cold(sandbox)) for _ in range(5)))
+        ballast = bytearray(os.urandom(_MIB)) * _BALLAST_MIB
+        large.append(median(runner.run(_cold(sandbox)) for _ in range(5)))
+        del ballast
+    note = f"{median(large):.2f} ms against {median(small):.2f} ms"
+    what = f"a server of {size + _BALLAST_MIB} MiB, against one of {size} MiB"
+    return Line(what, ratio(large, small), "x", at_most(1.25), note=note)
+
+
+async def _output(sandbox: Sandbox) -> list[Line]:
+    Path("/proc/self/clear_refs").write_text("5")  # noqa: ASYNC240
+    before, started = _memory_mib("VmRSS"), time.perf_counter()
+    result = await sandbox.run(["head", "-c", str(_OUTPUT_MIB * _MIB), "/dev/zero"], _GRANTS, _LIMITS)
+    spent = time.perf_counter() - started
+    assert result.stdout.total_bytes == _OUTPUT_MIB * _MIB
+    return [
+        Line(f"{_OUTPUT_MIB} MiB of output: memory", _memory_mib("VmHWM") - before, "MiB", at_most(20)),
+        Line(f"{_OUTPUT_MIB} MiB of output", _OUTPUT_MIB / spent, "MiB/s"),
+    ]
+
+
+def _memory_mib(kind: str) -> float:
+    """Return a figure of this process's memory: VmRSS is now, VmHWM the most since clear_refs was told 5 (proc(5))."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024

@@ -23,8 +23,6 @@ class Section:
     seconds: float
     lines: list[Line]
     failure: str = ""
-    note: str = ""
-    """What the page says above the table."""
 
 
 def table(section: Section) -> str:
@@ -72,8 +70,7 @@ def write_page(sections: list[Section], facts: dict[str, object]) -> None:
     PAGE.parent.mkdir(exist_ok=True)
     parts = [_HEAD.format(**facts)]
     for section in sections:
-        note = f"{section.note}\n\n" if section.note else ""
-        parts.append(f"## {section.title}\n\n{note}| | measured | target | |\n|---|---:|---:|---|")
+        parts.append(f"## {section.title}\n\n| | measured | target | |\n|---|---:|---:|---|")
         parts[-1] += "".join(
             f"\n| {line.what} | {_figure(line)} {line.unit} | {line.target or ''} | {_mark(line)} |"
             for line in section.lines

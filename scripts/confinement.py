@@ -44,6 +44,28 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 * A result is due a quarter of a second after the wall time at the latest, and no process of the program is left
   then.
 
+## What keeps the limits
+
+| limit | with a control group of ours (cgroup v2) | without one |
+|---|---|---|
+| memory | `memory.max` and no swap; the kernel ends the whole job at once | resident memory is sampled |
+| processes | `pids.max`, 256 tasks above the limit, beside the sampled count | `RLIMIT_NPROC`, and the sampled count |
+| CPU time, scratch | sampled | sampled |
+| the end | `cgroup.kill` first, then as without | everything below the job's warden is stopped and killed |
+
+Paddock uses a control group where systemd delegates one (`systemd-run --user --scope -p Delegate=yes paddock ...`),
+where a container may write to its own, and as root of a machine that systemd does not manage. A program that takes
+too much shows first that the limit holds, or memory goes on being sampled; `paddock doctor` says which. What a killed
+Paddock leaves behind of groups, the next one ends and removes.
+
+## What has not been tried out
+
+* The tests run where the hierarchies of cgroup v1 hold `memory`: there they cover the choice of a group, and with real
+  groups their way in, their end and their removal. `memory.max`, `pids.max`, and groups delegated to a user by the
+  rights of their files were exercised by hand, on Linux 6.1 in an emulated machine; delegation by systemd was not.
+* On aarch64 nothing has run. The tests interpret its filters, call by call, as they do those of x86-64; that its
+  kernel, Landlock and bubblewrap behave the same is expected, and `paddock doctor` finds out.
+
 ## Attacks
 
 `closed` means that the attack failed, **open** that it worked. Each line is a program below

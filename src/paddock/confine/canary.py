@@ -23,8 +23,13 @@ _PR_GET_NO_NEW_PRIVS = 39
 
 
 def attempt_all(target: str) -> bytes:
-    """Return JSON: for each attempt whether it was refused. `target` is JSON: the server's pid and a secret file."""
+    """Return JSON: for each attempt whether it was refused. `target` is JSON: the server's pid and a secret file.
+
+    With `take` in it, that much memory is taken instead, which must not end well.
+    """
     facts = json.loads(target)
+    if "take" in facts:
+        return bytes(str(len(bytearray(b"x" * facts["take"]))), "ascii")
     server, secret = int(facts["server"]), str(facts["secret"])
     attempts: dict[str, Callable[[], object]] = {
         "read a file outside": lambda: os.close(os.open(secret, os.O_RDONLY)),

@@ -10,18 +10,19 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from paddock.confine import landlock, namespaces, plan, reach
+from paddock.confine import cgroup, landlock, namespaces, plan, reach
 from paddock.confine.process import Sandbox
+from paddock.confine.warden import OUT_OF_MEMORY
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.model.settings import TIERS, Protection, Tier
 
-_ALWAYS = (
-    "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late",
-    "protected paths that do not exist before a run are put back after it, not prevented",
-)
+_SAMPLED = "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late"
+_SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two looks is seen late"
+_ALWAYS = (_SAMPLED, "protected paths that do not exist before a run are put back after it, not prevented")
+_CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
 _SIGNALS = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
 _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
@@ -46,10 +47,14 @@ class _CanaryError(Exception):
 
 async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
     """Try every tier on this machine and return what was found. Takes about 0.2 s."""
-    layers = (_landlock(), _bubblewrap(), _user_namespaces(), _cgroup(), *_job_user(job_user))
     tiers = (await prove("namespaces", job_user), await prove("landlock", job_user), _unconfined())
     allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
     effective = allowed[0] if allowed else None
+    async with Sandbox(tiers[0].facts, effective.tier if effective else minimum, job_user) as sandbox:
+        group = await _limit_by_group(sandbox)
+        if effective is not None:
+            effective = effective.model_copy(update={"facts": _facts(effective.tier, sandbox.group)})
+    layers = (_landlock(), _bubblewrap(), _user_namespaces(), group, *_job_user(job_user))
     return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective)
 
 
@@ -61,7 +66,13 @@ async def choose(
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
         report = _unconfined() if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
-            return Sandbox(report.facts, tier, job_user, protected_paths, spares=spares)
+            sandbox = Sandbox(report.facts, tier, job_user, protected_paths, spares=spares)
+            try:
+                await _limit_by_group(sandbox)
+            except BaseException:
+                await sandbox.close()
+                raise
+            return sandbox
         reports.append(report)
     told = "; ".join(f"{report.tier}: {report.why} (fix: {report.fix})" for report in reports)
     raise EngineError(f"programs need at least the tier {minimum}, which this machine does not give: {told}")
@@ -139,13 +150,38 @@ def _unconfined() -> TierReport:
     )
 
 
-def _facts(tier: Tier) -> SandboxFacts:
+async def _limit_by_group(sandbox: Sandbox) -> Layer:
+    """Give a sandbox a control group for its jobs when one is delegated and its limit holds; return what was found."""
+    name, otherwise = "cgroup v2", "memory is limited by sampling"
+    try:
+        group = sandbox.group = cgroup.Group(cgroup.find())
+    except (cgroup.Refusal, OSError) as error:
+        fix = "run Paddock in a group of its own: systemd-run --user --scope -p Delegate=yes paddock ..."
+        return Layer(name=name, available=False, detail=f"{otherwise}: {error}", fix=fix)
+    limits = ProcessLimits(wall_ms=10_000, memory_bytes=_CANARY_MEMORY)
+    target = json.dumps({"take": _CANARY_TAKES})
+    result = await sandbox.run(["canary"], limits=limits, canary=target)
+    if (result.limit, result.reason) != ("memory", OUT_OF_MEMORY):
+        sandbox.group = None
+        group.release()
+        told = result.reason or result.status
+        return Layer(
+            name=name, available=False, detail=f"{otherwise}: that of the group did not hold ({told})"
+        )
+    sandbox.facts = _facts(sandbox.tier, group)
+    return Layer(name=name, available=True, detail="memory and processes are limited by the kernel")
+
+
+def _facts(tier: Tier, group: cgroup.Group | None = None) -> SandboxFacts:
     layers = list(_LAYERS[tier])
     if tier != "unconfined":
         layers += [f"Landlock ABI {landlock.abi()}", "system call filter"]
     layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
+    layers += ["control group (memory, processes)"] if group else []
     scoped = tier != "landlock" or landlock.abi() >= landlock.SCOPE_ABI
     residual = _RESIDUAL[tier] if scoped else (_SIGNALS, *_RESIDUAL[tier])
+    if group:
+        residual = tuple(_SAMPLED_BESIDE_GROUP if told == _SAMPLED else told for told in residual)
     return SandboxFacts(tier=tier, layers=tuple(layers), residual=residual)
 
 
@@ -205,20 +241,3 @@ def _job_user(job_user: int | None) -> list[Layer]:
     detail = f"{name}, who cannot get at {', '.join(closed)} of PATH"
     fix = f"install toolchains outside of {', '.join(sorted(set(closed.values())))}, for instance with apt"
     return [Layer(name="PATH of programs", available=False, detail=detail, fix=fix)]
-
-
-def _cgroup() -> Layer:
-    """Say whether cgroup v2 could limit memory; this version samples resident memory instead either way."""
-    try:
-        own = next(
-            line[3:].strip()
-            for line in Path("/proc/self/cgroup").read_text().splitlines()
-            if line[:3] == "0::"
-        )
-        folder = Path("/sys/fs/cgroup", own.lstrip("/"))
-        controllers = (folder / "cgroup.controllers").read_text().split()
-    except (OSError, StopIteration):
-        return Layer(name="cgroup v2", available=False, detail="not mounted; memory is limited by sampling")
-    delegated = "memory" in controllers and os.access(folder / "cgroup.subtree_control", os.W_OK)
-    detail = "delegated, not used yet" if delegated else "memory is not delegated; it is limited by sampling"
-    return Layer(name="cgroup v2", available=delegated, detail=detail)

@@ -45,6 +45,8 @@ class Order(NamedTuple):
     """Writable workspace whose protected paths are watched; empty when there is none."""
     jail: Sequence[str] = ()
     """Command that builds the namespaces and then runs `cat`; empty in the other tiers."""
+    group: str = ""
+    """Control group in which the job gets one of its own (`paddock.confine.cgroup`); empty for none."""
     argv: Sequence[str] = ()
     environment: Mapping[str, str] = {}
     cwd: str = "/"

@@ -107,7 +107,14 @@ def user(grants: ProcessGrants, job_user: int | None) -> int | None:
 
 
 def room(
-    grants: ProcessGrants, limits: ProcessLimits, *, tier: Tier, abi: int, scratch: Path, job_user: int | None
+    grants: ProcessGrants,
+    limits: ProcessLimits,
+    *,
+    tier: Tier,
+    abi: int,
+    scratch: Path,
+    job_user: int | None,
+    group: str,
 ) -> Order:
     """Return the order of a job with such grants, which have been checked, but for its program."""
     workspace = str(grants.workspace.resolve()) if grants.workspace else ""
@@ -139,6 +146,7 @@ def room(
         devices=_existing(_DEVICES),
         workspace=workspace if writes_workspace else "",
         jail=jail,
+        group=group,
     )
 
 

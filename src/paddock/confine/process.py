@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from paddock.confine import landlock, plan
+from paddock.confine.cgroup import Group
 from paddock.confine.fork_server import Place, Warden, Zygote
 from paddock.confine.job import GRACE_S, Job, Streams
 from paddock.confine.order import Order
@@ -48,6 +49,8 @@ class Sandbox:
     job_user: int | None = None
     protected_paths: Protection = "restore"
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
+    group: Group | None = None
+    """Control group of all jobs, where one holds (`paddock.confine.ladder`); it is this sandbox's to release."""
     spares: int = 0
     """Confined processes (in their jails) that wait for the next program of the same grants."""
     _zygote: Zygote | None = None
@@ -150,6 +153,7 @@ class Sandbox:
             abi=landlock.abi(),
             scratch=scratch,
             job_user=self.job_user,
+            group=self.group.path if self.group else "",
         )
 
     async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
@@ -204,3 +208,5 @@ class Sandbox:
         if self._zygote is not None:
             await self._zygote.close()
             self._zygote = None
+        if self.group is not None:
+            self.group.release()

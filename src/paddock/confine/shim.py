@@ -1,6 +1,6 @@
 """The last moments before a job's program: the forked child gives up what it must not have, and becomes the program.
 
-    session, files      setsid, every descriptor but the channel to the warden closed
+    session, files      setsid, its control group, every descriptor but the channel to the warden closed
     jail                join the namespaces, when there are any; paths mean those of the jail from here on
     Landlock ruleset    built while the paths can be opened with the old user's rights; outside of jails by the warden
     user, capabilities  then nothing is left that could undo the rest
@@ -55,16 +55,20 @@ def ruleset_of(order: Order) -> int:
 
 
 def become_program(
-    order: Order, channel: socket.socket, *, jail: int, ruleset: int, program: bytes
+    order: Order, channel: socket.socket, *, door: int, jail: int, ruleset: int, program: bytes
 ) -> NoReturn:
     """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON.
 
-    `order` says how to confine it; another that comes over `channel` says what it is. `jail` is a pidfd of a process
-    in the namespaces to join, or -1; `ruleset` is `ruleset_of` the order. `program` is the system call filter.
+    `order` says how to confine it; another that comes over `channel` says what it is. `door` leads into its control
+    group, `jail` is a pidfd of a process in the namespaces to join, `ruleset` is `ruleset_of` the order; each is -1
+    where there is none. `program` is the system call filter.
     """
     step = "session"
     try:
         os.setsid()
+        if door >= 0:
+            step = "control group"
+            os.write(door, b"0")
         lockdown.close_all_but(*{channel.fileno(), jail, ruleset} - {-1})
         if jail >= 0:
             step = "namespaces"

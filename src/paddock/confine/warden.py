@@ -24,11 +24,14 @@ import socket
 import time
 
 from paddock.confine import lockdown, protected, reach, scratch, seccomp, shim, tree
+from paddock.confine.cgroup import Leaf
 from paddock.confine.namespaces import Jail
 from paddock.confine.order import Order, Report, StartError
 
 FILTERS = ("job", "job-network")
 """The system call filters that orders may name."""
+
+OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
 _MESSAGE_BYTES = 256
 _FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.002, 1.5, 0.02
@@ -54,6 +57,7 @@ class Warden:
         self._statuses: dict[int, int] = {}
         self._pid = 0
         self._jail: Jail | None = None
+        self._leaf: Leaf | None = None
         self._shim: socket.socket | None = None
         self._before: protected.Record | None = None
         self._scratch_walk = scratch.usage(order.scratch)
@@ -85,6 +89,8 @@ class Warden:
                 raise self._failure
             if order.workspace:
                 self._before = protected.record(order.workspace)
+            if self._leaf is not None:
+                self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
             started = time.monotonic()
             handle = self._start(files, others)
             report.ended_by = self._watch(handle, started)
@@ -107,6 +113,8 @@ class Warden:
         _, left = tree.sweep(seconds=_PATIENCE_S, reaped=self._reaped)
         if self._jail is not None:
             self._jail.close()
+        if self._leaf is not None:
+            self._leaf.remove()
         return left == 0
 
     def _fork(self) -> None:
@@ -116,12 +124,15 @@ class Warden:
         except OSError as error:
             raise StartError(f"Landlock rules: {error}") from error
         jail = self._jail.handle() if self._jail is not None else -1
+        if self._order.group:
+            self._leaf = Leaf(self._order.group, os.urandom(8).hex())
         if not self._order.jail:
             lockdown.forbid_capabilities()
         self._shim, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._pid = os.fork()
         if self._pid == 0:
-            shim.become_program(self._order, theirs, jail=jail, ruleset=ruleset, program=program)
+            door = self._leaf.door if self._leaf is not None else -1
+            shim.become_program(self._order, theirs, door=door, jail=jail, ruleset=ruleset, program=program)
         theirs.close()
         for file in {jail, ruleset} - {-1}:
             os.close(file)
@@ -194,17 +205,20 @@ class Warden:
         report.processes_peak = max(report.processes_peak, processes)
         if processes > ceilings.processes:
             return "processes"
-        resident = sample.resident_bytes
-        if resident > ceilings.memory_bytes and len(sample.processes) > 1:
-            resident = tree.proportional_bytes(sample.processes) or resident
-        report.peak_bytes = max(report.peak_bytes, resident)
-        if resident > ceilings.memory_bytes:
+        if self._leaf is None and self._takes_too_much(sample):
             return "memory"
         tree.reap_orphans(self._pid, self._reaped)
         if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
         self._look = _FIRST_LOOK_S if grown else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
         return "scratch" if self._scratch_full() else ""
+
+    def _takes_too_much(self, sample: tree.Sample) -> bool:
+        most, resident = self._order.ceilings.memory_bytes, sample.resident_bytes
+        if resident > most and len(sample.processes) > 1:
+            resident = tree.proportional_bytes(sample.processes) or resident
+        self._report.peak_bytes = max(self._report.peak_bytes, resident)
+        return resident > most
 
     def _scratch_full(self) -> bool:
         """Go on with measuring scratch by one step, so that a huge tree never delays the deadline."""
@@ -228,6 +242,8 @@ class Warden:
         if alive:  # its number is its own, so its group is too
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
+        if self._leaf is not None:
+            self._leaf.kill()
         if self._jail is not None:
             self._jail.kill()
             if report.ended_by == "exit":
@@ -245,6 +261,10 @@ class Warden:
             code = os.waitstatus_to_exitcode(status)
             report.code, report.signal = (code, None) if code >= 0 else (None, -code)
         report.processes_peak = max(report.processes_peak, 1)
+        if self._leaf is not None:
+            report.peak_bytes = max(report.peak_bytes, self._leaf.peak_bytes)
+            if report.ended_by == "exit" and self._leaf.ended_by_memory:
+                report.ended_by, report.why = "memory", OUT_OF_MEMORY
         if self._before is not None:
             report.violations = protected.restore(self._order.workspace, self._before)
 

@@ -1,5 +1,10 @@
-"""The seccomp filters that ship as data are those that the script makes, and each starts with the right check."""
+"""The seccomp filters that ship as data are those that the script makes, and decide as they should.
 
+A small interpreter runs them here, so those of the other architecture are tried too. The numbers of calls are written
+out, from the kernel's tables, and not taken from libseccomp, which made the filters.
+"""
+
+import errno
 import importlib.util
 import struct
 import subprocess
@@ -16,7 +21,37 @@ LOAD_ARCHITECTURE = (0x20, 0, 0, 4)
 """BPF_LD | BPF_W | BPF_ABS of seccomp_data.arch (seccomp(2))."""
 JUMP_IF_EQUAL, RETURN = 0x15, 0x06
 KILL_PROCESS, KILL_THREAD = 0x80000000, 0
-PROFILES = ["guest", "guest-jit"]
+PROFILES = ["guest", "guest-jit", "job", "job-network"]
+ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+PERMISSION, ACCESS, MISSING = ERRNO | errno.EPERM, ERRNO | errno.EACCES, ERRNO | errno.ENOSYS
+OTHER_ARCHITECTURES = (0x40000003, 0x40000028, 0xC0000015, 0)
+"""i386, ARM, PowerPC, and none."""
+X32 = 0x40000000
+NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/unistd.h
+    "x86_64": {
+        "read": 0, "write": 1, "mmap": 9, "mprotect": 10, "ioctl": 16, "shmget": 29, "socket": 41, "clone": 56,
+        "execve": 59, "kill": 62, "ptrace": 101, "chroot": 161, "mount": 165, "init_module": 175, "mq_open": 240,
+        "kexec_load": 246, "add_key": 248, "keyctl": 250, "openat": 257, "mknodat": 259, "unshare": 272,
+        "perf_event_open": 298, "prlimit64": 302, "setns": 308, "process_vm_readv": 310, "bpf": 321,
+        "userfaultfd": 323, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
+    },
+    "aarch64": {
+        "read": 63, "write": 64, "mmap": 222, "mprotect": 226, "ioctl": 29, "shmget": 194, "socket": 198, "clone": 220,
+        "execve": 221, "kill": 129, "ptrace": 117, "chroot": 51, "mount": 40, "init_module": 105, "mq_open": 180,
+        "kexec_load": 104, "add_key": 217, "keyctl": 219, "openat": 56, "mknodat": 33, "unshare": 97,
+        "perf_event_open": 241, "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "bpf": 280,
+        "userfaultfd": 282, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
+    },
+}  # fmt: skip
+REFUSED_TO_JOBS = (
+    "ptrace", "chroot", "mount", "init_module", "mq_open", "shmget", "kexec_load", "add_key", "keyctl", "unshare",
+    "perf_event_open", "setns", "process_vm_readv", "bpf", "userfaultfd", "fsopen", "pidfd_getfd",
+)  # fmt: skip
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_VSOCK = 1, 2, 10, 16, 17, 40
+NEW_USER, NEW_NETWORK, SIGCHLD, THREAD = 0x10000000, 0x40000000, 17, 0x3D0F00
+CHARACTER_DEVICE, BLOCK_DEVICE, FIFO = 0o020666, 0o060666, 0o010666
+TYPE_INTO_TERMINAL, WINDOW_SIZE = 0x5412, 0x5413
+READ_WRITE, READ_EXECUTE = 3, 5
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyseccomp") is None, reason="needs pyseccomp")
@@ -59,3 +94,88 @@ def test_the_filter_of_this_machine_is_loaded_by_name(profile):
 def test_a_profile_without_a_filter_is_no_profile():
     with pytest.raises(FileNotFoundError):
         seccomp.read_filter("nobody")
+
+
+def verdict(profile, architecture, call, *arguments, machine=None):
+    """Return what a filter says to a call (a name or a number), as the kernel would run it."""
+    program = Path(seccomp.FILTERS, f"{profile}.{architecture}.bpf").read_bytes()
+    number = NUMBERS[architecture].get(call, call)
+    machine = AUDIT_ARCH[architecture] if machine is None else machine
+    data = struct.pack("<IIQ6Q", number, machine, 0, *arguments, *(0,) * (6 - len(arguments)))
+    at, register = 0, 0
+    while True:
+        code, if_true, if_false, value = struct.unpack_from("<HBBI", program, at * 8)
+        at += 1
+        match code:
+            case 0x20:  # BPF_LD | BPF_W | BPF_ABS
+                (register,) = struct.unpack_from("<I", data, value)
+            case 0x15:  # BPF_JEQ
+                at += if_true if register == value else if_false
+            case 0x25:  # BPF_JGT
+                at += if_true if register > value else if_false
+            case 0x35:  # BPF_JGE
+                at += if_true if register >= value else if_false
+            case 0x05:  # BPF_JA
+                at += value
+            case 0x54:  # BPF_AND
+                register &= value
+            case _:
+                assert code == RETURN
+                return value
+
+
+@pytest.mark.parametrize("architecture", AUDIT_ARCH)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_calls_by_the_numbers_of_another_architecture_kill(profile, architecture):
+    others = {*OTHER_ARCHITECTURES, *AUDIT_ARCH.values()} - {AUDIT_ARCH[architecture]}
+    verdicts = {
+        verdict(profile, architecture, call, machine=other) for other in others for call in range(600)
+    }
+    assert verdicts == {KILL_PROCESS}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_calls_by_the_numbers_of_x32_kill(profile):
+    assert {verdict(profile, "x86_64", X32 + call) for call in range(600)} == {KILL_PROCESS}
+
+
+@pytest.mark.parametrize("architecture", AUDIT_ARCH)
+@pytest.mark.parametrize("profile", ["job", "job-network"])
+def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, architecture):
+    def told(call, *arguments):
+        return verdict(profile, architecture, call, *arguments)
+
+    assert {name: told(name) for name in REFUSED_TO_JOBS} == dict.fromkeys(REFUSED_TO_JOBS, PERMISSION)
+    assert (told("clone3"), told("io_uring_setup")) == (MISSING, MISSING)
+    for flag in (NEW_USER, NEW_NETWORK, NEW_USER | NEW_NETWORK | SIGCHLD):
+        assert told("clone", flag) == PERMISSION
+    assert (told("clone", SIGCHLD), told("clone", THREAD)) == (ALLOW, ALLOW)
+    for kind in (CHARACTER_DEVICE, BLOCK_DEVICE):
+        assert told("mknodat", 0, 0, kind) == PERMISSION
+    assert told("mknodat", 0, 0, FIFO) == ALLOW
+    for request in (TYPE_INTO_TERMINAL, TYPE_INTO_TERMINAL | 1 << 32):  # the kernel takes 32 bits of it
+        assert told("ioctl", 0, request) == PERMISSION
+    assert told("ioctl", 0, WINDOW_SIZE) == ALLOW
+    internet = ALLOW if profile == "job-network" else PERMISSION
+    families = {family: told("socket", family) for family in (*range(64), 1 << 31)}
+    assert families == dict.fromkeys(families, PERMISSION) | {AF_INET: internet, AF_INET6: internet}
+    assert {AF_UNIX, AF_NETLINK, AF_PACKET, AF_VSOCK} <= families.keys()
+    for name in ("read", "write", "mmap", "mprotect", "execve", "openat", "kill", "prlimit64"):
+        assert told(name) == ALLOW, name
+
+
+@pytest.mark.parametrize("architecture", AUDIT_ARCH)
+@pytest.mark.parametrize("profile", ["guest", "guest-jit"])
+def test_guests_get_little_more_than_memory(profile, architecture):
+    def told(call, *arguments):
+        return verdict(profile, architecture, call, *arguments)
+
+    killing = (*REFUSED_TO_JOBS, "clone", "clone3", "io_uring_setup", "socket", "execve", "kill", "mknodat")
+    assert {name: told(name) for name in killing} == dict.fromkeys(killing, KILL_PROCESS) | {
+        "shmget": PERMISSION
+    }
+    assert (told("read"), told("write"), told("openat"), told("ioctl")) == (ALLOW, ALLOW, ACCESS, PERMISSION)
+    for name in ("mmap", "mprotect"):
+        executable = ALLOW if profile == "guest-jit" else PERMISSION
+        assert (told(name, 0, 0, READ_WRITE), told(name, 0, 0, READ_EXECUTE)) == (ALLOW, executable)
+    assert (told("prlimit64", 0), told("prlimit64", 1)) == (ALLOW, PERMISSION)

@@ -82,7 +82,7 @@ def test_bytes_that_are_no_text_do_not_stop_a_sink(pieces, size):
         take(data[start : start + size])
     whole = data.decode("utf-8", "replace")
     assert whole.startswith("".join(seen))
-    assert len(whole) - len("".join(seen)) <= 1
+    assert len(whole) - len("".join(seen)) <= 3  # bytes that may be the start of a character
 
 
 @FEW
