@@ -25,6 +25,7 @@ NAMES = (
     "stopping",
     "ledger",
     "discovery",
+    "rivals",
 )
 
 
@@ -67,7 +68,9 @@ def _section(name: str, scale: Scale) -> report.Section:
         lines = benchmark.measure(scale)
     except Exception as error:  # noqa: BLE001 - one benchmark's trouble is not another's
         failure = f"{type(error).__name__}: {error}"
-    return report.Section(benchmark.TITLE, time.perf_counter() - started, lines, failure)
+    return report.Section(
+        benchmark.TITLE, time.perf_counter() - started, lines, failure, getattr(benchmark, "NOTE", "")
+    )
 
 
 if __name__ == "__main__":

@@ -48,9 +48,15 @@ class _Silent:
     append = claim
 
 
-def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
+def local_gate(subject: Paddock) -> Gate:
+    """Return the gate of a session with one server, `local`, whose tool `echo` is a function of this process."""
     gate = copy.copy(subject.session.gate)
     gate._engines = gate._engines._replace(servers=_Local())  # noqa: SLF001
+    return gate
+
+
+def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
+    gate = local_gate(subject)
     unrecorded = copy.copy(gate)
     unrecorded._audit = _Silent()  # type: ignore[assignment]  # noqa: SLF001
     count = scale.of(400, 100)

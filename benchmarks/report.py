@@ -23,6 +23,8 @@ class Section:
     seconds: float
     lines: list[Line]
     failure: str = ""
+    note: str = ""
+    """What the page says above the table."""
 
 
 def table(section: Section) -> str:
@@ -70,7 +72,8 @@ def write_page(sections: list[Section], facts: dict[str, object]) -> None:
     PAGE.parent.mkdir(exist_ok=True)
     parts = [_HEAD.format(**facts)]
     for section in sections:
-        parts.append(f"## {section.title}\n\n| | measured | target | |\n|---|---:|---:|---|")
+        note = f"{section.note}\n\n" if section.note else ""
+        parts.append(f"## {section.title}\n\n{note}| | measured | target | |\n|---|---:|---:|---|")
         parts[-1] += "".join(
             f"\n| {line.what} | {_figure(line)} {line.unit} | {line.target or ''} | {_mark(line)} |"
             for line in section.lines

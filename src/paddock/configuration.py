@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -72,13 +71,16 @@ def load(
 def _file_layer(name: LayerName, path: Path) -> Layer | None:
     try:
         text = path.read_text(encoding="utf-8")
-        tree = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except tomllib.TOMLDecodeError as problem:
-        raise ConfigurationError(f"{path}: this is not TOML: {problem}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigurationError(f"{path}: cannot read this settings file: {problem}") from None
+    import tomllib  # noqa: PLC0415 - most runs have no such file
+
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigurationError(f"{path}: this is not TOML: {problem}") from None
 
     def where(key: str) -> str:
         line = _line_of(key, text)

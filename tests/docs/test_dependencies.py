@@ -106,6 +106,13 @@ def test_every_tool_whose_output_is_digested_is_documented():
     )
 
 
+def test_every_system_that_is_measured_against_is_documented():
+    pinned = (ROOT / "benchmarks/rivals/python.txt").read_text()
+    python = set(re.findall(r"^([a-z0-9-]+)==", pinned, re.MULTILINE))
+    rows = {name for name, _, _ in documented("Systems that benchmarks measure against")}
+    assert rows == npm("benchmarks/rivals/package.json") | python
+
+
 def test_every_row_gives_a_licence_and_a_reason():
     headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
     rows = [row for heading in headings for row in documented(heading)]

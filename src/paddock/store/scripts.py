@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from paddock.model.errors import ScriptNotFound
@@ -52,6 +51,8 @@ def find(argument: str, workspace: Path) -> Path:
         for name in names:
             if (folder / name).is_file():
                 return folder / name
+    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+
     searched = [f"    {folder / names[0]}{_others(names)}" for folder in folders(workspace)]
     lines = [f"Script not found: {argument}", "  searched:", *searched]
     known = list(dict.fromkeys(name for name, _ in listed(workspace)))

@@ -12,7 +12,7 @@ from paddock.confine import ladder, namespaces
 from paddock.confine.process import Sandbox
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts
-from paddock.surfaces.cli import command
+from paddock.surfaces.cli.root import command
 
 
 def test_both_tiers_are_proved_by_every_attempt_of_the_canary():

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from paddock.model.ids import new_id
 from paddock.store.ledger import Ledger
-from paddock.surfaces.cli import command
+from paddock.surfaces.cli.root import command
 
 
 @pytest.fixture

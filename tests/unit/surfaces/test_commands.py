@@ -18,7 +18,8 @@ from paddock.model.errors import ServerError
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
-from paddock.surfaces.cli import command, table
+from paddock.surfaces.cli import table
+from paddock.surfaces.cli.root import command
 
 TOOL = ToolInfo("log", "Show the log.\nMore.", {"type": "object"}, None, {})
 
@@ -189,8 +190,8 @@ def test_a_terminal_gets_tables(capsys: pytest.CaptureFixture[str], monkeypatch:
 
 def loaded_by(*args: str) -> set[str]:
     code = (
-        "import sys\nfrom paddock.surfaces.cli import command\n"
-        f"try: command({list(args)!r}, prog_name='paddock')\nexcept SystemExit: pass\n"
+        f"import sys\nsys.argv[1:] = {list(args)!r}\nfrom paddock.surfaces.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
         "print('\\n'.join(sys.modules), file=sys.stderr)"
     )
     env = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PADDOCK_"))}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paddock.surfaces.cli import command
 from paddock.surfaces.cli.install import CLIENTS
+from paddock.surfaces.cli.root import command
 
 
 @pytest.fixture

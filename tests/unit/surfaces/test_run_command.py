@@ -16,7 +16,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ConsoleLine, ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import Settings
-from paddock.surfaces.cli import command
+from paddock.surfaces.cli.root import command
 
 OK = Outcome(id="1", status=Status.OK)
 Execute = Callable[..., Awaitable[Outcome]]

@@ -1,95 +1,23 @@
-"""The command line. A command is loaded when it is called, so that `paddock --version` loads little."""
+"""The command line. What a program needs comes up while the rest of Paddock is imported."""
 
 import gc
-from collections.abc import Mapping
-from importlib import import_module
-
-import click
-
-from paddock import __version__
-from paddock.model.errors import PaddockError
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
-
-_ROOM = "paddock.surfaces.cli"
-_COMMANDS: Mapping[str, tuple[str, str]] = {
-    "run": ("run", "Run a script."),
-    "exec": ("exec", "Run a program in one of the language runtimes."),
-    "compute": ("compute", "Compute one text from another: JSON in, JSON out."),
-    "script": ("scripts", "List, create and show scripts."),
-    "sequence": ("sequence", "List, show and run sequences of steps."),
-    "temporal": ("temporal", "List, fire and serve schedules of sequences."),
-    "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
-    "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
-    "output": ("output", "Search, show and delete stored output of programs."),
-    "vault": ("vault", "Keep secrets for scripts."),
-    "tool": ("tool", "List, show, create, check and run script tools."),
-    "install": ("install", "Enter Paddock into the configuration of an MCP client."),
-    "audit": ("audit", "Read and verify the record of what was done."),
-    "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
-    "policy": ("policy", "Show what policy allows, and how it decides."),
-    "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),
-    "config": ("config", "Show the settings in force and where each comes from."),
-    "completion": ("completion", "Print the completion script of a shell."),
-}
-"""Module and short help of every command, in the order of the help page."""
-
+import sys
 
 _COLLECT_AFTER = 200_000
 """Objects made before garbage is looked for: imports make many, and looking takes a tenth of their time."""
-
-
-class _Lazy(click.Group):
-    """A group that imports a command's module only to run it, and reports Paddock's exceptions as errors."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = import_module(f"{_ROOM}.{_COMMANDS[cmd_name][0]}").command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in ("run", "compute") and ctx.obj is None and not {"-h", "--help"} & {*args}:
-            from paddock.surfaces.cli.head_start import begin  # noqa: PLC0415 - only for programs
-
-            begin(ctx, jit="--jit" in args, reader=args[0] == "run")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except PaddockError as error:
-            raise Failure(str(error)) from error
-
-
-@click.group(
-    cls=_Lazy,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=examples(
-        "paddock run hello --var NAME=world",
-        "echo 'return 6 * 7' | paddock run -",
-        "paddock exec python -c 'print(6 * 7)'",
-        "paddock servers tools github",
-    ),
-)
-@click.version_option(__version__, prog_name="paddock", message="%(prog)s %(version)s")
-def command() -> None:
-    """Run code that nobody has reviewed, with exactly the powers your policy grants."""
 
 
 def main() -> None:
     """Run the command line with the arguments of the process."""
     gc.set_threshold(_COLLECT_AFTER)
     try:
-        command(prog_name="paddock")
+        if sys.argv[1:2] in (["run"], ["compute"]) and not {"-h", "--help"} & {*sys.argv}:
+            from paddock.surfaces.cli.head_start import run  # noqa: PLC0415 - only for programs
+
+            run(sys.argv[1:])
+        else:
+            from paddock.surfaces.cli.root import command  # noqa: PLC0415 - after the start of a program
+
+            command(prog_name="paddock")
     finally:
         gc.freeze()  # the interpreter would look through everything once more before it ends

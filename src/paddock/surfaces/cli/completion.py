@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from paddock.surfaces import cli
+from paddock.surfaces.cli import root
 from paddock.surfaces.cli.help import examples
 
 
@@ -20,4 +20,4 @@ def command(shell: str) -> None:
     """Print the completion script of a shell."""
     completion = get_completion_class(shell)
     assert completion is not None
-    click.echo(completion(cli.command, {}, "paddock", "_PADDOCK_COMPLETE").source())
+    click.echo(completion(root.command, {}, "paddock", "_PADDOCK_COMPLETE").source())

@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +22,8 @@ def read_variables(path: Path) -> dict[str, str]:
             case ".json":
                 return _texts(path, json.loads(text))
             case ".toml":
+                import tomllib  # noqa: PLC0415 - only such a file pays for it
+
                 return _texts(path, tomllib.loads(text))
             case _ if path.suffix == ".env" or path.name.startswith(".env"):
                 return dict(

@@ -1,0 +1,72 @@
+"""The root of the command line. A command is loaded when it is called, so that `paddock --version` loads little."""
+
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+
+from paddock import __version__
+from paddock.model.errors import PaddockError
+from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.help import examples
+
+_ROOM = "paddock.surfaces.cli"
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("run", "Run a script."),
+    "exec": ("exec", "Run a program in one of the language runtimes."),
+    "compute": ("compute", "Compute one text from another: JSON in, JSON out."),
+    "script": ("scripts", "List, create and show scripts."),
+    "sequence": ("sequence", "List, show and run sequences of steps."),
+    "temporal": ("temporal", "List, fire and serve schedules of sequences."),
+    "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
+    "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
+    "output": ("output", "Search, show and delete stored output of programs."),
+    "vault": ("vault", "Keep secrets for scripts."),
+    "tool": ("tool", "List, show, create, check and run script tools."),
+    "install": ("install", "Enter Paddock into the configuration of an MCP client."),
+    "audit": ("audit", "Read and verify the record of what was done."),
+    "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
+    "policy": ("policy", "Show what policy allows, and how it decides."),
+    "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),
+    "config": ("config", "Show the settings in force and where each comes from."),
+    "completion": ("completion", "Print the completion script of a shell."),
+}
+"""Module and short help of every command, in the order of the help page."""
+
+
+class _Lazy(click.Group):
+    """A group that imports a command's module only to run it, and reports Paddock's exceptions as errors."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"{_ROOM}.{_COMMANDS[cmd_name][0]}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except PaddockError as error:
+            raise Failure(str(error)) from error
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "paddock run hello --var NAME=world",
+        "echo 'return 6 * 7' | paddock run -",
+        "paddock exec python -c 'print(6 * 7)'",
+        "paddock servers tools github",
+    ),
+)
+@click.version_option(__version__, prog_name="paddock", message="%(prog)s %(version)s")
+def command() -> None:
+    """Run code that nobody has reviewed, with exactly the powers your policy grants."""

@@ -1,0 +1,127 @@
+"""What a command loads and makes before it does anything, counted: a start that takes long is felt at every command."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+_REPORT = """
+import json, sys
+sys.argv[1:] = {arguments!r}
+from paddock.guest.launch import Launcher
+early = []
+begin = Launcher.begin
+def begun(self, profile, *, reader=True):
+    early.append([profile, reader, "click" in sys.modules])
+    begin(self, profile, reader=reader)
+Launcher.begin = begun
+from paddock.surfaces.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+values = []
+if "pydantic" in sys.modules:
+    from paddock.model.base import Value
+    waiting = [Value]
+    while waiting:
+        waiting += (kinds := waiting.pop().__subclasses__())
+        values += [kind.__name__ for kind in kinds if kind.__module__ == "paddock.model.settings"
+                   and kind.__pydantic_complete__]
+json.dump([sorted(sys.modules), values, early], sys.stderr)
+"""
+
+
+class Start(NamedTuple):
+    modules: set[str]
+    """What is loaded at the end."""
+    settings: list[str]
+    """Settings for which a validator was made."""
+    early: list[object]
+    """What was begun early: profile, whether with a reader, and whether the command line was loaded by then."""
+
+
+def started(home: Path, *arguments: str, stdin: str = "") -> Start:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-c", _REPORT.format(arguments=list(arguments))],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=home,
+        env=environment,
+        timeout=60,
+    )
+    modules, settings, early = json.loads(done.stderr)
+    return Start(set(modules), settings, early)
+
+
+LIBRARIES = {
+    *("anyio", "cryptography", "httpx", "jsonschema_rs", "keyring", "mcp", "obstore", "py_mini_racer", "re2"),
+    *("rich", "yaml", "zstandard"),
+    *("difflib", "sqlite3", "tomllib"),
+}
+"""Libraries that no program needs which calls nothing."""
+
+ROOMS = {
+    *(
+        "paddock.confine.ladder",
+        "paddock.confine.plan",
+        "paddock.flows",
+        "paddock.hub.config",
+        "paddock.hub.pool",
+    ),
+    *("paddock.model.artifact", "paddock.model.digest", "paddock.model.schema", "paddock.policy.redaction"),
+    *(
+        "paddock.runtimes.engine",
+        "paddock.runtimes.toolchain",
+        "paddock.store.artifacts",
+        "paddock.store.query",
+    ),
+    *("paddock.store.signals", "paddock.store.vault", "paddock.surfaces.compute", "paddock.surfaces.library"),
+    *("paddock.surfaces.mcp", "paddock.tools"),
+}
+"""Rooms of work that such a program does not ask for."""
+
+
+@pytest.mark.parametrize("name", ["hello.js", "hello.ts"])
+def test_a_script_loads_what_it_needs(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("console.log(1)")
+    start = started(tmp_path, "run", f"./{name}")
+    assert start.modules & (LIBRARIES | ROOMS) == set()
+    assert start.settings == []
+    assert start.early == [["guest", True, False]]
+
+
+def test_a_computation_loads_what_it_needs(tmp_path: Path) -> None:
+    start = started(tmp_path, "compute", stdin='{"source": "emit(read_input())", "input": "1"}')
+    assert start.modules & (LIBRARIES | ROOMS) == {"paddock.surfaces.compute"}
+    assert start.settings == []
+    assert start.early == [["guest", False, False]]
+
+
+def test_a_granted_jit_is_begun_early_too(tmp_path: Path) -> None:
+    (tmp_path / "hello.js").write_text("console.log(1)")
+    assert started(tmp_path, "run", "--jit", "./hello.js").early == [["guest-jit", True, False]]
+
+
+def test_a_setting_makes_the_validators_of_settings(tmp_path: Path) -> None:
+    (tmp_path / "hello.js").write_text("console.log(1)")
+    start = started(tmp_path, "run", "./hello.js", "--set", "limits.script.sleep_ms=50")
+    assert "Settings" in start.settings
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_a_question_starts_nothing(tmp_path: Path, option: str) -> None:
+    start = started(tmp_path, option)
+    assert start.modules & {"asyncio", "pydantic", "platformdirs"} == set()
+    assert start.early == []
+
+
+def test_help_of_a_command_starts_nothing(tmp_path: Path) -> None:
+    assert started(tmp_path, "run", "--help").early == []
