@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from paddock.hub.observed import Observed
     from paddock.hub.pins import Pins
     from paddock.hub.pool import Hub, ServerStatus
-    from paddock.hub.provision import Offer, Provision
-    from paddock.hub.search import CatalogTool, Hit
+    from paddock.hub.provision import Provisioning
+    from paddock.hub.search import CatalogTool
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sdk.commands import Commands
     from paddock.store.artifacts import Artifacts
@@ -128,22 +128,18 @@ class Servers:
 
         return Catalog(tuple(self.config.servers), ask, version=hub.changes, observed=self.observed.type_of)
 
-    def matches(self, intent: str, hits: "Sequence[Hit]" = (), *, context: str = "") -> "Provision":
-        """Return what answers an intent: `hits` among the tools that are there, else offers of the registry.
+    @cached_property
+    def provisioning(self) -> "Provisioning":
+        """What further servers can be had, and which are enabled."""
+        from paddock.hub.provision import Provisioning  # noqa: PLC0415 - only those who want more servers pay for it
 
-        Raises ValueError without an intent, ConfigurationError for a registry list that is none.
-        """
-        from paddock.hub import provision  # noqa: PLC0415 - only those who want more servers pay for it
+        return Provisioning(self._file, self._settings.registry, self._settings.trust)
 
-        offers = provision.load_registry(self._settings.registry)
-        trust = provision.load_trust(self._settings.trust)
-        return provision.provision(intent, hits, offers, trust, context=context)
+    async def refresh(self) -> int:
+        """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""
+        from paddock.hub.registry import refresh  # noqa: PLC0415 - its HTTP client takes a while to load
 
-    def enable(self, name: str, offer: "Offer", *, approved: bool) -> Path | None:
-        """Add an offer to the servers file, for the next session, and return its backup. Raises ConfigurationError."""
-        from paddock.hub import provision  # noqa: PLC0415 - only those who want more servers pay for it
-
-        return provision.enable(self._file, name, offer, approved=approved)
+        return await refresh(self._settings.registry_source, self._settings.registry)
 
     def status(self) -> dict[str, "ServerStatus"]:
         """Return the facts of every configured server; starts nothing."""

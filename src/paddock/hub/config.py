@@ -83,7 +83,7 @@ class _IdleTime(BaseModel):
 
 
 class _Entry(BaseModel):
-    """One entry as written. Keys of other programs (`disabled`, `oauth`, `description`) are passed over."""
+    """One entry as written. Keys of other programs (`oauth`, `description`) are passed over."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
@@ -96,6 +96,7 @@ class _Entry(BaseModel):
     headers: dict[str, str] = {}
     timeout_ms: Annotated[int, Field(gt=0, alias="timeoutMs")] = DEFAULT_TIMEOUT_MS
     lifecycle: Literal["keep-alive", "ephemeral"] | _IdleTime | None = None
+    disabled: bool = False
 
 
 def load_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
@@ -165,7 +166,7 @@ _PLACES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TMPDIR"
 
 
 def _server(name: str, raw: object, base: Path, fill: _Interpolation) -> Server | None:
-    """Return the server of an entry, or None after a warning."""
+    """Return the server of an entry; None for one that is disabled, or after a warning."""
     if not isinstance(raw, dict):
         fill.warn("must be an object; skipped.")
         return None
@@ -175,6 +176,8 @@ def _server(name: str, raw: object, base: Path, fill: _Interpolation) -> Server 
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         fill.warn(f"`{where}`: {first['msg']}; skipped.")
+        return None
+    if entry.disabled:
         return None
     if entry.command is not None:
         return _stdio_server(name, entry.command, entry, base, fill)

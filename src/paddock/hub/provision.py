@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -65,6 +66,16 @@ class Provision:
     source: Literal["local", "registry", "none"]
     tools: tuple[tuple[Hit, float], ...] = ()
     matches: tuple[Match, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a server: its entry now, under its name, and where the file that was there before is kept."""
+
+    name: str
+    entry: Mapping[str, Json]
+    backup: Path | None
+    """None for a new file, and when nothing was to be changed."""
 
 
 def load_registry(path: Path) -> tuple[Offer, ...]:
@@ -131,35 +142,113 @@ def match(intent: str, offers: Sequence[Offer], trust: Sequence[str]) -> tuple[M
     return tuple(sorted(suitable, key=lambda each: each.confidence, reverse=True)[:_MATCHES])
 
 
-def enable(servers_file: Path, name: str, offer: Offer, *, approved: bool) -> Path | None:
-    """Add an offer to a servers file under a name; return the backup of what was there before, None for a new file.
+class Provisioning:
+    """What can be had and what is configured. Files are read at every question; nothing is kept or started."""
 
-    Raises ConfigurationError, with the file as it was: without approval, for a name that is taken or no name, for a
-    file that is not understood.
-    """
-    if not approved:
-        raise ConfigurationError(f"{offer.name} was not enabled: a person has to approve it")
-    if not _NAME.match(name):
-        raise ConfigurationError(f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`")
-    document = Kept(servers_file).read()
+    def __init__(self, servers_file: Path, registry: Path, trust: Path) -> None:
+        self.servers_file = servers_file
+        self.trust_file = trust
+        self._registry = registry
+
+    def answer(self, intent: str, hits: Sequence[Hit] = (), *, context: str = "") -> Provision:
+        """Return what answers an intent: `hits` among the tools that are there, else offers of the registry.
+
+        Raises ValueError without an intent, ConfigurationError for a registry list that is none.
+        """
+        offers = load_registry(self._registry)
+        return provision(intent, hits, offers, load_trust(self.trust_file), context=context)
+
+    def find(self, name: str) -> Match:
+        """Return the offer of that very name, which is as sure as can be. Raises ConfigurationError."""
+        offers = {offer.name: offer for offer in load_registry(self._registry)}
+        if (offer := offers.get(name)) is not None:
+            return Match(offer, 1.0, is_trusted(name, load_trust(self.trust_file)))
+        near = get_close_matches(name[:200], offers, n=1)
+        hint = f"did you mean {near[0]}?" if near else "`paddock servers refresh` fetches the list"
+        raise ConfigurationError(f"there is no server {name[:200]!r} in the registry's list; {hint}")
+
+    def configured(self) -> dict[str, bool]:
+        """Return the servers of the servers file by name, and whether each is enabled. Raises ConfigurationError."""
+        entries = _servers(self.servers_file, Kept(self.servers_file).read())
+        return {name: _object(entry).get("disabled") is not True for name, entry in entries.items()}
+
+    def enable(self, name: str, *, own_name: str = "", approved: bool) -> Change:
+        """Enable a configured server again, or enter an offer as `own_name`, by default the last part of its name.
+
+        Raises ConfigurationError, with the file as it was: without approval, for an offer that nobody trusts, for a
+        name that is taken or no name, for a file that is not understood.
+        """
+        if not approved:
+            raise ConfigurationError(f"{name} was not enabled: a person has to approve it")
+        if name in self.configured():
+            return self._set(name, enabled=True)
+        found = self.find(name)
+        if not found.allowed:
+            raise ConfigurationError(
+                f"{name} is not trusted; to trust it, name it or its scope in {self.trust_file}, a JSON array"
+            )
+        chosen = own_name or name.rpartition("/")[2]
+        return Change(chosen, found.offer.entry, self._enter(chosen, found.offer))
+
+    def disable(self, name: str, *, approved: bool) -> Change:
+        """Keep a server of the servers file from being used. Raises ConfigurationError."""
+        if not approved:
+            raise ConfigurationError(f"{name} was not disabled: a person has to approve it")
+        if name not in self.configured():
+            raise ConfigurationError(f"{self.servers_file}: there is no server {name[:200]!r}")
+        return self._set(name, enabled=False)
+
+    def _enter(self, name: str, offer: Offer) -> Path | None:
+        if not _NAME.match(name):
+            raise ConfigurationError(
+                f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`"
+            )
+        document = Kept(self.servers_file).read()
+        servers = _servers(self.servers_file, document)
+        if name in servers:
+            raise ConfigurationError(
+                f"{self.servers_file}: there is a server {name!r} already; choose another name"
+            )
+        servers[name] = dict(offer.entry)
+        return self._write(document)
+
+    def _set(self, name: str, *, enabled: bool) -> Change:
+        document = Kept(self.servers_file).read()
+        entry = _servers(self.servers_file, document)[name]
+        if not isinstance(entry, dict):
+            raise ConfigurationError(
+                f"{self.servers_file}: server {name!r} is no object; correct the file first"
+            )
+        fields = cast("dict[str, Json]", entry)
+        was = fields.pop("disabled", False) is not True
+        if was is enabled:
+            return Change(name, fields, None)
+        if not enabled:
+            fields["disabled"] = True
+        return Change(name, fields, self._write(document))
+
+    def _write(self, document: Mapping[str, Json]) -> Path | None:
+        """Replace the servers file, keeping what was there; return where, None for a new file."""
+        file, backup = self.servers_file, None
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
+            if file.exists():
+                backup = file.with_name(f"{file.name}.backup")
+                replace_file(backup, file.read_bytes(), mode=mode)
+            text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+            replace_file(file, text.encode(), mode=mode)
+        except OSError as error:
+            raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
+        return backup
+
+
+def _servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the servers of a document, which get their place in it. Raises ConfigurationError."""
     servers = document.setdefault("mcpServers", {})
     if not isinstance(servers, dict):
-        raise ConfigurationError(f"{servers_file}: no object `mcpServers`; correct the file first")
-    if name in servers:
-        raise ConfigurationError(f"{servers_file}: there is a server {name!r} already; choose another name")
-    servers[name] = dict(offer.entry)
-    backup = None
-    try:
-        servers_file.parent.mkdir(parents=True, exist_ok=True)
-        mode = servers_file.stat().st_mode & 0o777 if servers_file.exists() else 0o600
-        if servers_file.exists():
-            backup = servers_file.with_name(f"{servers_file.name}.backup")
-            replace_file(backup, servers_file.read_bytes(), mode=mode)
-        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-        replace_file(servers_file, text.encode(), mode=mode)
-    except OSError as error:
-        raise ConfigurationError(f"{servers_file}: cannot be written: {error.strerror}") from None
-    return backup
+        raise ConfigurationError(f"{file}: no object `mcpServers`; correct the file first")
+    return cast("dict[str, Any]", servers)
 
 
 def _offers(entry: object) -> Iterator[Offer]:

@@ -198,6 +198,9 @@ class ServerSettings(Value):
     """Directory for what is remembered of servers: pinned tool definitions, types of results."""
     registry: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json")
     """List of servers that can be had, in the format of the official registry; without the file there are none."""
+    registry_source: str = ""
+    """Where `paddock servers refresh` takes that list from: the `https://` address of a registry, or a file. Nothing is
+    fetched without it, nor at any other time."""
     trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
     """JSON array of trusted servers and scopes (`@scope/*`); without the file nobody is trusted."""
     max_live: PositiveInt = 20

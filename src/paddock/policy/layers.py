@@ -40,6 +40,7 @@ OWNERS_ONLY = frozenset(
         "sdk.temporals",
         "servers.config",
         "servers.registry",
+        "servers.registry_source",
         "servers.state",
         "servers.trust",
         "sandbox.job_user",
@@ -211,6 +212,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "vault.backend": _same,
     "vault.directory": _same,
     "servers.registry": _same,
+    "servers.registry_source": _same,
     "servers.state": _same,
     "servers.trust": _same,
 }

@@ -18,6 +18,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "compute": {"source": "emit(read_input())", "input": "hi"},
     "search_tools": {"query": "again"},
     "describe_tools": {"names": ["odd.echo"]},
+    "provision_server": {"intent": "say it again"},
     "run_program": {"runtime": "perl", "code": "print 6 * 7", "outputMode": "summary"},
     "word_count": {"text": "a few more words"},
     "query_output": {"artifactHandle": "of run_program", "queryTerms": ["42"]},

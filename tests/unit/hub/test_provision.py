@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.hub.config import load_servers
 from paddock.hub.provision import (
+    Change,
     Match,
     Offer,
     Provision,
-    enable,
+    Provisioning,
     is_trusted,
     load_registry,
     load_trust,
@@ -157,46 +159,95 @@ def test_no_list_breaks_reading(tmp_path_factory, value):
     registry(tmp_path_factory.mktemp("r"), value)
 
 
-def test_enabling_keeps_what_was_there_and_a_backup(tmp_path):
-    path = tmp_path / ".mcp.json"
+@pytest.fixture
+def provisioning(tmp_path):
+    """Make one whose registry offers `@good/git` and `@bad/x`; its servers file has a place of its own."""
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    registry(lists, entry(), entry(identifier="@bad/x"))
+    (lists / "trust.json").write_text('["@good/*"]')
+    place = tmp_path / "place"
+    place.mkdir()
+    return Provisioning(place / ".mcp.json", lists / "registry.json", lists / "trust.json")
+
+
+def test_enabling_keeps_what_was_there_and_a_backup(provisioning):
+    path = provisioning.servers_file
     before = '{"mcpServers": {"a": {"command": "ä"}}, "other": 1}'
     path.write_text(before)
     path.chmod(0o640)
-    backup = enable(path, "git", OFFER, approved=True)
-    assert backup == tmp_path / ".mcp.json.backup"
+    backup = path.with_name(".mcp.json.backup")
+    assert provisioning.enable("@good/git", approved=True) == Change("git", OFFER.entry, backup)
     assert backup.read_text() == before
     assert path.stat().st_mode & 0o777 == 0o640
     assert json.loads(path.read_text()) == {
         "mcpServers": {"a": {"command": "ä"}, "git": dict(OFFER.entry)},
         "other": 1,
     }
-    assert sorted(each.name for each in tmp_path.iterdir()) == [".mcp.json", ".mcp.json.backup"]
+    assert sorted(each.name for each in path.parent.iterdir()) == [".mcp.json", ".mcp.json.backup"]
 
 
-def test_enabling_makes_a_file_for_the_user_alone(tmp_path):
-    path = tmp_path / "new" / "servers.json"
-    assert enable(path, "git", OFFER, approved=True) is None
-    assert path.stat().st_mode & 0o777 == 0o600
+def test_enabling_makes_a_file_for_the_user_alone(provisioning):
+    made = Provisioning(provisioning.servers_file.parent / "new" / "servers.json", *lists_of(provisioning))
+    assert made.enable("@good/git", own_name="mine", approved=True) == Change("mine", OFFER.entry, None)
+    assert made.servers_file.stat().st_mode & 0o777 == 0o600
+
+
+def lists_of(provisioning):
+    return provisioning.trust_file.with_name("registry.json"), provisioning.trust_file
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "approved", "message"),
+    ("text", "name", "options", "message"),
     [
-        ("{}", "git", False, "@good/git was not enabled: a person has to approve it"),
-        ("{}", "../git", True, "'../git' is no name for a server: use letters, digits, `.`, `_` and `-`"),
-        ('{"mcpServers": {"git": {}}}', "git", True, "there is a server 'git' already; choose another name"),
-        ('{"mcpServers": []}', "git", True, "no object `mcpServers`; correct the file first"),
-        ("{", "git", True, "cannot be read"),
+        ("{}", "@good/git", {"approved": False}, "@good/git was not enabled: a person has to approve it"),
+        (
+            "{}",
+            "@good/git",
+            {"own_name": "../git"},
+            "'../git' is no name for a server: use letters, digits, `.`",
+        ),
+        ("{}", "@bad/x", {}, "@bad/x is not trusted; to trust it, name it or its scope in "),
+        ("{}", "@good/gti", {}, "no server '@good/gti' in the registry's list; did you mean @good/git?"),
+        (
+            '{"mcpServers": {"git": {}}}',
+            "@good/git",
+            {},
+            "there is a server 'git' already; choose another name",
+        ),
+        ('{"mcpServers": []}', "@good/git", {}, "no object `mcpServers`; correct the file first"),
+        ("{", "@good/git", {}, "cannot be read"),
+        (
+            '{"mcpServers": {"git": {}}}',
+            "git",
+            {"approved": False},
+            "git was not enabled: a person has to approve",
+        ),
+        ('{"mcpServers": {"git": 1}}', "git", {}, "server 'git' is no object; correct the file first"),
     ],
 )
-def test_enabling_that_is_refused_changes_nothing(tmp_path, text, name, approved, message):
-    path = tmp_path / ".mcp.json"
+def test_enabling_that_is_refused_changes_nothing(provisioning, text, name, options, message):
+    path = provisioning.servers_file
     path.write_text(text)
     with pytest.raises(ConfigurationError) as refused:
-        enable(path, name, OFFER, approved=approved)
+        provisioning.enable(name, **{"approved": True, **options})
     assert message in str(refused.value)
     assert path.read_text() == text
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_disabled_server_is_not_used_until_it_is_enabled_again(provisioning):
+    path = provisioning.servers_file
+    path.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}')
+    provisioning.disable("a", approved=True)
+    assert provisioning.configured() == {"a": False, "b": True}
+    assert (list(load_servers(path, {}).servers), load_servers(path, {}).warnings) == (["b"], ())
+    assert provisioning.disable("a", approved=True).backup is None
+    provisioning.enable("a", approved=True)
+    assert list(load_servers(path, {}).servers) == ["a", "b"]
+    for name, approved, message in (("c", True, "there is no server 'c'"), ("a", False, "a person has to")):
+        with pytest.raises(ConfigurationError, match=message):
+            provisioning.disable(name, approved=approved)
 
 
 def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
@@ -208,8 +259,8 @@ def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
         )
     )
     servers = Servers(settings, tmp_path)
-    [found] = servers.matches("@good/git").matches
+    [found] = servers.provisioning.answer("@good/git").matches
     assert found == Match(OFFER, 0.83, trusted=True)
     assert not found.allowed
-    assert servers.enable("git", found.offer, approved=True) is None
+    servers.provisioning.enable("@good/git", approved=True)
     assert list(servers.config.servers) == ["git"]

@@ -14,7 +14,7 @@ from paddock.hub.result import ToolInfo
 from paddock.model.errors import ServerError
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import options, provision
 from paddock.surfaces.cli import tools as tools_of_all
 from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
@@ -33,10 +33,13 @@ from paddock.surfaces.cli.variables import read_input
     ),
 )
 def command() -> None:
-    """List upstream MCP servers and their tools, find and call one, and watch over what they say."""
+    """List upstream MCP servers and their tools, find and call one, watch over what they say, and enable more."""
 
 
-for _command in (tools_of_all.search, tools_of_all.describe, tools_of_all.diff, tools_of_all.approve):
+for _command in (
+    *(tools_of_all.search, tools_of_all.describe, tools_of_all.diff, tools_of_all.approve),
+    *(provision.enable, provision.disable, provision.refresh),
+):
     command.add_command(_command)
 
 

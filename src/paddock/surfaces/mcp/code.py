@@ -16,7 +16,7 @@ EXECUTE_CODE = (
     "and returns only what you need. `await servers.NAME.TOOL({...})`, loops, Promise.all, console.log, "
     "`input`, top-level `return`. No files, no network."
 )
-CALL_TOOL = "Use this for one call of one server's tool without code. The result comes back untouched."
+CALL_TOOL = "Use this for one call of one tool, without code. The result comes back untouched."
 
 _NO_WISHES = LimitOverrides()
 
@@ -51,7 +51,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
             input_schema=object_schema(
                 ["code"],
                 code={"type": "string"},
-                input={"type": "object", "description": "the program reads it as `input`"},
+                input={"type": "object"},
                 timeout_ms={"type": "integer", "minimum": 1},
                 mode={
                     "enum": [*get_args(Calls)],

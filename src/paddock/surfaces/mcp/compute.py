@@ -27,7 +27,7 @@ _SCHEMA: dict[str, Json] = {
                 "wall_ms": {"type": "integer"},
                 "output_kb": {"type": "integer"},
                 "deterministic": {"type": "boolean"},
-                "partial": {"type": "boolean", "description": "on errors too, give what was emitted"},
+                "partial": {"type": "boolean", "description": "keep output on error"},
             },
         },
     },

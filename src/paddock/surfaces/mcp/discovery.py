@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from paddock.wiring import Servers
 
 SEARCH_TOOLS = (
-    "Use this first to find tools of connected MCP servers by what they do. Gives one TypeScript signature per tool, "
-    "to be called in execute_code as `await servers.NAME.TOOL({...})`."
+    "Use this first to find tools of connected MCP servers by what they do. Gives TypeScript signatures for "
+    "execute_code."
 )
-DESCRIBE_TOOLS = (
-    "Use this before calling a tool whose arguments you are not sure of. Gives full TypeScript declarations."
-)
+DESCRIBE_TOOLS = "Use this when you are not sure of a tool's arguments. Gives full TypeScript declarations."
 _MOST = 50
+_FOUND: dict[str, Json] = {
+    "type": "object",
+    "properties": {"status": {"type": "string"}, "tools": {"type": "array", "items": {"type": "object"}}},
+    "required": ["status"],
+}
 
 
 def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
@@ -59,9 +62,10 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 ["query"],
                 query={"type": "string"},
                 server={"type": "string"},
-                limit={"type": "integer", "minimum": 1, "default": 8},
+                limit={"type": "integer", "minimum": 1},
             ),
             run=search_tools,
+            output_schema=_FOUND,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
         Tool(
@@ -73,6 +77,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 names={"type": "array", "items": {"type": "string"}, "description": '"server.tool"'},
             ),
             run=describe_tools,
+            output_schema=_FOUND,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]

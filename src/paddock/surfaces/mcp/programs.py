@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from paddock.wiring import Session
 
 RUN_PROGRAM = (
-    "Use this to run a program in a language runtime, confined in the workspace. By default only sizes come back: "
-    "choose outputMode, or read the output with query_output."
+    "Use this to run a program in a language runtime, confined in the workspace. Only sizes come back: choose another "
+    "outputMode, or use query_output."
 )
-QUERY_OUTPUT = "Use this to search or page through the stored output of run_program."
+QUERY_OUTPUT = (
+    "Use this to search or page through stored output: of run_program, or the whole of a cut result."
+)
 _LINES = {"type": "integer"}
+_TEXT: dict[str, Json] = {"type": "string"}
 _PLAIN = ("runtime", "code", "args", "executable")
 
 
@@ -121,6 +124,11 @@ def program_tools(programs: Programs) -> list[Tool]:
                 persistOutput={"type": "boolean"},
             ),
             run=programs.run,
+            output_schema={
+                "type": "object",
+                "properties": {"status": _TEXT, "artifactHandle": {"type": ["string", "null"]}},
+                "required": ["status"],
+            },
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         Tool(
@@ -138,6 +146,10 @@ def program_tools(programs: Programs) -> list[Tool]:
                 lineRange={**place, "description": "{stream, startLine, endLine}"},
             ),
             run=programs.query,
+            output_schema={
+                "type": "object",
+                "properties": {"matchStatus": _TEXT, "excerpts": {"type": "array"}, "status": _TEXT},
+            },
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]

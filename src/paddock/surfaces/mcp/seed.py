@@ -63,7 +63,7 @@ class SeedTools:
             return _missing(["intent"])
         tools = (await self._session.hub.catalog.listing()).tools
         hits = keyword_search(tools, f"{intent} {context}".strip())
-        found = self._session.hub.matches(intent, hits, context=context)
+        found = self._session.hub.provisioning.answer(intent, hits, context=context)
         match found.source:
             case "local":
                 told = [

@@ -15,6 +15,7 @@ from paddock.surfaces.mcp.http import http_service
 from paddock.surfaces.mcp.offers import Offers
 from paddock.surfaces.mcp.programs import Programs, program_tools
 from paddock.surfaces.mcp.prompts import Prompts
+from paddock.surfaces.mcp.provision import provision_tool
 from paddock.surfaces.mcp.resources import Resources
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.script_tools import ScriptTools
@@ -43,7 +44,8 @@ class Service:
             *discovery_tools(session.hub, cap),
         ]
         programs = Programs(session, workspace, cap)
-        own += [*program_tools(programs), compute_tool(session.gate, workspace, cap)]
+        own += [provision_tool(session.hub, cap), *program_tools(programs)]
+        own.append(compute_tool(session.gate, workspace, cap))
         seed = [*seed_tools(session, workspace), *seed_program_tools(programs, workspace)]
         seed.append(seed_compute_tool(session.gate, workspace))
         self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap)

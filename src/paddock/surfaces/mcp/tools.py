@@ -18,6 +18,7 @@ from paddock.model.outcome import Status
 from paddock.model.schema import Schema
 from paddock.policy.redact import may_hold_secrets, redact_json
 from paddock.surfaces import render
+from paddock.surfaces.mcp.icons import icons
 
 Arguments = Mapping[str, Json]
 
@@ -103,6 +104,7 @@ class Tool:
             shown["outputSchema"] = self.output_schema
         if self.annotations:
             shown["annotations"] = self.annotations
+        shown["icons"] = icons(self.name)
         return shown
 
 

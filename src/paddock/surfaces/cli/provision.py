@@ -1,0 +1,95 @@
+"""`paddock servers enable|disable|refresh`: which servers are used, and which could be had."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.configuration import load
+from paddock.surfaces.cli import options
+from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.session import session
+from paddock.surfaces.cli.table import print_json
+
+if TYPE_CHECKING:
+    from paddock.hub.provision import Change
+    from paddock.model.settings import Settings
+
+
+@click.command(
+    "enable",
+    epilog=examples(
+        "paddock servers enable @modelcontextprotocol/server-memory",
+        "paddock servers enable @modelcontextprotocol/server-memory --as memory",
+        "paddock servers enable memory",
+    ),
+)
+@click.argument("name")
+@click.option("--as", "own_name", default="", help="Name of the server here; else the last part of NAME.")
+@options.workspace
+@options.settings
+@options.as_json
+def enable(name: str, own_name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Enter a trusted server of the registry's list into the servers file, or use a disabled one again.
+
+    Nothing is installed or started: that happens at the first call. The file that was there is kept.
+    """
+    settings = load(workspace, flags=flags).settings
+    file, change = asyncio.run(_enable(settings, workspace, name, own_name))
+    _tell(file, change, "enabled", as_json=as_json)
+
+
+@click.command(
+    "disable", epilog=examples("paddock servers disable memory", "paddock servers disable memory --json")
+)
+@click.argument("name")
+@options.workspace
+@options.settings
+@options.as_json
+def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Keep a server of the servers file from being used; `enable` brings it back."""
+    settings = load(workspace, flags=flags).settings
+    file, change = asyncio.run(_disable(settings, workspace, name))
+    _tell(file, change, "disabled", as_json=as_json)
+
+
+@click.command("refresh", epilog=examples("paddock servers refresh", "paddock servers refresh --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Fetch the registry's list from `servers.registry_source`. Nothing else ever fetches it."""
+    count = asyncio.run(_refresh(load(workspace, flags=flags).settings, workspace))
+    if as_json:
+        print_json({"offers": count})
+    else:
+        click.echo(f"{count} servers can be had")
+
+
+async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str) -> "tuple[Path, Change]":
+    async with session(settings, workspace) as opened:
+        provisioning = opened.hub.provisioning
+        change = provisioning.enable(name, own_name=own_name, approved=True)
+        return provisioning.servers_file, change
+
+
+async def _disable(settings: "Settings", workspace: Path, name: str) -> "tuple[Path, Change]":
+    async with session(settings, workspace) as opened:
+        provisioning = opened.hub.provisioning
+        return provisioning.servers_file, provisioning.disable(name, approved=True)
+
+
+async def _refresh(settings: "Settings", workspace: Path) -> int:
+    async with session(settings, workspace) as opened:
+        return await opened.hub.refresh()
+
+
+def _tell(file: Path, change: "Change", done: str, *, as_json: bool) -> None:
+    backup = None if change.backup is None else str(change.backup)
+    if as_json:
+        print_json({"name": change.name, "file": str(file), "entry": dict(change.entry), "backup": backup})
+        return
+    click.echo(f"{change.name} is {done} in {file}")
+    if backup is not None:
+        click.echo(f"what was there before: {backup}", err=True)

@@ -1,0 +1,106 @@
+"""The tool `provision_server`: what servers there are and could be had. Enabling one is for a person to do."""
+
+import shlex
+from typing import TYPE_CHECKING
+
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError
+from paddock.model.outcome import Status
+from paddock.surfaces.mcp.reply import compact, cut
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
+
+if TYPE_CHECKING:
+    from paddock.hub.provision import Match
+    from paddock.wiring import Servers
+
+PROVISION_SERVER = (
+    "Use this when no connected server has the tool you need. Lists servers and, by `intent`, more to enable."
+)
+_TEXT: dict[str, Json] = {"type": "string"}
+
+
+class Provision:
+    """What the tool does, on the servers of one session; results have at most `cap` characters."""
+
+    def __init__(self, servers: "Servers", cap: int) -> None:
+        self._servers = servers
+        self._cap = cap
+
+    async def answer(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Tell what there is, or what a person would have to do to change it."""
+        action, name = arguments.get("action", "status"), arguments.get("name")
+        if action == "status":
+            return self._status(arguments.get("intent") or name)
+        if name is None:
+            return refusal(Status.INVALID, "InvalidArguments", f"`name` is needed to {action} a server")
+        enabled = self._servers.provisioning.configured().get(name)
+        if enabled is (action == "enable"):
+            return _told({"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap)
+        if enabled is None and (refused := self._unfit(action, name)):
+            return refused
+        command = shlex.join(["paddock", "servers", action, name])
+        text = f"a person has to do this; ask them to run: {command}\nIt counts from the next session on."
+        error: dict[str, Json] = {"name": "ApprovalNeeded", "message": text}
+        data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
+        return Answer([text_block(f"denied\n{text}")], data, is_error=True)
+
+    def _status(self, intent: str | None) -> Answer:
+        provisioning = self._servers.provisioning
+        configured = provisioning.configured().items()
+        known: list[Json] = [{"name": name, "enabled": enabled} for name, enabled in configured]
+        data: dict[str, Json] = {"status": "ok", "servers": known}
+        if intent and intent.strip():
+            data["offers"] = [_offer(each) for each in provisioning.answer(intent).matches]
+        return _told(data, self._cap)
+
+    def _unfit(self, action: str, name: str) -> Answer | None:
+        """Return why a server that is not configured cannot be asked for; None when it can."""
+        if action == "disable":
+            return refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
+        try:
+            found = self._servers.provisioning.find(name)
+        except ConfigurationError as unknown:
+            return refusal(Status.INVALID, "UnknownServer", str(unknown))
+        if found.allowed:
+            return None
+        text = f"{name} is not trusted; only a person can change that, in the list of trusted servers"
+        return refusal(Status.DENIED, "Untrusted", text)
+
+
+def provision_tool(servers: "Servers", cap: int) -> Tool:
+    """Return `provision_server`."""
+    return Tool(
+        name="provision_server",
+        title="Find or enable a server",
+        description=PROVISION_SERVER,
+        input_schema=object_schema(
+            [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
+        ),
+        run=Provision(servers, cap).answer,
+        output_schema={
+            "type": "object",
+            "properties": {"status": _TEXT, "servers": {"type": "array"}, "offers": {"type": "array"}},
+            "required": ["status"],
+        },
+        annotations={"readOnlyHint": True, "openWorldHint": False},
+    )
+
+
+def _offer(match: "Match") -> dict[str, Json]:
+    return {
+        "name": match.offer.name,
+        "description": match.offer.description,
+        "confidence": match.confidence,
+        "trusted": match.trusted,
+    }
+
+
+def _told(data: dict[str, Json], cap: int) -> Answer:
+    """Return what there is, as text and as data; offers that do not fit are left out of both."""
+    offers = data.get("offers")
+    while len(text := compact(data)) > cap and isinstance(offers, list) and offers:
+        offers.pop()
+        data["truncated"] = True
+    if len(text) > cap:
+        data = {"status": "ok", "truncated": True}
+    return Answer([text_block(f"ok\n{cut(text, cap)}")], data)

@@ -1,0 +1,187 @@
+"""`paddock servers enable|disable|refresh` as a person uses them, over a registry on loopback."""
+
+import json
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
+
+
+def offered(name: str) -> dict[str, Any]:
+    package = {"registryType": "npm", "identifier": name, "version": "1.2.3", "transport": {"type": "stdio"}}
+    return {"server": {"name": f"io.example/{name}", "description": "Says it again", "packages": [package]}}
+
+
+PAGES = {
+    "": {"servers": [offered("@good/echo")], "metadata": {"nextCursor": "two &"}},
+    "two &": {"servers": [offered("@bad/echo")], "metadata": {}},
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        asked = parse_qs(parts.query)
+        if parts.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", "/v0/servers")
+            self.end_headers()
+            return
+        assert asked["limit"] == ["1"]
+        body = json.dumps(PAGES[asked.get("cursor", [""])[0]]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class Home(NamedTuple):
+    workspace: Path
+    environment: dict[str, str]
+
+    def paddock(self, *arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [PADDOCK, "servers", *arguments],
+            cwd=self.workspace,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def settings(self, text: str) -> None:
+        file = Path(self.environment["HOME"]) / ".config/paddock/paddock.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("certificate")
+    key, made = folder / "key.pem", folder / "certificate.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"]
+    subprocess.run(
+        [*command, *names, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True
+    )
+    return made, key
+
+
+@pytest.fixture
+def registry(certificate: tuple[Path, Path]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"https://localhost:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def home(tmp_path: Path, certificate: tuple[Path, Path]) -> Home:
+    workspace, own = tmp_path / "ws", tmp_path / "home"
+    workspace.mkdir()
+    own.mkdir()
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(own),
+        "LANG": "C.UTF-8",
+        "SSL_CERT_FILE": str(certificate[0]),
+    }
+    return Home(workspace, environment)
+
+
+def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home, registry: str) -> None:
+    home.settings(f'[servers]\nregistry_source = "{registry}/v0/servers?limit=1"\n')
+    assert home.paddock("enable", "@good/echo")[2] == (
+        "there is no server '@good/echo' in the registry's list; `paddock servers refresh` fetches the list\n"
+    )
+    assert home.paddock("refresh") == (0, "2 servers can be had\n", "")
+    assert home.paddock("refresh", "--json")[1] == '{"offers": 2}\n'
+    trust = Path(home.environment["HOME"]) / ".config/paddock/trusted-servers.json"
+    code, _, errors = home.paddock("enable", "@good/echo")
+    told = f"@good/echo is not trusted; to trust it, name it or its scope in {trust}, a JSON array\n"
+    assert (code, errors) == (1, told)
+    trust.write_text('["@good/*"]')
+    file = home.workspace / ".mcp.json"
+    assert home.paddock("enable", "@good/echo") == (0, f"echo is enabled in {file}\n", "")
+    entry = {"command": "npx", "args": ["-y", "@good/echo@1.2.3"]}
+    assert json.loads(file.read_text()) == {"mcpServers": {"echo": entry}}
+    assert [each["name"] for each in json.loads(home.paddock("list", "--json")[1])] == ["echo"]
+    backup = file.with_name(".mcp.json.backup")
+    assert home.paddock("disable", "echo") == (
+        0,
+        f"echo is disabled in {file}\n",
+        f"what was there before: {backup}\n",
+    )
+    assert json.loads(home.paddock("list", "--json")[1]) == []
+    facts = {"name": "echo", "file": str(file), "entry": entry, "backup": str(backup)}
+    assert json.loads(home.paddock("enable", "echo", "--json")[1]) == facts
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "no registry is configured; set servers.registry_source to its https address, or to a file"),
+        ("http://localhost/list", "servers.registry_source: http://localhost/list: only https addresses"),
+        ("REGISTRY/moved", "localhost: the registry answers HTTP 302"),
+        ("https://localhost:1/list", "localhost: the registry cannot be reached: "),
+        ("WORKSPACE/none.json", "none.json: cannot be read: "),
+        ("WORKSPACE/other.json", "other.json: no list `servers`; this is no registry's list"),
+        ("WORKSPACE/broken.json", "broken.json: this is no JSON"),
+    ],
+)
+def test_a_list_that_cannot_be_had_leaves_the_old_one(
+    home: Home, registry: str, source: str, message: str
+) -> None:
+    whole = home.workspace / "list.json"
+    whole.write_text(json.dumps(PAGES[""]))
+    (home.workspace / "other.json").write_text("[]")
+    (home.workspace / "broken.json").write_text("{")
+    home.settings(f'[servers]\nregistry_source = "{whole}"\n')
+    assert home.paddock("refresh", "--json")[1] == '{"offers": 1}\n'
+    kept = next(Path(home.environment["HOME"]).rglob("registry.json"))
+    before = kept.read_bytes()
+    place = source.replace("REGISTRY", registry).replace("WORKSPACE", str(home.workspace))
+    home.settings(f'[servers]\nregistry_source = "{place}"\n')
+    code, _, errors = home.paddock("refresh")
+    assert (code, message in errors) == (1, True), errors
+    assert kept.read_bytes() == before
+    assert [each.name for each in kept.parent.iterdir()] == [kept.name]
+
+
+def test_a_workspace_may_not_say_where_servers_come_from(home: Home) -> None:
+    (home.workspace / ".paddock").mkdir()
+    (home.workspace / ".paddock/paddock.toml").write_text(
+        '[servers]\nregistry_source = "https://evil.example"\n'
+    )
+    code, _, errors = home.paddock("refresh")
+    assert code != 0
+    assert "servers.registry_source" in errors
