@@ -129,6 +129,11 @@ class FrameReader:
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Yield the messages that `data` completes, in order. Raises FrameError at the first bad one."""
+        if not self._pending and len(data) >= _LENGTH.size:
+            length = _LENGTH.unpack_from(data)[0]
+            if len(data) == _LENGTH.size + length <= _LENGTH.size + self._limit:
+                yield decode(data[_LENGTH.size :])  # one message and nothing else, as most calls come
+                return
         self._pending += data
         while len(self._pending) >= _LENGTH.size:
             length = _LENGTH.unpack_from(self._pending)[0]

@@ -89,8 +89,13 @@ class Channel:
 
     def receive(self, timeout_ms: float | None = None) -> bytes | None:
         """Return the next message, or None when `timeout_ms` milliseconds have passed without one."""
-        if timeout_ms is not None and not self._pending and not self._poll.poll(timeout_ms):
-            return None
+        if not self._pending:
+            if timeout_ms is not None and not self._poll.poll(timeout_ms):
+                return None
+            part = self._piece()
+            if len(part) >= _LENGTH.size and len(part) == _LENGTH.size + _LENGTH.unpack_from(part)[0]:
+                return part[_LENGTH.size :]  # one message and nothing else, as most answers come
+            self._pending += part
         self._fill(_LENGTH.size)
         end = _LENGTH.size + _LENGTH.unpack_from(self._pending)[0]
         self._fill(end)
@@ -100,13 +105,14 @@ class Channel:
 
     def _fill(self, count: int) -> None:
         while len(self._pending) < count:
-            try:
-                part = self._connection.recv(_PIECE)
-            except OSError:
-                part = b""
-            if not part:
-                os._exit(0)
-            self._pending += part
+            self._pending += self._piece()
+
+    def _piece(self) -> bytes:
+        try:
+            part = self._connection.recv(_PIECE)
+        except OSError:
+            part = b""
+        return part or os._exit(0)
 
 
 class Guest:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from paddock.model.approval import YES, Answer
 from paddock.model.canonical import canonical
@@ -15,9 +15,6 @@ from paddock.model.rules import Rule
 from paddock.model.settings import TIERS, ComputeLimits, ProfileLimits, Settings, Tier
 from paddock.policy import programs, scripts
 from paddock.policy.programs import Catalogue, Verdict, nothing_known
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JIT_REFUSED = (
     "just-in-time compilation is not granted; run without it, or set `jit = true` under [grants] "
@@ -39,27 +36,45 @@ GUEST_TIER: Tier = "landlock"
 class Policy:
     """Decides on requests under one set of settings.
 
-    A program may call the same tool a thousand times: what was decided on a tool is remembered, for it depends on
-    nothing else of the call but its workspace. Only the audit hash is made anew.
+    A program may call the same tool a thousand times, and many programs differ in their text alone: what was decided
+    under the same circumstances is remembered. Only the audit hash is made anew.
     """
 
     def __init__(self, settings: Settings, catalogue: Catalogue = nothing_known) -> None:
         self._settings = settings
         self._catalogue = catalogue
-        self._decided: dict[tuple[Path, str, str, Calls, bool | None], Decision] = {}
+        self._decided: dict[tuple[object, ...], Decision] = {}
 
     def decide(self, request: ExecutionRequest) -> Decision:
         """Return what `decide` returns."""
         work = request.work
-        if not isinstance(work, ServerCall) or request.jit or request.limits.model_fields_set:
+        if isinstance(work, (RuntimeRun, ToolRun)):
             return decide(request, self._settings, self._catalogue)
-        key = (request.workspace, work.server, work.tool, request.calls, work.read_only)
-        decision = self._decided.get(key)
+        circumstances = _circumstances(request, work, self._settings)
+        decision = self._decided.get(circumstances)
         if decision is None:
             decision = _judge(request, work, self._settings)
             if len(self._decided) < _REMEMBERED:
-                self._decided[key] = decision
+                self._decided[circumstances] = decision
         return _signed(request, decision)
+
+
+def _circumstances(
+    request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
+) -> tuple[object, ...]:
+    """Return all that `_judge` looks at."""
+    if isinstance(work, ServerCall):
+        what = work.server, work.tool, work.read_only
+    elif isinstance(work, SdkCall):
+        what = (work.method,)
+    else:
+        # At most four bytes to a character: most texts are short enough without being measured.
+        small = 4 * len(work.source) <= settings.limits.of(work.profile).code_bytes
+        measured = not small or request.limits.code_bytes is not None
+        what = work.profile, len(work.source.encode("utf-8", "surrogatepass")) if measured else 0
+    asked = vars(request.limits).values()
+    whence = request.workspace, request.calls, request.jit, request.depth, request.caller
+    return work.kind, *what, *whence, *asked
 
 
 def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue = nothing_known) -> Decision:

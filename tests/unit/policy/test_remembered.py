@@ -1,0 +1,75 @@
+"""What `Policy` remembers never shows: each request is decided as if it were the first."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.model.limits import LimitOverrides
+from paddock.model.request import Caller, ExecutionRequest, GuestRun, SdkCall, ServerCall
+from paddock.model.rules import Rule
+from paddock.model.settings import GrantSettings, PolicySettings, Settings
+from paddock.policy.rules import Policy, decide
+
+SETTINGS = Settings(
+    grants=GrantSettings(servers=("git",)),
+    policy=PolicySettings(
+        rule=(
+            Rule(effect="deny", workspace="/secret", kind="guest"),
+            Rule(effect="deny", tool="git/push"),
+            Rule(effect="deny", kind="sdk", method="vault.set"),
+            Rule(effect="ask", tool="git/log", workspace="/w"),
+        )
+    ),
+)
+WORKS = (
+    *(
+        GuestRun(source=source, profile=profile)
+        for source, profile in product(("1", "x" * 51_201, "é" * 25_601), ("script", "execute", "compute"))
+    ),
+    *(ServerCall(server=server, tool="push") for server in ("git", "mail")),
+    *(ServerCall(server="git", tool="log", read_only=hint) for hint in (None, False, True)),
+    *(SdkCall(method=method) for method in ("vault.get", "vault.set", "sequence.run")),
+)
+VARIED: dict[str, tuple[Any, ...]] = {
+    "workspace": (Path("/w"), Path("/secret")),
+    "calls": ("run", "read_only", "dry_run"),
+    "jit": (False, True),
+    "depth": (0, 8),
+    "caller": (None, Caller(method="vault.get", profile="script"), Caller(method="exec", profile="compute")),
+    "limits": (
+        LimitOverrides(),
+        LimitOverrides(wall_ms=None),
+        LimitOverrides(wall_ms=9),
+        LimitOverrides(sleep_ms=9),
+        LimitOverrides(sleep_ms=10**9),
+        LimitOverrides(code_bytes=1),
+    ),
+    "actor": ("local", "somebody"),
+}
+
+requests = st.builds(
+    ExecutionRequest,
+    id=st.sampled_from(("01", "02")),
+    work=st.sampled_from(WORKS),
+    **{name: st.sampled_from(values) for name, values in VARIED.items()},
+)
+
+
+@given(st.lists(requests, max_size=30))
+def test_a_request_is_decided_as_if_it_were_the_first(sequence: list[ExecutionRequest]) -> None:
+    policy = Policy(SETTINGS)
+    for request in (*sequence, *sequence):
+        assert policy.decide(request) == decide(request, SETTINGS)
+
+
+def test_every_difference_between_two_requests_is_seen() -> None:
+    policy = Policy(SETTINGS)
+    for work in WORKS:
+        for name, values in VARIED.items():
+            for value in values:
+                fields = {"id": "01", "workspace": Path("/w"), "work": work, name: value}
+                request = ExecutionRequest(**fields)
+                assert policy.decide(request) == decide(request, SETTINGS)
