@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/bin/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ check: $(READY) ## Check style, types, layers, generated files and the shape of 
 	@$(RUN)python scripts/confinement.py --check
 	@$(RUN)python scripts/runtimes.py --check
 	@$(RUN)pytest -q tests/docs/test_tree.py
+
+docs: $(READY) ## Build the documentation as a site, build/site; a broken link fails
+	@$(RUN)zensical build --strict --clean
 
 bench: $(READY) ## Measure; results go to benchmarks/results (BENCH=--quick shows that it works)
 	@PATH="$$($(RUN)python scripts/install_toolchains.py)" $(RUN)python -m benchmarks $(BENCH)

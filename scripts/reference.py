@@ -1,189 +1,42 @@
-"""Write docs/configuration.md, the reference of every setting, from the descriptions of the model's fields.
+"""Write the pages of the reference from the source, so that they say what the source says.
 
-`python scripts/reference.py` writes it; with `--check` it compares instead, and exits with 1 on a difference.
+`python scripts/reference.py` writes them; with `--check` it compares instead, and exits with 1 on a difference.
 """
 
 import argparse
-import ast
-import inspect
-import json
-import re
 import sys
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
-from pydantic.fields import FieldInfo
+from pages import answers, commands, llms, mcp_tools, python_api, readme, record, settings
 
-from paddock.model.base import Value
-from paddock.model.settings import Settings
-from paddock.policy.layers import OWNERS_ONLY
-
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
-
-_CASE_IDS = re.compile(r" \((?:[A-Z]\d+|seed \d+)(?:(?:, | and )(?:[A-Z]\d+|seed \d+))*\)")
-"""Where a rule comes from, for who reads the source."""
-
-HEAD = """\
-# Configuration
-
-<!-- Written by scripts/reference.py from src/paddock/model; `make check` compares. Change the field descriptions. -->
-
-Settings come from five places; the later one wins:
-
-| place | who writes it |
-|---|---|
-| `/etc/paddock/paddock.toml` | the machine's owner; binds everybody after it |
-| `paddock/paddock.toml` below `~/.config` (`XDG_CONFIG_HOME`) | the user; binds everybody after it |
-| `paddock.toml` in the workspace | whoever wrote the project: it can only narrow |
-| `PADDOCK_...` variables of the environment | the user |
-| `--set KEY=VALUE` of one command | the user |
-
-What the system file says is a ceiling for everybody, what the user file says is one for workspace, environment and
-flags. A workspace can moreover not go beyond the built-in defaults. Going beyond a ceiling is an error that names both
-places, never a silent cut. An unknown key or variable is an error with the nearest name that exists.
-
-`paddock config show` prints every setting in force and where it came from. In variables and flags a list is written
-with commas: `PADDOCK_GRANTS_SERVERS=git,time`.
-
-A `paddock.toml`:
-
-```toml
-[limits.script]
-wall_ms = 30_000
-
-[grants]
-servers = ["git", "time"]
-
-[[policy.rule]]
-effect = "deny"
-tool = "*/delete_*"
-reason = "nothing is deleted from here"
-```
-"""
+ROOT = Path(__file__).resolve().parent.parent
+PAGES: dict[str, Callable[[], str]] = {
+    "README.md": readme.page,
+    "docs/answers.md": answers.page,
+    "docs/commands.md": commands.page,
+    "docs/configuration.md": settings.page,
+    "docs/llms.txt": llms.page,
+    "docs/mcp-tools.md": mcp_tools.page,
+    "docs/python.md": python_api.page,
+    "docs/record.md": record.page,
+}
 
 
 def main() -> int:
-    """Write or check the reference."""
+    """Write or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    text = "\n".join([HEAD, *sections(Settings, "")])
-    if not parser.parse_args().check:
-        TARGET.write_text(text, encoding="utf-8")
-    elif TARGET.read_text(encoding="utf-8") != text:
-        print(
-            f"{TARGET.name} is not what the settings say: run `python scripts/reference.py`", file=sys.stderr
-        )
-        return 1
-    return 0
-
-
-def sections(group: type[Value], prefix: str) -> Iterator[str]:
-    """Yield a heading and a table for the settings of a group, then the groups below it."""
-    texts = described(group)
-    fields = {prefix + name: field for name, field in group.model_fields.items()}
-    groups = {key: kind for key, field in fields.items() if (kind := group_of(field)) is not None}
-    listed = {key: items for key, field in fields.items() if (items := listed_group_of(field)) is not None}
-    plain = {key: field for key, field in fields.items() if key not in groups and key not in listed}
-    if plain:
-        yield f"## `[{prefix.rstrip('.')}]`\n"
-        yield summary(group)
-        yield table(
-            ("setting", "type", "default", "what it is"),
-            [row(key, field, texts[key.removeprefix(prefix)]) for key, field in plain.items()],
-        )
-    for key, kind in groups.items():
-        yield from sections(kind, f"{key}.")
-    for key, kind in listed.items():
-        yield f"## `[[{key}]]`\n"
-        yield summary(kind) + f"\n{texts[key.removeprefix(prefix)]}\n"
-        told = described(kind)
-        rows = [row(name, field, told[name]) for name, field in kind.model_fields.items() if name != "origin"]
-        yield table(("key", "type", "default", "what it is"), rows)
-
-
-def described(group: type[Value]) -> dict[str, str]:
-    """Return the text below each field of a group and of the groups it inherits from.
-
-    pydantic can do this, but then it reads the source of every model whenever Paddock starts.
-    """
-    found: dict[str, str] = {}
-    for kind in reversed([kind for kind in group.__mro__ if issubclass(kind, Value)]):
-        [definition] = ast.parse(inspect.getsource(kind)).body
-        for field, text in pairwise(cast("ast.ClassDef", definition).body):
-            match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    found[name] = inspect.cleandoc(words)
-                case _:
-                    pass
-    return found
-
-
-def row(key: str, field: FieldInfo, description: str) -> tuple[str, str, str, str]:
-    """Return the cells of one setting."""
-    text = spoken(description)
-    if key in OWNERS_ONLY:
-        text += " A workspace may not set it."
-    return f"`{key.rpartition('.')[2]}`", kind_of(field.annotation), default_of(field), text
-
-
-def default_of(field: FieldInfo) -> str:
-    """Return the built-in value as TOML spells it; empty when there is none or when it depends on the machine."""
-    if field.is_required():
-        return "required"
-    if field.default_factory is not None or field.default is None:
-        return ""
-    value = list(field.default) if isinstance(field.default, tuple) else field.default
-    return f"`{json.dumps(value)}`"
-
-
-def kind_of(annotation: Any) -> str:  # noqa: ANN401 - annotations have no common type
-    """Return a type in the words of people."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return kind_of(arguments[0])
-    if origin in (Union, UnionType):
-        return " or ".join(kind_of(argument) for argument in arguments if argument is not NoneType)
-    if origin is Literal:
-        return " or ".join(f"`{json.dumps(argument)}`" for argument in arguments)
-    if origin is tuple:
-        return f"list of {kind_of(arguments[0])}s"
-    if get_origin(annotation) is dict:
-        return "table of texts"
-    return {bool: "true or false", int: "whole number", str: "text", Path: "path"}[annotation]
-
-
-def group_of(field: FieldInfo) -> type[Value] | None:
-    """Return the model of a setting that is a table of its own."""
-    kind = field.annotation
-    return kind if inspect.isclass(kind) and issubclass(kind, Value) else None
-
-
-def listed_group_of(field: FieldInfo) -> type[Value] | None:
-    """Return the model of the members of a setting that is a list of tables."""
-    members = get_args(field.annotation)
-    return members[0] if members and inspect.isclass(members[0]) and issubclass(members[0], Value) else None
-
-
-def summary(group: type[Value]) -> str:
-    """Return what the docstring of a group says, without the name of its table."""
-    text = spoken(group.__doc__ or "")
-    head, colon, rest = text.partition(": ")
-    text = rest if colon and head.startswith("`[") else text
-    return text[:1].upper() + text[1:] + "\n"
-
-
-def spoken(text: str) -> str:
-    """Return a description in one line and without case ids."""
-    return _CASE_IDS.sub("", " ".join(text.split()))
-
-
-def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Return a Markdown table with a blank line after it."""
-    lines = [columns, ("---",) * len(columns), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    only_check = parser.parse_args().check
+    stale = 0
+    for name, page in PAGES.items():
+        target, text = ROOT / name, page()
+        if not only_check:
+            target.write_text(text, encoding="utf-8")
+        elif not target.exists() or target.read_text(encoding="utf-8") != text:
+            stale += 1
+            print(f"{name} is not what the source says: run `python scripts/reference.py`", file=sys.stderr)
+    return int(stale > 0)
 
 
 if __name__ == "__main__":

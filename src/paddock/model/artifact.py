@@ -155,6 +155,7 @@ class OutputQuery(Wire):
     """A question about stored output (spec 5.8): terms to look for, lines to read, or where to go on."""
 
     artifact_handle: str
+    """The artifact, as an outcome names it."""
     query_terms: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=10)
     ] = ()
@@ -164,8 +165,11 @@ class OutputQuery(Wire):
     context_lines: Annotated[int, Field(ge=0, le=20)] = 3
     """Lines around each match."""
     stream: Literal["stdout", "stderr", "both"] = "both"
+    """Which of the two is searched."""
     cursor: Cursor | None = None
+    """Where an answer said that it goes on."""
     line_range: LineRange | None = None
+    """Lines to read by their numbers, instead of terms."""
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Self:

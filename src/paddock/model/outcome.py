@@ -16,13 +16,19 @@ class Status(StrEnum):
     """Who is to blame. The program failed, the request was refused, or Paddock is broken: never mixed."""
 
     OK = "ok"
+    """It ran to its end."""
     FAILED = "failed"
     """The program itself: it threw, it does not parse."""
     TIMEOUT = "timeout"
+    """It used up its wall time, and was ended."""
     MEMORY_LIMIT = "memory_limit"
+    """It wanted more memory than its limit, and was ended."""
     OUTPUT_LIMIT = "output_limit"
+    """It wrote more than its limit, and was ended."""
     PROCESS_LIMIT = "process_limit"
+    """It started more processes than its limit, and was ended."""
     CANCELLED = "cancelled"
+    """Who asked wanted it no more: Ctrl-C, a cancelled call, a client that is gone."""
     DENIED = "denied"
     """Policy refused; nothing ran."""
     INVALID = "invalid"
@@ -64,7 +70,9 @@ class ConsoleLine(Value):
     """One console call of the program, in order."""
 
     level: ConsoleLevel
+    """Which method of the console was called."""
     text: str
+    """The arguments as the console prints them."""
 
 
 class ErrorInfo(Value):
@@ -90,9 +98,13 @@ class CallRecord(Value):
     """One host call of the program, as the record of what was done."""
 
     server: str
+    """The server, or `paddock` for a method of the SDK."""
     tool: str
+    """The tool or the method."""
     status: Status
+    """How it ended."""
     ms: float
+    """Wall time in milliseconds."""
 
 
 class PlannedCall(Value):
@@ -110,10 +122,15 @@ class Usage(Value):
     """What the execution cost."""
 
     wall_ms: float = 0.0
+    """Wall time in milliseconds."""
     cpu_ms: float = 0.0
+    """Processor time in milliseconds, user and system."""
     peak_bytes: int = 0
+    """Most memory at a time."""
     host_calls: int = 0
+    """Calls of tools and methods."""
     console_bytes: int = 0
+    """Bytes of console lines that are kept."""
     emitted_bytes: int = 0
     """What a computation emitted, as UTF-8."""
 
@@ -122,21 +139,30 @@ class SandboxFacts(Value):
     """Which layers confined the execution (proved, not hoped for) and what they leave open."""
 
     tier: str = "none"
+    """`namespaces`, `landlock`, `unconfined`; `none` when nothing ran."""
     layers: tuple[str, ...] = ()
+    """What confined it, by layer."""
     residual: tuple[str, ...] = ()
+    """What these layers leave open."""
 
 
 class RawResult(Value):
     """What an engine reports: the facts of one execution, before policy, redaction and audit have their say."""
 
     status: Status
+    """Who is to blame, if anybody."""
     value: Json = None
+    """What the program returned, as JSON."""
     has_value: bool = False
     """False when the program returned undefined."""
     console: tuple[ConsoleLine, ...] = ()
+    """What it wrote to the console, in order."""
     console_truncated: bool = False
+    """Whether lines beyond the limit are missing."""
     error: ErrorInfo | None = None
+    """Why it is not ok; None when it is."""
     calls: tuple[CallRecord, ...] = ()
+    """Its calls of tools, in the order in which they ended."""
     in_flight: int = 0
     """Host calls whose end the program did not see; their effect is unknown."""
     program: ProgramEnd | None = None
@@ -146,14 +172,18 @@ class RawResult(Value):
     tool: ToolEnd | None = None
     """What a script tool gave; None for other work."""
     usage: Usage = Usage()
+    """What it cost."""
     sandbox: SandboxFacts = Field(default_factory=SandboxFacts)
+    """What confined it."""
 
 
 class Outcome(RawResult):
     """The end of a request."""
 
     id: str
+    """Id of the request, as the record has it."""
     decision: Decision = Field(default_factory=lambda: Decision(allowed=False))
+    """What policy answered."""
     audit: str = ""
     """Id of the ledger record of the end of this request."""
 

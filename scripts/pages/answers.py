@@ -1,0 +1,67 @@
+"""How requests end: every status, and every exit code of the command line."""
+
+from paddock.model.computation import code
+from paddock.model.outcome import ErrorInfo, Outcome, Status
+from paddock.model.program import ProgramEnd
+from paddock.surfaces.cli.exec import exit_code
+from paddock.surfaces.cli.execution import INTERRUPTED
+from pages.text import described, spoken, table
+
+EXIT_CODES = {
+    "0": "done; for a program: it ran to its end, with exit code 0",
+    "1": "not done, or a program that failed; a check that found something (`audit verify`, `doctor`, `policy check`)",
+    "2": "the command line or the request makes no sense; nothing ran",
+    "124": "`paddock exec`: ended at its time limit",
+    "125": "`paddock exec`: Paddock's own fault, or a worker that was lost",
+    "126": "`paddock exec`: policy refused; nothing ran",
+    "127": "`paddock exec`: this machine has no such runtime",
+    "128 + N": "ended by signal N: 130 after Ctrl-C",
+    "any other": "`paddock exec` and `paddock tool run`: the program's own",
+}
+"""What they mean. The test that nothing is missing: tests/docs/test_reference.py."""
+
+_SIGNAL = 9
+
+HEAD = """\
+# Statuses and exit codes
+
+<!-- Written by scripts/reference.py from src/paddock/model/outcome.py; `make check` compares. Change the texts
+there. -->
+
+Whatever becomes of a request is an outcome, and its status says who is to blame: the program, a limit or the
+caller, the request, or Paddock. These never mix. Refusals, timeouts and failing programs are values, not exceptions.
+
+## Statuses
+
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    texts = described(Status)
+    statuses = table(
+        ("status", "what it means", "`run`", "`exec`", "`compute` says"),
+        [
+            (f"`{status}`", spoken(texts[status.name]), *exits(status), f"`{code(status)}`")
+            for status in Status
+        ],
+    )
+    codes = table(("exit code", "what it means"), [(f"`{key}`", text) for key, text in EXIT_CODES.items()])
+    parts = [
+        HEAD + statuses,
+        "`run` and `exec` are the exit codes of `paddock run` and `paddock exec`; N is the number of the signal.\n",
+    ]
+    return "\n".join([*parts, "## Exit codes\n", codes])
+
+
+def exits(status: Status) -> tuple[str, str]:
+    """Return the exit codes of `paddock run` and `paddock exec` for a status."""
+    if status in (Status.OK, Status.FAILED):
+        return ("0" if status is Status.OK else "1"), "the program's"
+    ends = [
+        Outcome(id="", status=status, program=ProgramEnd(runtime="shell", signal=signal), error=error)
+        for signal in (None, _SIGNAL)
+        for error in (ErrorInfo(name="", message=""), ErrorInfo(name="Unavailable", message=""))
+    ]
+    codes = sorted({exit_code(end) for end in ends})
+    return "1", " or ".join("128 + N" if code == INTERRUPTED + _SIGNAL else str(code) for code in codes)

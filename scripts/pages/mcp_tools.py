@@ -1,0 +1,82 @@
+"""Every tool that agents see, as an MCP client is told of it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+
+HEAD = """\
+# MCP tools
+
+<!-- Written by scripts/reference.py: it asks `paddock serve mcp` as a client; `make check` compares.
+Change the descriptions in src/paddock/surfaces/mcp. -->
+
+What `paddock serve mcp` lists. Enabled [script tools](tools.md) of the workspace stand after these. The first
+word of an answer's text is its [status](answers.md); `isError` is true for whatever is not `ok`. Arguments are
+checked before anything runs.
+
+"""
+SEED = """\
+## Names of the tools it replaces
+
+`paddock serve mcp --names seed` lists these instead, with the texts that existing prompts expect. Both sets are
+understood whichever is listed.
+
+"""
+_PADDOCK = Path(sys.executable).with_name("paddock")
+
+
+def page() -> str:
+    """Return the page."""
+    (native, prompts), (seed, _) = asyncio.run(asked())
+    index = "".join(f"| [`{tool['name']}`](#{tool['name']}) | {tool['description']} |\n" for tool in native)
+    parts = ["| tool | what it is for |\n|---|---|\n" + index, *(section(tool, "##") for tool in native)]
+    parts += [
+        "## Prompts\n",
+        "| prompt | arguments | what it is for |\n|---|---|---|\n" + "".join(prompted(prompts)),
+    ]
+    return HEAD + "\n".join([*parts, SEED + "\n".join(section(tool, "###") for tool in seed)])
+
+
+async def asked() -> list[tuple[list[Any], list[Any]]]:
+    """Return the tools and prompts that are listed under their own names and under those of the seed."""
+    with TemporaryDirectory() as place:
+        return await asyncio.gather(listed(place, "native"), listed(place, "seed"))
+
+
+async def listed(place: str, names: str) -> tuple[list[Any], list[Any]]:
+    """Return the tools and prompts that a server in an empty workspace lists."""
+    command = ["serve", "mcp", "--workspace", place, "--names", names]
+    environment = {"HOME": place, "PATH": "/usr/bin:/bin"}
+    async with Client(StdioServerParameters(command=str(_PADDOCK), args=command, env=environment)) as client:
+        tools, prompts = await client.list_tools(), await client.list_prompts()
+    return [plain(tool) for tool in tools.tools], [plain(prompt) for prompt in prompts.prompts]
+
+
+def plain(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the protocol's library makes of it
+    """Return an entry of a listing as it was sent."""
+    return entry.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def section(tool: dict[str, Any], mark: str) -> str:
+    """Return what is told of a tool."""
+    notes = [name.removesuffix("Hint") for name, on in tool.get("annotations", {}).items() if on]
+    told = f"{mark} `{tool['name']}` {{#{tool['name']}}}\n\n{tool['description']}\n"
+    if notes:
+        told += f"\nAnnotations: {', '.join(notes)}.\n"
+    told += f"\nArguments:\n\n```json\n{json.dumps(tool['inputSchema'], indent=2)}\n```\n"
+    if "outputSchema" in tool:
+        told += f"\nAnswer:\n\n```json\n{json.dumps(tool['outputSchema'], indent=2)}\n```\n"
+    return told
+
+
+def prompted(prompts: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the rows of prompts."""
+    for prompt in prompts:
+        names = ", ".join(f"`{argument['name']}`" for argument in prompt.get("arguments", []))
+        yield f"| `{prompt['name']}` | {names} | {prompt['description']} |\n"

@@ -1,0 +1,155 @@
+"""The names that `import paddock` offers, from their signatures and docstrings."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from enum import Enum
+
+import paddock
+from paddock.model import errors
+from paddock.model.artifact import OutputFound
+from paddock.model.base import Value
+from paddock.model.outcome import CallRecord, Decision, ErrorInfo, PlannedCall, SandboxFacts, Usage
+from paddock.model.program import Captured, ProgramEnd
+from paddock.model.settings import Settings
+from paddock.model.tool import ToolEnd
+from pages.text import described, spoken, table
+
+HEAD = """\
+# Python
+
+<!-- Written by scripts/reference.py from the docstrings of what `paddock` exports; `make check` compares. -->
+
+`from paddock import ...` gives these names, and importing them costs little: each is loaded at its first use. What
+to do with them: [Paddock from Python](library.md).
+
+"""
+PARTS = (
+    CallRecord,
+    Captured,
+    Decision,
+    ErrorInfo,
+    OutputFound,
+    PlannedCall,
+    ProgramEnd,
+    SandboxFacts,
+    ToolEnd,
+    Usage,
+)
+"""What is in outcomes and answers; nobody makes one."""
+_WIDTH = 88
+
+
+def page() -> str:
+    """Return the page."""
+    names = [name for name in paddock.__all__ if not name.startswith("__")]
+    public = [part for name in names for part in sections(getattr(paddock, name), "##")]
+    parts = [part for kind in PARTS for part in sections(kind, "###")]
+    return HEAD + "\n".join([*public, "## Parts of an outcome\n", *parts])
+
+
+def sections(kind: type, mark: str) -> Iterator[str]:
+    """Yield what is told of a class."""
+    yield f"{mark} `{kind.__name__}`\n\n{prose(kind)}\n"
+    if kind is Settings:
+        yield "Its members are the settings of [the configuration](configuration.md).\n"
+    elif issubclass(kind, Enum):
+        yield "Its members are the [statuses](answers.md#statuses).\n"
+    elif issubclass(kind, Value):
+        yield table(("member", "type", "what it is"), members(kind))
+    elif issubclass(kind, Exception):
+        _, _, tree = (errors.__doc__ or "").partition("\n\n")
+        yield f"```text\n{tree.strip()}\n```\n"
+    else:
+        yield from methods(kind)
+
+
+def members(kind: type[Value]) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of a value: its members, those that it inherits included."""
+    texts = described(kind)
+    types = {
+        node.target.id: ast.unparse(_Plain().visit(node.annotation))
+        for base in reversed(kind.__mro__)
+        if base.__module__.startswith("paddock.")
+        for node in tree_of(base).body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    for name in kind.model_fields:
+        yield f"`{name}`", f"`{types[name]}`".replace("|", r"\|"), spoken(texts.get(name, ""))
+
+
+class _Plain(ast.NodeTransformer):
+    """Takes the bounds out of an annotation: they are checked, and would hide the type."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        match node:
+            case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[kind, *_])):
+                return kind
+            case _:
+                return node
+
+
+def methods(kind: type) -> Iterator[str]:
+    """Yield the constructor, the properties and the methods of a class; of names that it only repeats, a list."""
+    own = {
+        node.name: node
+        for node in tree_of(kind).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    repeated = [name for name in vars(kind) if not name.startswith("_") and name not in own]
+    for name, node in own.items():
+        if name == "__init__" or not name.startswith("_"):
+            member = inspect.getattr_static(kind, name)
+            if isinstance(member, property):
+                yield f"### `{kind.__name__}.{name}`\n\n{prose(member)}\n"
+            else:
+                title = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
+                yield f"### `{title}()`\n\n```python\n{signature(title, node)}\n```\n\n{prose(member)}\n"
+    if repeated:
+        yield "Its other methods: " + ", ".join(f"`{name}`" for name in repeated) + ".\n"
+
+
+def signature(title: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the signature of a method as a call, one parameter on each line when it is long."""
+    arguments = node.args
+    words: list[str] = []
+    required = len(arguments.args) - len(arguments.defaults)
+    for number, argument in enumerate(arguments.args[1:], 1):
+        default = arguments.defaults[number - required] if number >= required else None
+        words.append(parameter(argument, default))
+    if arguments.kwonlyargs:
+        words.append("*")
+        words += map(parameter, arguments.kwonlyargs, arguments.kw_defaults)
+    head = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
+    end = f") -> {unquoted(node.returns)}" if node.returns and not title.endswith("Paddock") else ")"
+    short = f"{head}{title}({', '.join(words)}{end}"
+    return short if len(short) <= _WIDTH else f"{head}{title}(\n    " + ",\n    ".join(words) + f",\n{end}"
+
+
+def parameter(argument: ast.arg, default: ast.expr | None) -> str:
+    """Return one parameter of a signature."""
+    kind = f": {unquoted(argument.annotation)}" if argument.annotation else ""
+    return f"{argument.arg}{kind}" + (f" = {ast.unparse(default)}" if default else "")
+
+
+def unquoted(annotation: ast.expr) -> str:
+    """Return an annotation, without the quotes that keep it from being imported."""
+    return (
+        annotation.value
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)
+        else ast.unparse(annotation)
+    )
+
+
+def prose(thing: object) -> str:
+    """Return a docstring as paragraphs."""
+    return "\n\n".join(spoken(part) for part in (inspect.getdoc(thing) or "").split("\n\n"))
+
+
+def tree_of(kind: type) -> ast.ClassDef:
+    """Return the syntax tree of a class."""
+    [definition] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    return definition

@@ -1,0 +1,184 @@
+"""The reference says what the source says, and says something of everything that people may meet."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from pydantic import BaseModel
+
+import paddock
+from paddock.model.command import SdkCommand
+from paddock.model.keys import leaves
+from paddock.model.outcome import Status
+from paddock.model.rules import Rule
+from paddock.model.settings import RedactionPattern, Settings
+from paddock.runtimes.recipe import recipes
+from paddock.store.audit import RECOVERED, STARTED
+from paddock.surfaces.cli.root import command as paddock_command
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "src" / "paddock").rglob("*.py"))}
+REWRITE = "run `python scripts/reference.py`"
+
+
+def page(name):
+    return (ROOT / "docs" / name).read_text()
+
+
+def first_cells(text):
+    """Return what the tables of a page begin their rows with."""
+    return set(re.findall(r"^\| \[?`([^`]+)`", text, re.MULTILINE))
+
+
+def calls(*, named):
+    """Yield each call of a function or method of that name in the source."""
+    for path, tree in SOURCES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                function = node.func
+                name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+                if name == named:
+                    yield path, node
+
+
+def test_the_reference_is_current():
+    command = [sys.executable, ROOT / "scripts" / "reference.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_setting_is_described():
+    described = set()
+    for heading, section in re.findall(
+        r"^## `\[+([\w.]+)\]+`\n(.*?)(?=^## |\Z)", page("configuration.md"), re.MULTILINE | re.DOTALL
+    ):
+        rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]* \| ([^|]{10,}) \|$", section, re.MULTILINE)
+        described |= {f"{heading}.{name}" for name, _ in rows}
+    listed = {"policy.rule": Rule, "redaction.patterns": RedactionPattern, "sdk.commands": SdkCommand}
+    members = {f"{key}.{name}" for key, kind in listed.items() for name in kind.model_fields} - {
+        "policy.rule.origin"
+    }
+    expected = set(leaves(Settings())) - set(listed) | members
+    assert described == expected, f"write a docstring below the field in model/settings.py, then {REWRITE}"
+
+
+def test_every_status_is_described():
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]{10,}) \|", page("answers.md"), re.MULTILINE))
+    missing = {status.value for status in Status} - set(rows)
+    assert not missing, f"write a docstring below the member in model/outcome.py, then {REWRITE}"
+
+
+def test_every_exit_code_is_described():
+    codes = set()
+    for name, position in (("exit", 0), ("Failure", 1)):
+        for path, call in calls(named=name):
+            if "surfaces" in path.parts:
+                given = [word.value for word in call.keywords if word.arg in ("exit_code", "code")]
+                given += call.args[position : position + 1]
+                codes |= {code for argument in given for code in constants(argument, path)}
+    assert codes >= {1, 125, 127}
+    missing = {str(code) for code in codes if code < 128} - first_cells(page("answers.md"))
+    assert not missing, f"add it to EXIT_CODES of scripts/pages/answers.py, then {REWRITE}"
+
+
+def constants(argument, path):
+    """Yield the numbers that an argument may be: a number, or a name that stands for one at the head of its module."""
+    known = {
+        name.id: number.value
+        for node in SOURCES[path].body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        for name, number in zip(
+            getattr(target, "elts", [target]), getattr(node.value, "elts", [node.value]), strict=False
+        )
+        if isinstance(name, ast.Name) and isinstance(number, ast.Constant) and isinstance(number.value, int)
+    }
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, int):
+        yield argument.value
+    if isinstance(argument, ast.Name) and argument.id in known:
+        yield known[argument.id]
+
+
+def paths_of(command, path):
+    """Yield a command and the commands below it, as people type them, and every option of theirs."""
+    context = click.Context(command, info_name=path)
+    yield (
+        path,
+        {
+            option
+            for parameter in command.get_params(context)
+            if isinstance(parameter, click.Option) and parameter.name != "help" and not parameter.hidden
+            for option in parameter.opts
+        },
+    )
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            yield from paths_of(command.get_command(context, name), f"{path} {name}")
+
+
+def test_every_command_and_option_is_described():
+    text = page("commands.md")
+    sections = dict(re.findall(r"^##+ `(paddock [^`]+)`\n(.*?)(?=^##+ |\Z)", text, re.MULTILINE | re.DOTALL))
+    silent = [path for path, section in sections.items() if len(section.split("```\n")[1].strip()) < 10]
+    assert silent == [], f"write a docstring for the command, then {REWRITE}"
+    for path, options in list(paths_of(paddock_command, "paddock"))[1:]:
+        told = set(re.findall(r"(?<![\w-])--?\w[\w-]*", sections[path]))
+        assert options - told == set(), f"{path}: give the option a `help`, then {REWRITE}"
+    without = re.findall(r"^\| `-[^|]*\| *\|$", text, re.MULTILINE)
+    assert without == [], f"give the option a `help`, then {REWRITE}"
+
+
+def test_every_mcp_tool_is_described():
+    names = {
+        word.value.value
+        for _, call in calls(named="Tool")
+        for word in call.keywords
+        if word.arg == "name" and isinstance(word.value, ast.Constant)
+    }
+    described = set(re.findall(r"^##+ `([\w.]+)` \{#", page("mcp-tools.md"), re.MULTILINE))
+    assert len(names) >= 7
+    assert names - described == set(), f"list the tool in surfaces/mcp/service.py, then {REWRITE}"
+    listed = re.findall(r"^\| \[`([\w.]+)`\]", page("mcp-tools.md"), re.MULTILINE)
+    readme = (ROOT / "README.md").read_text().partition("| tool | ")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE) == listed, (
+        "README.md: one row for each tool, in the order of the list"
+    )
+
+
+def test_every_ledger_event_is_described():
+    events = {STARTED, RECOVERED}
+    for _, call in calls(named="append"):
+        if len(call.args) > 1 and isinstance(call.args[0], ast.Constant):
+            events.add(call.args[0].value)
+    assert events >= {"finished", "decided"}
+    missing = events - first_cells(page("record.md"))
+    assert not missing, f"add it to EVENTS of scripts/pages/record.py, then {REWRITE}"
+
+
+def test_every_recipe_is_described():
+    missing = set(recipes()) - first_cells(page("runtimes.md"))
+    assert not missing, "run `python scripts/runtimes.py`"
+
+
+@pytest.mark.parametrize("name", [name for name in paddock.__all__ if not name.startswith("__")])
+def test_every_public_name_is_described(name):
+    text = page("python.md")
+    assert f"\n## `{name}`\n" in text
+    kind = getattr(paddock, name)
+    if name in ("Settings", "Status"):
+        return
+    section = text.split(f"\n## `{name}`\n")[1].split("\n## ")[0]
+    members = kind.model_fields if issubclass(kind, BaseModel) else vars(kind)
+    public = (
+        {member for member in members if not member.startswith("_")}
+        if kind.__module__ != "paddock.model.errors"
+        else set()
+    )
+    assert {member for member in public if not re.search(rf"\b{member}\b", section)} == set()
+    assert re.findall(r"^\| `\w+` \| [^\n]* \|  \|$", section, re.MULTILINE) == [], (
+        f"write a docstring below the member, then {REWRITE}"
+    )
