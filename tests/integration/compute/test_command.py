@@ -106,18 +106,3 @@ def wait_for_record(audit):
     while not any(b'"started"' in path.read_bytes() for path in audit.glob("*.ndjson")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def test_the_library_as_the_readme_has_it(tmp_path):
-    readme = Path(__file__).parents[3] / "README.md"
-    block = readme.read_text().split("```python\n")[1].split("```")[0]
-    body = "".join(f"    {line}\n" for line in block.splitlines())
-    program = (
-        f"import asyncio, paddock\nfrom pathlib import Path\nasync def main():\n{body}asyncio.run(main())"
-    )
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout == "hello success \n"
