@@ -22,6 +22,7 @@ from paddock.model.settings import ToolSettings
 if TYPE_CHECKING:
     from paddock.confine.process import Sandbox
     from paddock.model.process import ProcessGrants
+    from paddock.runtimes.found import Toolchains
     from paddock.runtimes.steps import Steps
     from paddock.tools.engine import Command, NoCommand, ToolEngine
     from paddock.tools.library import Tool, ToolLibrary
@@ -139,6 +140,12 @@ class Languages:
         self._environ = environ
         self._workspace = workspace
 
+    @cached_property
+    def _toolchains(self) -> "Toolchains":
+        from paddock.runtimes.found import Toolchains  # noqa: PLC0415
+
+        return Toolchains(self._environ)
+
     def of(self, script: Path) -> str | None:
         """Return the runtime that a file's suffix stands for; None when it stands for none."""
         from paddock.runtimes.recipe import recipes  # noqa: PLC0415
@@ -157,7 +164,7 @@ class Languages:
         from paddock.confine import plan  # noqa: PLC0415
         from paddock.runtimes.recipe import recipes  # noqa: PLC0415
         from paddock.runtimes.steps import steps  # noqa: PLC0415
-        from paddock.runtimes.toolchain import Missing, Search, find  # noqa: PLC0415
+        from paddock.runtimes.toolchain import Missing  # noqa: PLC0415
         from paddock.tools.engine import Command, NoCommand  # noqa: PLC0415
 
         name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
@@ -165,8 +172,7 @@ class Languages:
         if recipe is None:
             return NoCommand(known=False)
         user = plan.user(grants, sandbox.job_user)
-        search = Search.of_machine(self._environ, user, untrusted=(self._workspace,))
-        found = await asyncio.to_thread(find, recipe, search)
+        found = await self._toolchains.find(recipe, user=user, untrusted=(self._workspace,))
         if isinstance(found, Missing):
             return NoCommand(known=True, hint=found.remedy)
         planned = steps(found, await asyncio.to_thread(_source, script))

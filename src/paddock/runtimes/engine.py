@@ -23,10 +23,11 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Executables, Phase, ProgramEnd, Runtime
 from paddock.runtimes import cache, trees
 from paddock.runtimes.cache import Cache
+from paddock.runtimes.found import Toolchains
 from paddock.runtimes.job import ProgramJob, Sinks
 from paddock.runtimes.recipe import executables, recipes
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
-from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
+from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.verdict import result_of
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class RuntimeEngine:
         self._sandbox = sandbox
         self._environ = environ
         self._compiled = compiled
-        self._answers: dict[tuple[object, ...], str] = {}
+        self._toolchains = Toolchains(environ)
 
     def executables(self, runtime: Runtime) -> Executables:
         """Return what can run the programs of a runtime."""
@@ -115,7 +116,7 @@ class RuntimeEngine:
         Raises EngineError when Paddock's own machinery failed before the program started.
         """
         sandbox = await self._sandbox()
-        found = await asyncio.to_thread(self._find, job, sandbox)
+        found = await self._find(job, sandbox)
         if isinstance(found, Missing):
             text = f"{found.recipe.title} cannot be run here: {found.reason}"
             error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
@@ -127,21 +128,13 @@ class RuntimeEngine:
             return RawResult(status=Status.INVALID, error=error)
         return await self._carry_out(_Task(job, sandbox, found, planned, sinks))
 
-    def _find(self, job: ProgramJob, sandbox: Sandbox) -> Toolchain | Missing:
+    async def _find(self, job: ProgramJob, sandbox: Sandbox) -> Toolchain | Missing:
         """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
         recipe = recipes()[job.work.runtime]
         compiles = any(way.compile for way in recipe.ways)
         user = plan.user(ProcessGrants() if compiles else _grants(job), sandbox.job_user)
-        search = Search.of_machine(self._environ, user, untrusted=(job.workspace,), answers=self._answers)
         names = job.terms.grants.executables
-        if names == recipe.candidates:
-            return find(recipe, search)
-        found: Toolchain | Missing = Missing(recipe, "nothing that policy allows can run it", "")
-        for name in names:
-            found = find(recipe, search, executable=name)
-            if isinstance(found, Toolchain):
-                break
-        return found
+        return await self._toolchains.find(recipe, user=user, untrusted=(job.workspace,), names=names)
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = _grants(task.job, task.toolchain)

@@ -24,7 +24,7 @@ _SYSTEM = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32
 _DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _STAND_INS = frozenset({"rustup", "volta-shim", "mise", "asdf"})
 _SCRIPT = b"#!"
-_INSTALLED = ("node_modules/.bin", "node_modules/*/bin", "python/*/bin")
+INSTALLED = ("node_modules/.bin", "node_modules/*/bin", "python/*/bin")
 """Where npm and pip put programs, below the directory they are told."""
 _SHIM_SECONDS = 20
 
@@ -89,7 +89,7 @@ class Search:
         """Return the search of PATH, then of what `paddock runtimes install` has put beside Paddock's own files."""
         given = environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)
         own = directories.installed(user)
-        folders = [match for pattern in _INSTALLED for match in sorted(glob.glob(str(own / pattern)))]  # noqa: PTH207
+        folders = [match for pattern in INSTALLED for match in sorted(glob.glob(str(own / pattern)))]  # noqa: PTH207
         path = os.pathsep.join([given, *folders])
         return cls(path, user, untrusted, directories.warm(user), {} if answers is None else answers)
 

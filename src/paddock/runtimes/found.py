@@ -1,0 +1,116 @@
+"""The toolchains that a session has found, each until something that it was found by changes.
+
+Looking for one costs a millisecond and more; looking whether it is still the same costs a tenth of that. What counts
+as the same is what the kernel says of the files: device, inode, owner, mode, size, times. So a toolchain that was
+replaced, one that comes to stand before it on PATH, and a warm start that was made meanwhile are seen at the next run.
+"""
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.runtimes import directories
+from paddock.runtimes.recipe import Recipe
+from paddock.runtimes.toolchain import INSTALLED, Missing, Search, Toolchain, find
+
+_MOST = 64
+"""Toolchains that are remembered; the one not used for longest goes."""
+
+_Facts = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    toolchain: Toolchain
+    path: str | None
+    """PATH as it was."""
+    seen: Mapping[str, _Facts]
+
+
+class Toolchains:
+    """Finds toolchains; `environ` is where PATH comes from."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._answers: dict[tuple[object, ...], str] = {}
+        self._known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
+
+    async def find(
+        self,
+        recipe: Recipe,
+        *,
+        user: int | None,
+        untrusted: tuple[Path, ...],
+        names: tuple[str, ...] | None = None,
+    ) -> Toolchain | Missing:
+        """Return the first toolchain that `user` can reach and that is not in `untrusted`, or why there is none.
+
+        `names` are the executables that may be taken, the best first; None stands for all of the recipe.
+        """
+        key = (recipe.name, user, untrusted, names)
+        known = self._known.get(key)
+        if known is not None and self._still_holds(known):
+            self._known.move_to_end(key)
+            return known.toolchain
+        self._known.pop(key, None)
+        path = self._environ.get("PATH")
+        search = Search.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
+        found = await asyncio.to_thread(_first, recipe, search, names)
+        if isinstance(found, Toolchain):
+            seen = {place: _facts(place) for place in _watched(recipe, found, search)}
+            self._known[key] = _Known(found, path, seen)
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        return found
+
+    def _still_holds(self, known: _Known) -> bool:
+        return known.path == self._environ.get("PATH") and all(
+            _facts(place) == facts for place, facts in known.seen.items()
+        )
+
+
+def _first(recipe: Recipe, search: Search, names: tuple[str, ...] | None) -> Toolchain | Missing:
+    if names is None or names == recipe.candidates:
+        return find(recipe, search)
+    found: Toolchain | Missing = Missing(recipe, "nothing that policy allows can run it", "")
+    for name in names:
+        found = find(recipe, search, executable=name)
+        if isinstance(found, Toolchain):
+            break
+    return found
+
+
+def _watched(recipe: Recipe, toolchain: Toolchain, search: Search) -> Iterable[str]:
+    """Return what tells that a search would find something else: what was found, and what would come before it."""
+    folders = [folder for folder in search.path.split(os.pathsep) if folder.startswith("/")]
+    names = [
+        *recipe.candidates,
+        *(name for way in recipe.ways for tool in way.tools.values() for name in tool),
+    ]
+    found = [str(place) for place in (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes)]
+    required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]  # noqa: PTH120
+    warm = [str(search.warm / recipe.name)] if search.warm is not None else []
+    own = directories.installed(search.user)
+    installed = [str(own), *(str(own / pattern.partition("/")[0]) for pattern in INSTALLED)]
+    candidates = [f"{folder}/{name}" for folder in folders for name in names]
+    return dict.fromkeys([*candidates, *found, *required, *warm, *installed])
+
+
+def _facts(path: str) -> _Facts:
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - some fifty of them for each program that runs
+    except OSError:
+        return None
+    return (
+        facts.st_dev,
+        facts.st_ino,
+        facts.st_mode,
+        facts.st_uid,
+        facts.st_gid,
+        facts.st_size,
+        facts.st_mtime_ns,
+        facts.st_ctime_ns,
+    )

@@ -1,0 +1,134 @@
+"""A toolchain that was found is taken again until something changes that a search would see."""
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from paddock.runtimes import found as room
+from paddock.runtimes.found import Toolchains
+from paddock.runtimes.recipe import recipes
+from paddock.runtimes.toolchain import Missing
+
+
+@pytest.fixture
+def shop():
+    """A place that everybody can reach, which pytest's own are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder).resolve()
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """What was searched for, in order."""
+    told = []
+    search = room._first
+
+    def spy(recipe, *rest):
+        told.append(recipe.name)
+        return search(recipe, *rest)
+
+    monkeypatch.setattr(room, "_first", spy)
+    return told
+
+
+def program(path, text="\x7fELF"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+class Shop:
+    """Looks for a shell in the folders of a PATH that may change."""
+
+    def __init__(self, *folders):
+        self.environ = {"PATH": os.pathsep.join(map(str, folders))}
+        self.toolchains = Toolchains(self.environ)
+
+    def look(self, names=None, untrusted=()):
+        return asyncio.run(
+            self.toolchains.find(recipes()["shell"], user=None, untrusted=untrusted, names=names)
+        )
+
+
+def test_what_was_found_is_not_searched_for_again(shop, searches):
+    bash = program(shop / "bash")
+    place = Shop(shop)
+    assert place.look().executable == bash
+    assert place.look() is place.look()
+    assert searches == ["shell"]
+
+
+@pytest.mark.parametrize("change", ["replaced", "rewritten", "removed", "closed", "preceded", "path"])
+def test_a_change_that_a_search_would_see_is_seen(shop, searches, change):
+    bash, first = program(shop / "b" / "bash"), shop / "a" / "bash"
+    place = Shop(shop / "a", shop / "b")
+    before = place.look()
+    assert before.executable == bash
+    match change:
+        case "replaced":
+            program(shop / "new", "\x7fELF").replace(bash)
+        case "rewritten":
+            bash.write_text("\x7fELF and more")
+        case "removed":
+            bash.unlink()
+        case "closed":
+            bash.chmod(0o644)
+        case "preceded":
+            program(first)
+        case "path":
+            place.environ["PATH"] = str(shop / "a")
+    after = place.look()
+    assert searches == ["shell", "shell"]
+    if change in {"replaced", "rewritten"}:
+        assert (after.executable, after.identity != before.identity) == (bash, True)
+    elif change == "preceded":
+        assert after.executable == first
+    else:
+        assert isinstance(after, Missing)
+
+
+def test_what_is_missing_is_looked_for_each_time(shop, searches):
+    place = Shop(shop)
+    assert isinstance(place.look(), Missing)
+    bash = program(shop / "bash")
+    assert place.look().executable == bash
+
+
+def test_what_one_request_may_use_is_not_what_another_gets(shop, searches):
+    bash, sh = program(shop / "bash"), program(shop / "sh")
+    place = Shop(shop)
+    assert place.look().executable == bash
+    assert place.look(("sh",)).executable == sh
+    assert place.look(()).reason == "nothing that policy allows can run it"
+    assert isinstance(place.look(untrusted=(shop,)), Missing)
+    assert place.look().executable == bash
+
+
+def test_a_warm_start_that_is_made_meanwhile_is_used(shop, monkeypatch):
+    monkeypatch.setattr(room.directories, "warm", lambda _: shop / "warm")
+    program(shop / "go" / "bin" / "go")
+    toolchains = Toolchains({"PATH": str(shop / "go" / "bin")})
+
+    def look():
+        return asyncio.run(toolchains.find(recipes()["go"], user=None, untrusted=()))
+
+    cold = look()
+    assert "warm" not in cold.places
+    made = shop / "warm" / "go" / cold.identity
+    made.mkdir(parents=True)
+    assert look().places["warm"] == str(made)
+
+
+def test_only_so_many_are_remembered(shop, searches, monkeypatch):
+    monkeypatch.setattr(room, "_MOST", 1)
+    program(shop / "bash")
+    program(shop / "sh")
+    place = Shop(shop)
+    for names in (("bash",), ("sh",), ("bash",)):
+        place.look(names)
+    assert searches == ["shell"] * 3
