@@ -9,6 +9,7 @@ import secrets
 import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import IO
 
 import obstore
 import pytest
@@ -149,14 +150,14 @@ def test_s41_output_beyond_the_limit_leaves_no_artifact(artifacts: Artifacts) ->
 def test_s42_a_failed_write_leaves_nothing(
     artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    real = obstore.put
+    real = artifacts._put
 
-    def failing(store: object, path: str, *rest: object, **options: object) -> object:
+    def failing(path: str, data: IO[bytes]) -> None:
         if path.endswith(name):
             raise OSError(28, "No space left on device\nand more")
-        return real(store, path, *rest, **options)
+        real(path, data)
 
-    monkeypatch.setattr(obstore, "put", failing)
+    monkeypatch.setattr(artifacts, "_put", failing)
     recording = artifacts.record()
     recording.stdout(b"hello")
     assert finished(recording) is None

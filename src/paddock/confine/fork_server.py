@@ -57,6 +57,8 @@ class Place:
     """From `prepared` on the warden removes scratch. `ended`: nothing of the job is left."""
     room: Order | None = None
     """What has been prepared."""
+    on_start: Callable[[], None] = lambda: None
+    """Called when the job is on its way, for what can be done beside it."""
 
     def prepare(self, room: Order) -> None:
         """Have the warden prepare for a program that is not known yet."""
@@ -68,6 +70,7 @@ class Place:
         """Have the warden run the job of an order with its streams, and close them here."""
         self._send(b"run", order.to_file(), *streams)
         self.state = "running"
+        self.on_start()
 
     def end(self, *, kept: bool) -> None:
         """Take note that nothing of the job is left. Unless it is `kept`, this releases it."""

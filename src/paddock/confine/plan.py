@@ -172,6 +172,25 @@ def order(
     )
 
 
+def state(grants: ProcessGrants) -> tuple[object, ...]:
+    """Return what an order for these grants says of the file system, as it is now.
+
+    Where a path leads to something else, what was confined before that would not get at it, or at what it must not.
+    """
+    folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
+    granted = map(str, (*folders, *grants.readable, *grants.writable))
+    covered = _covered(str(folders[0].resolve())) if grants.access == "workspace-write" and folders else []
+    return (*(_file(path) for path in (*_system(network=grants.network == "full"), *granted)), *covered)
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - forty of them for each program
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
 def _system(*, network: bool) -> list[str]:
     names = _ETC + (_ETC_NETWORK if network else ())
     return [*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE]

@@ -13,6 +13,7 @@ import tempfile
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -31,9 +32,13 @@ _KEPT_GRANTS = 8
 """Sets of grants for which places are kept; the one not used for longest loses its own."""
 
 
-def _key(grants: ProcessGrants, limits: ProcessLimits) -> str:
+_Key = tuple[int, str, tuple[object, ...]]
+
+
+def _key(grants: ProcessGrants, limits: ProcessLimits) -> _Key:
     """Return what two programs must have in common to use the same jail."""
-    return f"{limits.scratch_bytes} {grants.model_dump_json(exclude={'environment', 'cwd'})}"
+    text = grants.model_dump_json(exclude={"environment", "cwd"})
+    return limits.scratch_bytes, text, plan.state(grants)
 
 
 @dataclass(slots=True)
@@ -52,10 +57,10 @@ class Sandbox:
     group: Group | None = None
     """Control group of all jobs, where one holds (`paddock.confine.ladder`); it is this sandbox's to release."""
     spares: int = 0
-    """Confined processes (in their jails) that wait for the next program of the same grants."""
+    """Confined processes (in their jails) that wait for the next program of the same grants, once there were two."""
     _zygote: Zygote | None = None
     _idle: deque[Warden] = field(default_factory=deque)
-    _waiting: dict[str, deque[Place]] = field(default_factory=dict)
+    _waiting: dict[_Key, deque[Place]] = field(default_factory=dict)
     _jobs: set[Job] = field(default_factory=set)
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -122,7 +127,7 @@ class Sandbox:
                     status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
                 )
         kept = place is not None
-        place = place or await self.place(grants, limits)
+        place = place or await self._take_place(grants, limits)
         job = Job(place, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
         self._jobs.add(job)
         job.result.add_done_callback(lambda _: self._jobs.discard(job))
@@ -136,14 +141,21 @@ class Sandbox:
         A place is used once. It depends on grants and on the room in scratch, not on program and environment.
         """
         key = _key(grants, limits)
+        self._note(key)
         while len(self._waiting.get(key, ())) < count:
             place = await self._new_place(grants)
-            place.prepare(self._room(grants, limits, place.scratch))
-            self._waiting.setdefault(key, deque()).append(place)
-        if key in self._waiting:
-            self._waiting[key] = self._waiting.pop(key)  # the last to be dropped
+            self._prepare(place, grants, limits)
+            self._note(key).append(place)
+
+    def _prepare(self, place: Place, grants: ProcessGrants, limits: ProcessLimits) -> None:
+        place.prepare(self._room(grants, limits, place.scratch))
+
+    def _note(self, key: _Key) -> deque[Place]:
+        """Return what waits for programs with this in common, which are then the last to be forgotten."""
+        places = self._waiting[key] = self._waiting.pop(key, deque[Place]())
         while len(self._waiting) > _KEPT_GRANTS:
             self._drop(next(iter(self._waiting)))
+        return places
 
     def _room(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> Order:
         return plan.room(
@@ -157,16 +169,32 @@ class Sandbox:
         )
 
     async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
-        """Return a place for one program of these grants and limits; it is the caller's to release."""
-        waiting = self._waiting.get(_key(grants, limits), deque[Place]())
+        """Return a place for one program of these grants and limits; it is the caller's to fill and to release.
+
+        What does not depend on the program is done while the caller fills it.
+        """
+        place = await self._take_place(grants, limits)
+        if place.state == "empty":
+            self._prepare(place, grants, limits)
+        return place
+
+    async def _take_place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
+        if not self.spares and not self._waiting:
+            return await self._new_place(grants)
+        key = _key(grants, limits)
+        again = key in self._waiting
+        waiting = self._note(key)
         while waiting and not waiting[0].warden.alive:
             waiting.popleft().release()
         place = waiting.popleft() if waiting else await self._new_place(grants)
-        if self.spares:
-            task = asyncio.create_task(self.prepare(grants, limits, self.spares))
-            self._refills.add(task)
-            task.add_done_callback(self._refills.discard)
+        if self.spares and again:
+            place.on_start = partial(self._refill, grants, limits)
         return place
+
+    def _refill(self, grants: ProcessGrants, limits: ProcessLimits) -> None:
+        task = asyncio.create_task(self.prepare(grants, limits, self.spares))
+        self._refills.add(task)
+        task.add_done_callback(self._refills.discard)
 
     async def _new_place(self, grants: ProcessGrants) -> Place:
         if self._zygote is None or not self._zygote.alive:
@@ -188,7 +216,7 @@ class Sandbox:
         while self._idle:
             self._idle.popleft().socket.close()
 
-    def _drop(self, key: str) -> None:
+    def _drop(self, key: _Key) -> None:
         for place in self._waiting.pop(key):
             place.release()
 

@@ -96,8 +96,9 @@ class SandboxSettings(Value):
     job_user: str = ""
     """User, by name or number, that processes become when Paddock runs as root. When empty they become `nobody`, and
     those that get a workspace stay root without any capability."""
-    spares: Count = 0
-    """Confined places kept ready for the next process of the same grants; each is a process or two that waits."""
+    spares: Count = 1
+    """Confined places kept ready for the next process of the same grants, from the second one on; each is a few waiting
+    processes."""
     protected_paths: Protection = "restore"
     """Where mounts cannot keep `.git/hooks`, `.mcp.json` and the like in a writable workspace from being changed (in
     the tier `landlock`, and where they are links): put them back after the run and report it (`restore`), or do not

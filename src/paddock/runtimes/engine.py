@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from paddock.confine import plan
 from paddock.confine.process import Sandbox, Streams
-from paddock.model.limits import MIB
+from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Executables, Phase, ProgramEnd, Runtime
@@ -40,7 +40,7 @@ NO_OUTPUT = "Compile succeeded but output binary not found at expected path: pro
 SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
-
+_SMALL = 64 * KIB
 
 _COMPILER_BYTES = 8 * MIB
 """More than this on one of its streams ends a compiler; what it said is told when it fails."""
@@ -168,7 +168,7 @@ class RuntimeEngine:
     async def _provide(self, task: _Task, place: "Place") -> "Compiled | RawResult":
         """Have everything in scratch that the run needs, or return why it will not be."""
         if task.plan.file_name:
-            await asyncio.to_thread(_write, task.plan, place.scratch)
+            await _put(task.plan, place.scratch)
         step = task.plan.compile
         if step is None:
             return Compiled()
@@ -192,7 +192,7 @@ class RuntimeEngine:
         limits = _limits(task.job, task.left_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
-            await asyncio.to_thread(_write, task.plan, place.scratch)
+            await _put(task.plan, place.scratch)
             job = task.job_in(place)
             inherited = self._inherited(task.toolchain.recipe.inherits)
             grants = grants.model_copy(update={"environment": inherited | step.environment(job)})
@@ -250,6 +250,14 @@ def _limits(job: ProgramJob, wall_ms: int) -> ProcessLimits:
         memory_bytes=limits.memory_bytes,
         kept_bytes=1,  # what is kept, the sinks keep
     )
+
+
+async def _put(planned: Steps, scratch: Path) -> None:
+    """Write the program's files; small ones are there before another thread would have begun."""
+    if len(planned.source) <= _SMALL:
+        _write(planned, scratch)
+    else:
+        await asyncio.to_thread(_write, planned, scratch)
 
 
 def _write(planned: Steps, scratch: Path) -> None:

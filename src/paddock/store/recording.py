@@ -33,7 +33,8 @@ _IN_MEMORY = 256 * 1024
 class Recording:
     """Takes the output of one execution. Not thread-safe; ends with `finish` or `discard`.
 
-    `publish` is None when nothing shall be kept. `refusal` says why there is no artifact, once that is known.
+    `publish` is None when nothing shall be kept; `at_once` tells of so many bytes that publishing them is done before
+    another thread would have begun. `refusal` says why there is no artifact, once that is known.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class Recording:
         kept_bytes: Mapping[Stream, int],
         max_bytes: int,
         publish: Publish | None,
+        at_once: Callable[[int], bool] = lambda _: False,
         on_output: OnOutput | None = None,
     ) -> None:
         self.refusal = "" if publish else "output is not kept"
         self._publish = publish
+        self._at_once = at_once
         self._room = max_bytes
         self._max_bytes = max_bytes
         self._on_output = on_output
@@ -72,7 +75,9 @@ class Recording:
         if self.refusal or self._publish is None:
             return None
         try:
-            return await asyncio.to_thread(self._commit, self._publish, facts)
+            if self._at_once(self._max_bytes - self._room):
+                return self._publish(facts, self._tracks)
+            return await asyncio.to_thread(self._publish, facts, self._tracks)
         except Exception as error:  # noqa: BLE001 - an artifact is never worth an outcome
             self._refuse(f"output could not be kept: {str(error).partition(chr(10))[0]}")
             return None
@@ -88,9 +93,6 @@ class Recording:
         """Return the two ends of a stream, redacted, complete after `finish`; sizes are those of before redaction."""
         track = self._tracks[stream]
         return track.ends.captured().model_copy(update={"total_bytes": track.written})
-
-    def _commit(self, publish: Publish, facts: RunFacts) -> str:
-        return publish(facts, self._tracks)
 
     def _take(self, stream: Stream, data: bytes) -> None:
         if not data:

@@ -173,11 +173,11 @@ def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, open_path
     assert list(open_path.iterdir()) == []
 
 
-def test_a_place_that_was_not_used_serves_again_and_one_that_runs_is_killed(open_path):
+def test_a_place_that_was_not_used_goes_with_its_warden_and_one_that_runs_is_killed(open_path):
     async def go(sandbox):
         place = await sandbox.place(ProcessGrants(), ProcessLimits())
         place.release()
-        assert [warden is place.warden for warden in sandbox._idle] == [True]
+        assert (list(sandbox._idle), place.warden.socket.fileno()) == ([], -1)
         running = await sandbox.place(ProcessGrants(), ProcessLimits())
         task = await started(sandbox, "echo; sleep 60", place=running)
         running.release()
@@ -185,4 +185,48 @@ def test_a_place_that_was_not_used_serves_again_and_one_that_runs_is_killed(open
 
     result, socket = with_sandbox("landlock", open_path, go)
     assert (result.status, socket) == ("lost", -1)
+    assert list(open_path.iterdir()) == []
+
+
+@tiers
+@pytest.mark.parametrize("change", ["workspace", "hooks"])
+def test_a_place_from_before_the_workspace_changed_is_not_used(tier, open_path, change):
+    """Confined to the directory that was there then, it would not see the new one, or not cover what must be."""
+    workspace = open_path / "workspace"
+    (workspace / ".git").mkdir(parents=True)
+    grants = ProcessGrants(workspace=workspace, access="workspace-write")
+    limits = ProcessLimits()
+
+    async def go(sandbox):
+        await sandbox.prepare(grants, limits, 1)
+        if change == "workspace":
+            workspace.rename(open_path / "old")
+            workspace.mkdir()
+            (workspace / "new").touch()
+        else:
+            (workspace / ".git" / "hooks").mkdir()
+        result = await sandbox.run(["sh", "-c", "ls; ls .git; touch here .git/hooks/x"], grants, limits)
+        return result, [len(places) for places in sandbox._waiting.values()]
+
+    result, waiting = with_sandbox(tier, open_path, go)
+    assert waiting == [1, 0]
+    if change == "workspace":
+        assert result.stdout.head == "new\n"
+        assert (workspace / "here").exists()
+    else:
+        assert result.stdout.head == "hooks\n"
+        assert list((workspace / ".git" / "hooks").iterdir()) == []
+
+
+@tiers
+def test_the_first_program_of_its_kind_leaves_no_spare(tier, open_path):
+    async def go(sandbox):
+        seen = []
+        for _ in range(2):
+            await sandbox.run(["true"])
+            await asyncio.gather(*sandbox._refills)
+            seen.append([len(places) for places in sandbox._waiting.values()])
+        return seen
+
+    assert with_sandbox(tier, open_path, go, spares=1) == [[0], [1]]
     assert list(open_path.iterdir()) == []

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Any
+from typing import IO, Any
 
 import obstore
 import pytest
@@ -85,7 +85,7 @@ def test_a_store_that_cannot_be_opened_costs_the_artifact_and_nothing_else(tmp_p
     recording.stdout(b"x")
     assert asyncio.run(recording.finish(FACTS)) is None
     assert recording.refusal.startswith(
-        "output could not be kept: cannot open the store of artifacts: [Errno 20] Not a directory"
+        "output could not be kept: cannot write the artifact: [Errno 20] Not a directory"
     )
 
 
@@ -99,14 +99,14 @@ def test_files_are_for_the_owner_alone(artifacts: Artifacts) -> None:
 
 def test_cancelled_it_leaves_nothing_half(artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, leave = threading.Event(), threading.Event()
-    real = obstore.put
+    real = artifacts._put
 
     def slow(*arguments: Any, **options: Any) -> object:
         entered.set()
         assert leave.wait(60)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(obstore, "put", slow)
+    monkeypatch.setattr(artifacts, "_put", slow)
 
     async def cancelled() -> None:
         recording = artifacts.record()
@@ -185,3 +185,22 @@ def test_a_server_that_dies_leaves_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     assert subprocess.run(command, env=environment, check=False, timeout=60).returncode == -9
     assert list(tmp_path.iterdir()) == []
+
+
+def test_small_output_in_a_directory_is_written_at_once_and_any_other_in_a_thread(
+    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread takes longer to begin than a small file to write; a sweep or a bucket may take long."""
+    threads: list[bool] = []
+    real = artifacts._put
+
+    def noting(path: str, data: IO[bytes]) -> None:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        real(path, data)
+
+    monkeypatch.setattr(artifacts, "_put", noting)
+    for size in (1, 1, 100_000):
+        recording = artifacts.record()
+        recording.stdout(b"x" * size)
+        assert asyncio.run(recording.finish(FACTS))
+    assert threads == [*[True] * 3, *[False] * 3, *[True] * 3]  # the first one sweeps
