@@ -7,8 +7,9 @@ replaced, one that comes to stand before it on PATH, and a warm start that was m
 
 import asyncio
 import os
+import stat
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +61,7 @@ class Toolchains:
         search = Search.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
         found = await asyncio.to_thread(_first, recipe, search, names)
         if isinstance(found, Toolchain):
-            seen = {place: _facts(place) for place in _watched(recipe, found, search)}
-            self._known[key] = _Known(found, path, seen)
+            self._known[key] = _Known(found, path, _seen(recipe, found, search))
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
         return found
@@ -83,34 +83,32 @@ def _first(recipe: Recipe, search: Search, names: tuple[str, ...] | None) -> Too
     return found
 
 
-def _watched(recipe: Recipe, toolchain: Toolchain, search: Search) -> Iterable[str]:
+def _seen(recipe: Recipe, toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
     """Return what tells that a search would find something else: what was found, and what would come before it."""
     folders = [folder for folder in search.path.split(os.pathsep) if folder.startswith("/")]
     names = [
         *recipe.candidates,
         *(name for way in recipe.ways for tool in way.tools.values() for name in tool),
     ]
-    found = [str(place) for place in (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes)]
+    candidates = [f"{folder}/{name}" for folder in folders for name in names]
+    found = map(str, (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes))
     required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]  # noqa: PTH120
     warm = [str(search.warm / recipe.name)] if search.warm is not None else []
     own = directories.installed(search.user)
     installed = [str(own), *(str(own / pattern.partition("/")[0]) for pattern in INSTALLED)]
-    candidates = [f"{folder}/{name}" for folder in folders for name in names]
-    return dict.fromkeys([*candidates, *found, *required, *warm, *installed])
+    return {
+        **{path: _facts(path) for path in (*candidates, *found)},
+        **{f"{path}/": _facts(f"{path}/") for path in (*required, *warm, *installed)},
+    }
 
 
 def _facts(path: str) -> _Facts:
+    """Return what the kernel says of a file or directory; of what is in a directory too when `path` ends in a slash."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - some fifty of them for each program that runs
     except OSError:
         return None
-    return (
-        facts.st_dev,
-        facts.st_ino,
-        facts.st_mode,
-        facts.st_uid,
-        facts.st_gid,
-        facts.st_size,
-        facts.st_mtime_ns,
-        facts.st_ctime_ns,
-    )
+    own = facts.st_dev, facts.st_ino, facts.st_mode, facts.st_uid, facts.st_gid
+    if stat.S_ISDIR(facts.st_mode) and not path.endswith("/"):
+        return own
+    return *own, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
