@@ -47,6 +47,16 @@ Line numbers in errors are those of the program as it was given.
 `paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library,
 archives of the classes of the Java and Kotlin compilers. It is kept in the cache directory and read-only to
 programs. When a toolchain changes, it is no longer used until it is made again.
+
+A session that runs a second program with the same grants keeps a confined place ready for the third
+(`sandbox.spares`), and looks for a toolchain again only when something changed that a search would see.
+
+## Stopping a program
+
+Ctrl-C ends a program to its last process. What it wrote until then is shown, or told by `--mode` and `--json` with the
+status `cancelled`, and kept like any other output; the exit code is 130. From Python, set the event `stop`; cancelling
+the task that waits ends the program too, and raises as everywhere in asyncio. An MCP client that cancels gets no
+answer, as the protocol has it, but the record names what is kept.
 """
 
 

@@ -128,24 +128,27 @@ class Gate:
         on_console: OnConsole | None = None,
         on_output: "OnOutput | None" = None,
         asker: Asker | None = None,
+        stop: asyncio.Event | None = None,
     ) -> Outcome:
         """Return what became of a request.
 
         `on_console` sees each console line of a script as it comes, `on_output` the output of a program; neither
         sees a secret. `asker` asks a person about it and its children where a rule wants that.
-        Cancelling the task ends the work, and the record says so. Raises LedgerError when the record cannot be
+        When `stop` is set, a program ends as `cancelled`, with what it wrote until then (S23).
+        Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will.
         """
         if request.parent is not None:
-            return await self.carry_out(request, on_console, on_output)
+            return await self.carry_out(request, on_console, on_output, stop)
         with self.approvals.run(request, asker):
-            return await self.carry_out(request, on_console, on_output)
+            return await self.carry_out(request, on_console, on_output, stop)
 
     async def carry_out(
         self,
         request: ExecutionRequest,
         on_console: OnConsole | None = None,
         on_output: "OnOutput | None" = None,
+        stop: asyncio.Event | None = None,
     ) -> Outcome:
         """Return what became of a request whose run is known: of a child, while its parent waits."""
         decision = self._policy.decide(request)
@@ -166,8 +169,8 @@ class Gate:
             decision = await self.approvals.settle(request, decision)
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
             async with self._engines.programs.admit(request, work, decision) as admitted:
-                return await self._carry_out(request, admitted, on_console, on_output)
-        return await self._carry_out(request, decision, on_console, on_output)
+                return await self._carry_out(request, admitted, on_console, on_output, stop)
+        return await self._carry_out(request, decision, on_console, on_output, stop)
 
     async def _carry_out(
         self,
@@ -175,6 +178,7 @@ class Gate:
         decision: Decision,
         on_console: OnConsole | None,
         on_output: "OnOutput | None",
+        stop: asyncio.Event | None,
     ) -> Outcome:
         if not decision.allowed:
             return self._settled(request, decision, Status.DENIED, error=_refusal(decision))
@@ -190,7 +194,7 @@ class Gate:
         started = time.perf_counter()
         result = _CANCELLED
         try:
-            result = await self._run(request, decision, on_console, on_output)
+            result = await self._run(request, decision, on_console, on_output, stop)
         except EngineError as error:
             result = RawResult(status=Status.UNAVAILABLE, error=_fault(error))
         except PaddockError as error:
@@ -235,6 +239,7 @@ class Gate:
         decision: Decision,
         on_console: OnConsole | None,
         on_output: "OnOutput | None",
+        stop: asyncio.Event | None,
     ) -> RawResult:
         match request.work:
             case GuestRun() as work:
@@ -253,7 +258,7 @@ class Gate:
             case ServerCall() as work:
                 return await self._call_server(work, decision.limits.wall_ms)
             case RuntimeRun() as work:
-                return await self._engines.programs.run(request, work, decision, on_output)
+                return await self._engines.programs.run(request, work, decision, on_output, stop)
             case ToolRun() as work:
                 return await self._engines.scripts.run(request, work, decision)
             case SdkCall() as work:

@@ -4,6 +4,7 @@ admit    the working directory is there and inside; a turn among the jobs that r
 run      engine -> RawResult, its streams without secrets
 """
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable
@@ -33,8 +34,8 @@ class Engine(Protocol):
         """Return what can run the programs of a runtime."""
         ...
 
-    async def run(self, job: ProgramJob, sinks: Sinks) -> RawResult:
-        """Return what became of a program. Cancelling the task ends it first."""
+    async def run(self, job: ProgramJob, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
+        """Return what became of a program; setting `stop`, or cancelling the task, ends it first."""
         ...
 
 
@@ -75,6 +76,7 @@ class Programs:
         work: RuntimeRun,
         decision: Decision,
         on_output: "OnOutput | None" = None,
+        stop: asyncio.Event | None = None,
     ) -> RawResult:
         """Return what became of a program that was admitted; `on_output` sees its output as it comes.
 
@@ -94,7 +96,7 @@ class Programs:
             on_output=on_output,
         )
         try:
-            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr))
+            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr), stop)
             if (program := result.program) is None:
                 return result
             handle = await recording.finish(_facts(request, work, decision, result, program))

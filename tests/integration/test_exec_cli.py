@@ -137,7 +137,27 @@ def test_s23_an_interrupt_ends_the_program(place):
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"go\n"
         process.send_signal(signal.SIGINT)
-        assert (process.wait(60), process.stderr.read()) == (128 + signal.SIGINT, b"Cancelled\n")
+        assert (process.wait(60), process.stderr.read()) == (
+            128 + signal.SIGINT,
+            b"The program: it was cancelled\n",
+        )
+
+
+def test_s23_what_was_written_before_an_interrupt_is_answered_and_kept(place):
+    os.mkfifo(place / "begun")
+    code = "echo go; echo > begun; sleep 3600"
+    words = [PADDOCK, "exec", "shell", "-c", code, "-w", place, "--access", "workspace-write"]
+    with subprocess.Popen([*words, "--mode", "summary", "--json"], stdout=subprocess.PIPE) as process:
+        (place / "begun").read_text()
+        process.send_signal(signal.SIGINT)
+        told = json.loads(process.stdout.read())
+        assert process.wait(60) == 128 + signal.SIGINT
+    assert (told["status"], told["exitCode"], told["stdoutSummary"]) == ("cancelled", None, "go")
+    assert told["error"]["message"] == "The program: it was cancelled"
+    kept = subprocess.run(
+        [PADDOCK, "output", "show", told["artifactHandle"], "-w", place], capture_output=True, check=True
+    )
+    assert kept.stdout == b"go\n"
 
 
 def test_a_terminal_sees_output_as_it_comes_and_no_control_characters(place):

@@ -78,24 +78,34 @@ class Sandbox:
         streams: Streams | None = None,
         *,
         place: Place | None = None,
+        stop: asyncio.Event | None = None,
         canary: str = "",
     ) -> ProcessResult:
         """Run a program to its end and return what became of it, no later than wall limit + 250 ms.
 
-        Cancelling the caller kills the program, to the last process, before the cancellation goes on. A `place` of the
+        Setting `stop` kills the program, to the last process, and the result is `cancelled`; one that was set before
+        starts nothing. Cancelling the caller kills it likewise before the cancellation goes on. A `place` of the
         same grants and limits serves one program and stays until it is released.
         With `canary` the program is `paddock.confine.canary` with that target.
         Raises EngineError only when Paddock's own machinery fails.
         """
+        if stop is not None and stop.is_set():
+            return ProcessResult(status=Status.CANCELLED, sandbox=self.facts)
         job = await self.launch(argv, grants, limits, streams, place=place, canary=canary)
         if isinstance(job, ProcessResult):
             return job
+        stopping = None if stop is None else asyncio.ensure_future(stop.wait())
+        if stopping is not None:
+            stopping.add_done_callback(lambda _: job.cancel())
         try:
             return await asyncio.shield(job.result)
         except asyncio.CancelledError:
             job.cancel()
             await asyncio.wait({job.result}, timeout=GRACE_S)
             raise
+        finally:
+            if stopping is not None:
+                stopping.cancel()
 
     async def launch(
         self,

@@ -63,6 +63,7 @@ class _Task:
     toolchain: Toolchain
     plan: Steps
     sinks: Sinks
+    stop: asyncio.Event | None
 
     def job_in(self, place: "Place") -> Job:
         """Return where its things are in a place."""
@@ -110,8 +111,8 @@ class RuntimeEngine:
         """Return what can run the programs of a runtime."""
         return executables(runtime)
 
-    async def run(self, job: ProgramJob, sinks: Sinks) -> RawResult:
-        """Return what became of a program; cancelling the task ends it first.
+    async def run(self, job: ProgramJob, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
+        """Return what became of a program; setting `stop`, or cancelling the task, ends it first.
 
         Raises EngineError when Paddock's own machinery failed before the program started.
         """
@@ -126,7 +127,7 @@ class RuntimeEngine:
         except NoProgramError as problem:
             error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
             return RawResult(status=Status.INVALID, error=error)
-        return await self._carry_out(_Task(job, sandbox, found, planned, sinks))
+        return await self._carry_out(_Task(job, sandbox, found, planned, sinks, stop))
 
     async def _find(self, job: ProgramJob, sandbox: Sandbox) -> Toolchain | Missing:
         """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
@@ -157,6 +158,7 @@ class RuntimeEngine:
                 _limits(task.job, task.left_ms(compiled)),
                 Streams(task.job.work.stdin or b"", task.sinks.stdout, task.sinks.stderr),
                 place=place,
+                stop=task.stop,
             )
             return result_of(result, task.end("run", compiled))
         finally:
@@ -201,7 +203,9 @@ class RuntimeEngine:
             limits = limits.model_copy(
                 update={"stdout_bytes": _COMPILER_BYTES, "stderr_bytes": _COMPILER_BYTES}
             )
-            result = await task.sandbox.run(step.command(job), grants, limits, streams, place=place)
+            result = await task.sandbox.run(
+                step.command(job), grants, limits, streams, place=place, stop=task.stop
+            )
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""
             if result.status is Status.OK:

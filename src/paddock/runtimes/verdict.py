@@ -50,10 +50,12 @@ def _error(ended: ProcessResult, end: ProgramEnd, message: str) -> ErrorInfo:
 
 
 def _why(ended: ProcessResult) -> str:
+    if ended.status is Status.CANCELLED:
+        return "it was cancelled"
     if ended.limit is not None:
         return _LIMITS[ended.limit]
     if ended.reason:
         return ended.reason
     if ended.signal is not None:
         return f"it was ended by {signal_name(ended.signal)}"
-    return "it was cancelled" if ended.status is Status.CANCELLED else f"its exit code is {ended.exit_code}"
+    return f"its exit code is {ended.exit_code}"

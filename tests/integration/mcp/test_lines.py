@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,31 @@ def test_standard_streams_that_are_no_pipes(place: Place):
         assert (process.returncode, errors) == (1, expected)
 
     asyncio.run(main())
+
+
+def test_s23_what_a_cancelled_program_wrote_is_kept_and_on_the_record(place: Place):
+    async def main():
+        async with place.lines() as lines:
+            asked = {"runtime": "shell", "code": "echo go; sleep 3600"}
+            params = {"name": "run_program", "arguments": asked, "_meta": {"progressToken": "p"}}
+            number = lines.send("tools/call", params, modern=True)
+            while (await lines.receive()).get("method") != "notifications/progress":
+                pass
+            params = {"requestId": number}
+            lines.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            lines.process.stdin.close()
+            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+
+    asyncio.run(main())
+    paddock = partial(
+        subprocess.run,
+        env=place.environment,
+        cwd=place.workspace,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    records = json.loads(paddock([PADDOCK, "audit", "tail", "--json"]).stdout)
+    (end,) = [record["fields"] for record in records if record["event"] == "finished"]
+    assert end["status"] == "cancelled"
+    assert paddock([PADDOCK, "output", "show", end["artifact"]]).stdout == b"go\n"

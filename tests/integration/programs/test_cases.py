@@ -85,6 +85,50 @@ def test_s23_cancelled_on_the_record(programs):
     assert programs.records("finished")[0]["status"] == "cancelled"
 
 
+def test_s23_stopped_by_the_caller(programs):
+    """Who stops a program gets what it wrote until then; who cancels the task that waits gets nothing."""
+
+    async def go():
+        stop = asyncio.Event()
+        code = "echo go; echo bad >&2; sleep 3600 & sleep 3600"
+        return await programs.session.gate.execute(
+            programs.request("shell", code), on_output=lambda *_: stop.set(), stop=stop
+        )
+
+    outcome = programs.runner.run(go())
+    program = outcome.program
+    assert (outcome.status, outcome.error.message) == ("cancelled", "The program: it was cancelled")
+    assert (program.exit_code, program.survivors, program.stdout.head) == (None, 0, "go\n")
+    record = programs.records("finished")[0]
+    assert (record["status"], record["artifact"]) == ("cancelled", program.artifact)
+
+
+@pytest.mark.parametrize("runtime", ["shell", "c"])
+def test_s23_stopped_before_it_began(programs, runtime):
+    async def go():
+        stop = asyncio.Event()
+        stop.set()
+        return await programs.session.gate.execute(programs.request(runtime, "echo ran"), stop=stop)
+
+    outcome = programs.runner.run(go())
+    assert (outcome.status, outcome.program.stdout.total_bytes) == ("cancelled", 0)
+
+
+def test_s23_the_compiler_is_stopped_too(programs):
+    async def go():
+        stop = asyncio.Event()
+        bomb = '#include "/dev/zero"\nint main() {}'
+        running = asyncio.create_task(programs.session.gate.execute(programs.request("c", bomb), stop=stop))
+        while not programs.session.processes._sandbox or not programs.session.processes._sandbox._jobs:
+            await asyncio.sleep(0)
+        stop.set()
+        return await running
+
+    outcome = programs.runner.run(go())
+    assert (outcome.status, outcome.program.phase) == ("cancelled", "compile")
+    assert outcome.error.message == "The compiler: it was cancelled"
+
+
 def test_s24_s25_more_output_than_is_kept(open_programs):
     programs = open_programs("landlock", max_stdout_bytes=1024, max_stderr_bytes=2048)
     for size in (1024, 1025, 10_000):

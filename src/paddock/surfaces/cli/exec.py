@@ -162,19 +162,17 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
     """Run the program, print what is to be seen of it, and return the exit code."""
     passing = Passing()
     take = None if as_json or answered else passing.take
-    outcome, number = asyncio.run(carry_out(request, settings, on_output=take))
+    outcome, number = asyncio.run(carry_out(request, settings, on_output=take, stop=asyncio.Event()))
     if passing.broken:
         return INTERRUPTED + 13
-    if outcome is None:
-        click.echo("Cancelled", err=True)
-        return INTERRUPTED + number
+    assert outcome is not None
     if as_json or answered:
         assert isinstance(request.work, RuntimeRun)
         response = program_response(outcome, request.work)
         (print_json if as_json else print_response)(response)
     if not as_json and (text := _why(outcome)):
         click.echo(encodable(for_terminal(text)), err=True)
-    return exit_code(outcome)
+    return INTERRUPTED + number if outcome.status is Status.CANCELLED else exit_code(outcome)
 
 
 def _why(outcome: Outcome) -> str:

@@ -38,15 +38,19 @@ async def carry_out(
     *,
     on_console: "OnConsole | None" = None,
     on_output: "OnOutput | None" = None,
+    stop: asyncio.Event | None = None,
 ) -> tuple[Outcome | None, int]:
     """Return what became of a request and which signal cut it short, if any.
 
-    The listeners are those of `Gate.execute`. The outcome is None when the cancelled gate gave none.
+    The listeners are those of `Gate.execute`; a signal sets `stop`, or without it cancels the gate. The outcome is
+    None when the cancelled gate gave none.
     """
-    with cancelled_by_signals() as received:
+    with cancelled_by_signals(stop) as received:
         try:
             async with session(settings, request.workspace) as opened:
-                outcome = await opened.gate.execute(request, on_console=on_console, on_output=on_output)
+                outcome = await opened.gate.execute(
+                    request, on_console=on_console, on_output=on_output, stop=stop
+                )
                 for text in opened.warnings:
                     warn(text)
         except asyncio.CancelledError:

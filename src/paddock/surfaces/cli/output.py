@@ -60,7 +60,9 @@ def _range(_context: click.Context, parameter: click.Parameter, text: str | None
     ),
 )
 @click.argument("handle")
-@click.option("-t", "--term", "terms", multiple=True, help="Text to look for, in either case; up to 10.")
+@click.option(
+    "-t", "--term", "--query", "terms", multiple=True, help="Text to look for, in either case; up to 10."
+)
 @click.option("--lines", metavar="FIRST-LAST", callback=_range, help="Lines to read, at most 1000 at a time.")
 @_stream
 @click.option("--after", type=click.IntRange(0), help="Go on after this line (of stdout, or of --stream).")

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def cancelled_by_signals() -> Generator[list[int]]:
-    """Cancel the current task at the first interrupt, so that it ends in order; a second one ends it.
+def cancelled_by_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]:
+    """Set `stop`, or without it cancel the current task, at the first interrupt, so that it ends in order.
 
-    Yields the list of signals that came.
+    Another one ends the process. Yields the list of signals that came.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -19,7 +19,10 @@ def cancelled_by_signals() -> Generator[list[int]]:
     def cancel(number: signal.Signals) -> None:
         loop.remove_signal_handler(number)
         received.append(number)
-        task.cancel()
+        if stop is None:
+            task.cancel()
+        else:
+            stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, cancel, number)

@@ -157,10 +157,12 @@ class Paddock:
         network: Network = "none",
         timeout_ms: int | None = None,
         on_output: "OnOutput | None" = None,
+        stop: asyncio.Event | None = None,
     ) -> Outcome:
         """Run a program in one of the language runtimes, or its executable with `args` alone.
 
         Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted.
+        Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
         Raises ValueError for what is beyond a bound (spec 5.2).
         """
         work = RuntimeRun(
@@ -172,7 +174,7 @@ class Paddock:
             access=access,
             network=network,
         )
-        return await self._ask(work, timeout_ms, on_output=on_output)
+        return await self._ask(work, timeout_ms, on_output=on_output, stop=stop)
 
     async def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
@@ -234,6 +236,7 @@ class Paddock:
         jit: bool = False,
         on_console: "OnConsole | None" = None,
         on_output: "OnOutput | None" = None,
+        stop: asyncio.Event | None = None,
     ) -> Outcome:
         request = ExecutionRequest(
             actor=self._actor,
@@ -244,4 +247,6 @@ class Paddock:
             jit=jit,
             calls=calls,
         )
-        return await self._opened().gate.execute(request, on_console=on_console, on_output=on_output)
+        return await self._opened().gate.execute(
+            request, on_console=on_console, on_output=on_output, stop=stop
+        )

@@ -45,7 +45,10 @@ class Programs:
         self._cap = cap
 
     async def execute(self, arguments: Arguments, caller: Caller) -> tuple[Outcome, RuntimeRun]:
-        """Return what became of a program, and what was asked. Raises pydantic's ValidationError."""
+        """Return what became of a program, and what was asked. Raises pydantic's ValidationError.
+
+        Cancelled, which nobody may be answered, the program ends and what it wrote is kept like that of any other.
+        """
         work = RuntimeRun.model_validate({"kind": "runtime", **_fields(arguments)})
         request = ExecutionRequest(
             actor=caller.actor,
@@ -55,7 +58,14 @@ class Programs:
             limits=LimitOverrides(wall_ms=arguments.get("timeoutMs")),
         )
         take = OutputLines(caller.on_console).take if caller.on_console else None
-        return await self._session.gate.execute(request, on_output=take), work
+        stop = asyncio.Event()
+        running = asyncio.create_task(self._session.gate.execute(request, on_output=take, stop=stop))
+        try:
+            return await asyncio.shield(running), work
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait({running})
+            raise
 
     async def find(self, asked: OutputQuery) -> "OutputFound":
         """Return what a query finds. Raises PaddockError for what cannot be read."""
