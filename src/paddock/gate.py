@@ -12,6 +12,7 @@ A program's call of a server is a child request through the same gate. Denials, 
 returned; an exception out of the gate is a fault of Paddock's own.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Mapping
@@ -90,6 +91,17 @@ class Sdk(Protocol):
         ...
 
 
+class _Beside(NamedTuple):
+    """Who listens to a request while it runs, and what stops it."""
+
+    on_console: OnConsole | None = None
+    on_output: "OnOutput | None" = None
+    stop: asyncio.Event | None = None
+
+
+_NOTHING = _Beside()
+
+
 class Engines(NamedTuple):
     """What runs the kinds of work."""
 
@@ -138,18 +150,13 @@ class Gate:
         Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will.
         """
+        beside = _Beside(on_console, on_output, stop)
         if request.parent is not None:
-            return await self.carry_out(request, on_console, on_output, stop)
+            return await self.carry_out(request, beside)
         with self.approvals.run(request, asker):
-            return await self.carry_out(request, on_console, on_output, stop)
+            return await self.carry_out(request, beside)
 
-    async def carry_out(
-        self,
-        request: ExecutionRequest,
-        on_console: OnConsole | None = None,
-        on_output: "OnOutput | None" = None,
-        stop: asyncio.Event | None = None,
-    ) -> Outcome:
+    async def carry_out(self, request: ExecutionRequest, beside: _Beside = _NOTHING) -> Outcome:
         """Return what became of a request whose run is known: of a child, while its parent waits."""
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
@@ -169,17 +176,10 @@ class Gate:
             decision = await self.approvals.settle(request, decision)
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
             async with self._engines.programs.admit(request, work, decision) as admitted:
-                return await self._carry_out(request, admitted, on_console, on_output, stop)
-        return await self._carry_out(request, decision, on_console, on_output, stop)
+                return await self._carry_out(request, admitted, beside)
+        return await self._carry_out(request, decision, beside)
 
-    async def _carry_out(
-        self,
-        request: ExecutionRequest,
-        decision: Decision,
-        on_console: OnConsole | None,
-        on_output: "OnOutput | None",
-        stop: asyncio.Event | None,
-    ) -> Outcome:
+    async def _carry_out(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> Outcome:
         if not decision.allowed:
             return self._settled(request, decision, Status.DENIED, error=_refusal(decision))
         if (
@@ -194,7 +194,7 @@ class Gate:
         started = time.perf_counter()
         result = _CANCELLED
         try:
-            result = await self._run(request, decision, on_console, on_output, stop)
+            result = await self._run(request, decision, beside)
         except EngineError as error:
             result = RawResult(status=Status.UNAVAILABLE, error=_fault(error))
         except PaddockError as error:
@@ -233,14 +233,7 @@ class Gate:
         fields = {**result, "id": request.id, "status": status, "decision": decision, "audit": audit}
         return Outcome.model_validate(fields)
 
-    async def _run(
-        self,
-        request: ExecutionRequest,
-        decision: Decision,
-        on_console: OnConsole | None,
-        on_output: "OnOutput | None",
-        stop: asyncio.Event | None,
-    ) -> RawResult:
+    async def _run(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         match request.work:
             case GuestRun() as work:
                 job = GuestJob(
@@ -253,12 +246,14 @@ class Gate:
                     clock=self.approvals.clock(request),
                 )
                 calls = _HostCalls(self, request, decision.grants.calls)
-                result = await self._engines.guest.run(job, calls, self._outgoing.console(on_console))
+                result = await self._engines.guest.run(job, calls, self._outgoing.console(beside.on_console))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 return await self._call_server(work, decision.limits.wall_ms)
             case RuntimeRun() as work:
-                return await self._engines.programs.run(request, work, decision, on_output, stop)
+                return await self._engines.programs.run(
+                    request, work, decision, beside.on_output, beside.stop
+                )
             case ToolRun() as work:
                 return await self._engines.scripts.run(request, work, decision)
             case SdkCall() as work:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.confine.process import Sandbox
 from paddock.model.limits import LimitOverrides
 from paddock.model.program import Captured
 from paddock.runtimes import engine
@@ -114,13 +115,20 @@ def test_s23_stopped_before_it_began(programs, runtime):
     assert (outcome.status, outcome.program.stdout.total_bytes) == ("cancelled", 0)
 
 
-def test_s23_the_compiler_is_stopped_too(programs):
+def test_s23_the_compiler_is_stopped_too(programs, monkeypatch):
     async def go():
-        stop = asyncio.Event()
+        stop, compiling = asyncio.Event(), asyncio.Event()
+        launch = Sandbox.launch
+
+        async def noting(*given, **named):
+            job = await launch(*given, **named)
+            compiling.set()
+            return job
+
+        monkeypatch.setattr(Sandbox, "launch", noting)
         bomb = '#include "/dev/zero"\nint main() {}'
         running = asyncio.create_task(programs.session.gate.execute(programs.request("c", bomb), stop=stop))
-        while not programs.session.processes._sandbox or not programs.session.processes._sandbox._jobs:
-            await asyncio.sleep(0)
+        await compiling.wait()
         stop.set()
         return await running
 
