@@ -15,32 +15,25 @@ returned; an exception out of the gate is a fault of Paddock's own.
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.approvals import CODES, Approvals, Asker, refusal_name
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, HostReply, OnConsole
-from paddock.hub.result import ToolResult, native_value
+from paddock.hub.result import ToolResult, blame, native_value
 from paddock.model.base import Json
 from paddock.model.errors import (
     ConfigurationError,
     EngineError,
-    InvalidArguments,
     LedgerError,
     PaddockError,
     ScriptNotFound,
     SdkError,
     SdkFailed,
     ServerError,
-    ServerRejected,
-    ServerTimeout,
-    ServerUnavailable,
-    ToolChanged,
     ToolNotFound,
-    UnknownServer,
-    UnknownTool,
 )
 from paddock.model.limits import Calls
 from paddock.model.outcome import (
@@ -67,6 +60,9 @@ if TYPE_CHECKING:
     from paddock.store.recording import OnOutput
 
 _TOLD = 2000
+
+OnEnd = Callable[[ExecutionRequest, Outcome], None]
+"""Hears of every request that has run."""
 
 
 class Servers(Protocol):
@@ -132,6 +128,7 @@ class Gate:
         self._commands = tuple(command.name for command in settings.sdk.commands)
         self.approvals = Approvals(settings.approvals, audit, outgoing, asker)
         self.find_tool = engines.scripts.work
+        self.on_end: OnEnd | None = None
 
     async def execute(
         self,
@@ -169,7 +166,7 @@ class Gate:
             try:
                 hint = await self._engines.servers.is_read_only(request.work.server, request.work.tool)
             except ServerError as error:
-                return self._settled(request, decision, _blame(error), error=_tool_error(str(error)))
+                return self._settled(request, decision, blame(error), error=_tool_error(str(error)))
             request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
             decision = self._policy.decide(request)
         if decision.asks:
@@ -205,7 +202,11 @@ class Gate:
             end = {**facts, **ending(request, result, ms, len(text))}
             audit = book.append("finished", request.id, end, parent=request.parent)
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **vars(result))
-        return outcome if request.parent else self._outgoing.outcome(outcome, text)
+        if not request.parent:
+            outcome = self._outgoing.outcome(outcome, text)
+        if self.on_end is not None:
+            self.on_end(request, outcome)
+        return outcome
 
     def _rehearsed(self, request: ExecutionRequest, decision: Decision) -> Outcome:
         """Return what a rehearsal answers instead of doing it: a stub, or a refusal where nothing can stand for it."""
@@ -283,7 +284,7 @@ class Gate:
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )
         except ServerError as error:
-            return RawResult(status=_blame(error), error=_tool_error(str(error)))
+            return RawResult(status=blame(error), error=_tool_error(str(error)))
         usage = Usage(wall_ms=round((time.perf_counter() - started) * 1000, 3))
         if work.raw:
             return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
@@ -374,23 +375,6 @@ def _refusal(decision: Decision) -> ErrorInfo:
 
 def _fault(error: Exception) -> ErrorInfo:
     return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
-
-
-def _blame(error: ServerError) -> Status:
-    """Return who is to blame for a call that brought no result."""
-    match error:
-        case UnknownServer() | UnknownTool() | InvalidArguments():
-            return Status.INVALID
-        case ToolChanged():
-            return Status.DENIED
-        case ServerTimeout():
-            return Status.TIMEOUT
-        case ServerRejected():
-            return Status.FAILED
-        case ServerUnavailable() if error.sent:
-            return Status.LOST
-        case _:
-            return Status.UNAVAILABLE
 
 
 def _tool_error(message: str) -> ErrorInfo:

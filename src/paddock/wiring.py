@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
+from paddock.flows.events import Events
 from paddock.gate import Engines, Gate
 from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Intake
@@ -264,6 +265,12 @@ def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
     return RuntimeEngine(processes.sandbox, os.environ, compiled)
 
 
+def _commands(settings: Settings, processes: Processes, secret: "Callable[[str], str | None]") -> "Commands":
+    from paddock.sdk.commands import Commands  # noqa: PLC0415 - only who calls one pays for it
+
+    return Commands(settings.sdk.commands, os.environ, processes.sandbox, secret)
+
+
 def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
     try:
         return Ledger(settings.directory, sync=settings.sync)
@@ -310,25 +317,23 @@ async def open_session(
 
                 return temporal.Temporals(gate.execute, settings.sdk.temporals)
 
-            def commands(secret: "Callable[[str], str | None]") -> "Commands":
-                from paddock.sdk.commands import Commands  # noqa: PLC0415 - only who calls one pays for it
-
-                return Commands(settings.sdk.commands, os.environ, processes.sandbox, secret)
-
-            facts = Facts(output.artifacts, servers.configured, processes.tier, flows, temporals, commands)
+            commands = partial(_commands, settings, processes)
+            facts = Facts(
+                output.artifacts,
+                servers.configured,
+                processes.tier,
+                flows,
+                temporals,
+                commands,
+                outgoing.json,
+            )
             services = Services(settings, secrets, facts)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)
             gate = Gate(settings, ledger, engines, outgoing, asker)
-            yield Session(
-                gate,
-                servers,
-                processes,
-                output,
-                scripts,
-                outgoing=outgoing,
-                flows=flows,
-                temporals=temporals,
-            )
+            async with Events(gate.execute, services.webhooks_of) as events:
+                gate.on_end = events.ended
+                parts = (gate, servers, processes, output, scripts)
+                yield Session(*parts, outgoing=outgoing, flows=flows, temporals=temporals)
         finally:
             await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())

@@ -5,6 +5,17 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from paddock.model.base import Json
+from paddock.model.errors import (
+    InvalidArguments,
+    ServerError,
+    ServerRejected,
+    ServerTimeout,
+    ServerUnavailable,
+    ToolChanged,
+    UnknownServer,
+    UnknownTool,
+)
+from paddock.model.outcome import Status
 
 _EXACT = 2**53 - 1
 _FIELDS = ("content", "structuredContent", "isError", "_meta")
@@ -122,3 +133,20 @@ def _not_json(name: str) -> NoReturn:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def blame(error: ServerError) -> Status:
+    """Return who is to blame for a call that brought no result."""
+    match error:
+        case UnknownServer() | UnknownTool() | InvalidArguments():
+            return Status.INVALID
+        case ToolChanged():
+            return Status.DENIED
+        case ServerTimeout():
+            return Status.TIMEOUT
+        case ServerRejected():
+            return Status.FAILED
+        case ServerUnavailable() if error.sent:
+            return Status.LOST
+        case _:
+            return Status.UNAVAILABLE

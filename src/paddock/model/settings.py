@@ -1,10 +1,11 @@
 """What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from platformdirs import user_config_path, user_state_path
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from paddock.model.base import PositiveInt, Value
 from paddock.model.command import SdkCommand
@@ -158,6 +159,11 @@ class RedactionSettings(Value):
     """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
 
 
+def _network(text: str) -> str:
+    ip_network(text)
+    return text
+
+
 class SdkSettings(Value):
     """`[sdk]`: which methods of `paddock.*` programs may call, and for how long."""
 
@@ -177,6 +183,13 @@ class SdkSettings(Value):
     A workspace may not set them."""
     signals: Path = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
     """Database of `paddock.cir`, by default `paddock/signals.db` below the user's state directory."""
+    webhooks: Path = Field(default_factory=lambda: user_state_path("paddock") / "webhooks.json")
+    """File of registered webhooks, by default `paddock/webhooks.json` below the user's state directory."""
+    webhook_networks: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
+    """Networks that webhooks may reach besides public addresses, for instance `10.1.0.0/16`."""
+    notify: tuple[str, ...] = ("desktop", "webhook")
+    """Where `notify.send` sends to, the first that there is: `desktop`, `webhook`, or the name of one of `commands`
+    that takes `title` and `body`."""
     temporals: Path = Field(default_factory=lambda: user_state_path("paddock") / "temporals")
     """Directory for when schedules last ran, by default `paddock/temporals` below the user's state directory."""
 

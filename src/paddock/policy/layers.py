@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paddock.model.base import Value
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import assembled, built_in
 from paddock.model.rules import Rule
@@ -36,6 +35,9 @@ OWNERS_ONLY = frozenset(
         "artifacts.directory",
         "artifacts.url",
         "sdk.commands",
+        "sdk.notify",
+        "sdk.webhook_networks",
+        "sdk.webhooks",
         "sdk.signals",
         "sdk.temporals",
         "servers.config",
@@ -152,7 +154,7 @@ def _subset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
     return "*" in bound or set(value) <= set(bound)
 
 
-def _among(bound: tuple[Value, ...], value: tuple[Value, ...]) -> bool:
+def _among(bound: tuple[object, ...], value: tuple[object, ...]) -> bool:
     return all(each in bound for each in value)
 
 
@@ -205,6 +207,9 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "redaction.include_defaults": _only_on,
     "servers.config": _anything,
     "sdk.commands": _among,
+    "sdk.notify": _anything,
+    "sdk.webhook_networks": _among,
+    "sdk.webhooks": _same,
     "sdk.script": _subset,
     "sdk.signals": _same,
     "sdk.temporals": _same,

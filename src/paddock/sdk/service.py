@@ -5,6 +5,7 @@ the event loop, and none touches what belongs to it. Those that wait for other p
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from inspect import signature
@@ -22,6 +23,7 @@ from paddock.sdk.requests import options_of
 
 if TYPE_CHECKING:
     from paddock.sdk.commands import Commands
+    from paddock.sdk.webhooks import Webhooks
     from paddock.store.artifacts import Artifacts
     from paddock.store.signals import Signals
     from paddock.store.vault import Vault
@@ -74,6 +76,8 @@ class Facts(NamedTuple):
     """Schedules."""
     commands: "Callable[[Callable[[str], str | None]], Commands]"
     """Commands of the settings, with secrets from here."""
+    hide: Callable[[Json], Json]
+    """Returns a value as it may leave Paddock."""
 
 
 class Services:
@@ -85,11 +89,17 @@ class Services:
         self._facts = facts
         self._async_methods: Mapping[str, AsyncMethod] = {
             "health.check": self._health,
+            "notify.send": self._notify,
             "output.query": self._output,
             "sequence.list": self._sequences,
             "sequence.run": self._run_sequence,
             "temporal.fire": self._fire,
             "temporal.list": self._temporals,
+            "webhook.delete": self._delete_webhook,
+            "webhook.deliver": self._deliver,
+            "webhook.list": self._list_webhooks,
+            "webhook.register": self._register_webhook,
+            "webhook.test": self._test_webhook,
         }
         self._methods: Mapping[str, Method] = {
             "cir.capture": self._capture,
@@ -118,6 +128,17 @@ class Services:
     @cached_property
     def _commands(self) -> "Commands":
         return self._facts.commands(self._secret)
+
+    @cached_property
+    def _webhooks(self) -> "Webhooks":
+        from paddock.sdk.webhooks import Webhooks  # noqa: PLC0415 - only who has webhooks pays for it
+
+        given = self._settings.sdk
+        return Webhooks(given.webhooks, given.webhook_networks, lambda: self._vault, self._facts.hide)
+
+    def webhooks_of(self, event: str) -> list[str]:
+        """Return the ids of the webhooks of an event. Raises ConfigurationError."""
+        return self._webhooks.of(event) if self._settings.sdk.webhooks.exists() else []
 
     async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
         """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed."""
@@ -200,6 +221,49 @@ class Services:
             raise SdkError(f"paddock.temporal.fire: unknown option {min(wishes)!r}; there is `due`")
         moment = None if due is None else _text("temporal.fire", "due", due)
         return await self._facts.temporals().fire(request, _text("temporal.fire", "name", name), moment)
+
+    async def _register_webhook(
+        self, _request: ExecutionRequest, event: Json, url: Json, secret: Json
+    ) -> Json:
+        """Read `webhook.register(event, url, secret)`."""
+        if isinstance(secret, str):
+            self._secrets.learn(secret)
+        return await asyncio.to_thread(self._webhooks.register, event, url, secret)
+
+    async def _list_webhooks(self, _request: ExecutionRequest) -> Json:
+        return await asyncio.to_thread(self._webhooks.listed)
+
+    async def _delete_webhook(self, _request: ExecutionRequest, name: Json) -> Json:
+        return await asyncio.to_thread(self._webhooks.delete, name)
+
+    async def _test_webhook(self, _request: ExecutionRequest, name: Json) -> Json:
+        return await self._webhooks.deliver(_text("webhook.test", "id", name), "webhook.test", {})
+
+    async def _deliver(self, request: ExecutionRequest, name: str, event: str, data: Json) -> Json:
+        if request.caller is not None:
+            raise SdkError("paddock.webhook.deliver is not there for programs; use webhook.test")
+        return await self._webhooks.deliver(name, event, data)
+
+    async def _notify(self, request: ExecutionRequest, title: Json, body: Json) -> Json:
+        """Read `notify.send(title, body)`."""
+        from paddock.sdk.notify import Notifier  # noqa: PLC0415 - only who notifies pays for it
+
+        names = {command.name for command in self._settings.sdk.commands}
+
+        async def run(name: str, message: dict[str, Json]) -> Json:
+            await self._commands.run(name, message, request.workspace)
+            return True
+
+        async def webhooks(message: dict[str, Json]) -> Json:
+            found = self.webhooks_of("notification")
+            for webhook in found:
+                await self._webhooks.deliver(webhook, "notification", message)
+            return len(found) or None
+
+        notifier = Notifier(
+            self._settings.sdk.notify, os.environ, lambda name: partial(run, name) if name in names else None
+        )
+        return await notifier.send(self._facts.hide(title), self._facts.hide(body), webhooks)
 
     def _capture(self, body: Json, options: Json = None) -> Json:
         return self._signals.capture(_text("cir.capture", "body", body), options_of(options, "cir.capture"))

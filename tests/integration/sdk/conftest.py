@@ -38,7 +38,12 @@ class Desk:
             artifacts=ArtifactSettings(directory=self.place / "artifacts"),
             vault=VaultSettings(backend="file", directory=self.place / "vault"),
             sdk=SdkSettings(
-                **{"temporals": self.place / "temporals", "signals": self.place / "signals.db", **(sdk or {})}
+                **{
+                    "temporals": self.place / "temporals",
+                    "signals": self.place / "signals.db",
+                    "webhooks": self.place / "webhooks.json",
+                    **(sdk or {}),
+                }
             ),
             tools=ToolSettings(**(tools or {})),
             policy=PolicySettings(rule=tuple(rules)),

@@ -1,0 +1,103 @@
+"""What happened in a session, told to webhooks: each delivery is a request of its own, decided and on the record."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import Outcome
+from paddock.model.request import ExecutionRequest, GuestRun, SdkCall
+from paddock.sdk.requests import options_of
+
+MOST_WAITING = 100
+"""Deliveries that may be under way or wait; further events are not told."""
+_AT_A_TIME = 4
+_FAREWELL_S = 10.0
+"""Seconds that deliveries may take once the session ends."""
+
+Execute = Callable[[ExecutionRequest], Awaitable[Outcome]]
+
+
+class Events:
+    """Delivers the events of one session; leaving it waits for deliveries.
+
+    `registered` returns the ids of the webhooks of an event.
+    """
+
+    def __init__(self, execute: Execute, registered: Callable[[str], list[str]]) -> None:
+        self._execute = execute
+        self._registered = registered
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.dropped = 0
+        """Events that were not told."""
+
+    def ended(self, request: ExecutionRequest, outcome: Outcome) -> None:
+        """Take note of a request that has ended; returns at once."""
+        found = event_of(request, outcome)
+        if found is None:
+            return
+        event, data = found
+        try:
+            webhooks = self._registered(event)
+        except PaddockError:
+            webhooks, self.dropped = [], self.dropped + 1
+        for webhook in webhooks:
+            if len(self._tasks) >= MOST_WAITING:
+                self.dropped += 1
+                continue
+            task = asyncio.get_running_loop().create_task(self._tell(request, webhook, event, data))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Wait for what is under way, for a while, and end the rest."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_FAREWELL_S)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _tell(self, cause: ExecutionRequest, webhook: str, event: str, data: Json) -> None:
+        work = SdkCall(method="webhook.deliver", arguments=(webhook, event, data))
+        request = ExecutionRequest(
+            parent=cause.id,
+            actor=cause.actor,
+            surface="webhook",
+            workspace=cause.workspace,
+            work=work,
+            calls=cause.calls,
+        )
+        try:
+            async with self._turns:
+                await self._execute(request)
+        except PaddockError:  # without its record nothing is sent
+            self.dropped += 1
+
+
+def event_of(request: ExecutionRequest, outcome: Outcome) -> tuple[str, Json] | None:
+    """Return the event that the end of a request is, and what is told of it; None for most requests."""
+    match request.work:
+        case GuestRun(profile="script") as work if request.parent is None:
+            ms = outcome.usage.wall_ms
+            told = {"request": outcome.id, "name": work.name, "status": outcome.status.value, "ms": ms}
+            return "script.finished", told
+        case SdkCall(method="sequence.run") if outcome.ok:
+            steps = [{name: step[name] for name in ("name", "status")} for step in outcome.value["steps"]]
+            told = {
+                "request": outcome.id,
+                "name": outcome.value["name"],
+                "ok": outcome.value["ok"],
+                "steps": steps,
+            }
+            return "sequence.finished", told
+        case SdkCall(method="cir.capture", arguments=(body, *options)) if outcome.ok:
+            given = options_of(options[0] if options else None, "cir.capture")
+            told = {**given, "body": body, **outcome.value}
+            return "signal.captured", told
+        case _:
+            return None

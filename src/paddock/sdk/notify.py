@@ -1,0 +1,91 @@
+"""`paddock.notify.send`: tell the person, through the channels of the settings."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+
+from paddock.model.base import Json
+from paddock.model.errors import EngineError, SdkError, SdkFailed
+from paddock.model.outcome import Status
+
+TITLE_CHARS = 200
+BODY_CHARS = 4_000
+_PASSED = (
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XDG_RUNTIME_DIR",
+    "HOME",
+    "PATH",
+    "LANG",
+)
+
+Tell = Callable[[dict[str, Json]], Awaitable[Json]]
+"""Takes `{title, body}` to its channel."""
+
+
+class Notifier:
+    """Sends a message through the first channel that there is."""
+
+    def __init__(
+        self, channels: tuple[str, ...], environ: Mapping[str, str], command: Callable[[str], Tell | None]
+    ) -> None:
+        """`command` returns what runs a command of the settings, None when there is none of that name."""
+        self._channels = channels
+        self._environ = environ
+        self._command = command
+
+    async def send(self, title: Json, body: Json, webhooks: Tell) -> dict[str, Json]:
+        """Return `{channel}`. Raises SdkError for what is no message, EngineError when there is no channel."""
+        message: dict[str, Json] = {
+            "title": _text("title", title, TITLE_CHARS),
+            "body": _text("body", body, BODY_CHARS),
+        }
+        missing: list[str] = []
+        for channel in self._channels:
+            tell = webhooks if channel == "webhook" else self._command(channel)
+            if channel == "desktop":
+                tell = self._desktop()
+            if tell is None:
+                missing.append(channel)
+            elif await tell(message) is not None:
+                return {"channel": channel}
+            else:
+                missing.append(channel)
+        tried = ", ".join(missing) or "none"
+        raise EngineError(
+            f"paddock.notify.send: there is no channel (tried: {tried}); install notify-send and run in a desktop "
+            "session, register a webhook for `notification`, or name a command in `notify` under [sdk]"
+        )
+
+    def _desktop(self) -> Tell | None:
+        program = shutil.which("notify-send", path=self._environ.get("PATH", os.defpath))
+        if program is None or "DBUS_SESSION_BUS_ADDRESS" not in self._environ:
+            return None
+        environment = {name: self._environ[name] for name in _PASSED if name in self._environ}
+
+        async def tell(message: dict[str, Json]) -> Json:
+            process = await asyncio.create_subprocess_exec(
+                *(program, "--app-name=paddock", "--", message["title"], message["body"]),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=environment,
+            )
+            try:
+                code = await process.wait()
+            except BaseException:
+                process.kill()
+                raise
+            if code != 0:
+                raise SdkFailed(f"paddock.notify.send: notify-send ended with {code}", Status.FAILED)
+            return True
+
+        return tell
+
+
+def _text(what: str, value: Json, most: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= most or "\0" in value:
+        raise SdkError(f"paddock.notify.send: {what} is a text of 1 to {most} characters")
+    return value

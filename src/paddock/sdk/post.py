@@ -1,0 +1,129 @@
+"""One POST over https to an address that a stranger may have chosen: where it leads is looked at before.
+
+The name is resolved once; every address it has must be a public one or in a network that is granted, and the
+connection goes to an address that was looked at, whatever the name means a moment later. The certificate must be that
+of the name. Redirects and proxies are not followed: they would lead elsewhere.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+import httpx2
+
+from paddock.model.errors import SdkError
+
+URL_CHARS = 2_000
+ANSWER_BYTES = 64 * 1024
+"""Bytes of an answer that are read; what it says does not matter."""
+_TIMEOUT_S = 10.0
+
+Address = IPv4Address | IPv6Address
+
+
+class NotSentError(Exception):
+    """The POST did not arrive; the text says why and names no secret."""
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class _UnreachableError(NotSentError):
+    """Nobody answers at one of several addresses."""
+
+
+def checked(text: str) -> httpx2.URL:
+    """Return the address that a text is. Raises SdkError unless it is https with a host and without a user."""
+    try:
+        url = httpx2.URL(text) if len(text) <= URL_CHARS else None
+    except httpx2.InvalidURL:
+        url = None
+    if url is None or url.scheme != "https" or not url.host or url.userinfo:
+        raise SdkError(f"the url must be https://host/path without a user, of at most {URL_CHARS} characters")
+    return url.copy_with(fragment=None)
+
+
+async def post(url: httpx2.URL, body: bytes, headers: Mapping[str, str], networks: Sequence[str]) -> int:
+    """Send `body` and return the status of the answer, a 2xx. Raises NotSentError; takes 10 seconds at most."""
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            addresses = await _addresses(url, networks)
+            for address in addresses[:-1]:
+                try:
+                    return await _sent(url, body, headers, address)
+                except _UnreachableError:
+                    continue
+            return await _sent(url, body, headers, addresses[-1])
+    except TimeoutError:
+        raise NotSentError(f"{url.host} did not answer within {_TIMEOUT_S:.0f} s", retryable=True) from None
+
+
+async def _sent(url: httpx2.URL, body: bytes, headers: Mapping[str, str], address: Address) -> int:
+    context = ssl.create_default_context()
+    pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))  # noqa: PLR2004
+    named = {**headers, "host": url.netloc.decode("ascii"), "accept-encoding": "identity"}
+    try:
+        async with (
+            httpx2.AsyncClient(
+                verify=context, trust_env=False, follow_redirects=False, timeout=_TIMEOUT_S
+            ) as client,
+            client.stream(
+                "POST",
+                pinned,
+                content=body,
+                headers=named,
+                extensions={"sni_hostname": url.raw_host.decode("ascii")},
+            ) as answer,
+        ):
+            status, size = answer.status_code, 0
+            async for chunk in answer.aiter_raw():
+                size += len(chunk)
+                if size > ANSWER_BYTES:
+                    break
+    except httpx2.ConnectError as error:
+        raise _UnreachableError(f"{url.host}: {error}", retryable=True) from None
+    except httpx2.HTTPError as error:
+        raise NotSentError(f"{url.host}: {type(error).__name__}: {error}", retryable=True) from None
+    if not 200 <= status < 300:  # noqa: PLR2004
+        raise NotSentError(f"{url.host} answered {status}", retryable=status == 429 or status >= 500)  # noqa: PLR2004
+    return status
+
+
+async def _addresses(url: httpx2.URL, networks: Sequence[str]) -> list[Address]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            url.raw_host.decode("ascii"), url.port or 443, type=socket.SOCK_STREAM
+        )
+    except OSError as error:
+        raise NotSentError(f"{url.host}: {error.strerror}", retryable=True) from None
+    addresses = [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+    granted = [ip_network(network) for network in networks]
+    for address in addresses:
+        if not (_is_public(address) or any(_really(address) in network for network in granted)):
+            what = f"{url.host} leads to {address}, which is no public address"
+            raise NotSentError(
+                f"{what}; name its network in `webhook_networks` under [sdk] to allow it", retryable=False
+            )
+    if not addresses:
+        raise NotSentError(f"{url.host} has no address", retryable=True)
+    return addresses
+
+
+def _is_public(address: Address) -> bool:
+    real = _really(address)
+    return real.is_global and not (real.is_multicast or real.is_reserved)
+
+
+_NAT64 = ip_network("64:ff9b::/96")
+
+
+def _really(address: Address) -> Address:
+    """Return the address that packets reach: one of IPv6 may stand for one of IPv4 (RFC 4291, 3056, 6052)."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or address

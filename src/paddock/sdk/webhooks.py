@@ -1,0 +1,161 @@
+"""Webhooks: addresses that are told what happened, each message signed (https://www.standardwebhooks.com).
+
+A webhook is known by its id. Its secret is in the vault, by the webhook's id or where whoever registered it keeps it;
+the file of webhooks holds the reference alone.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from paddock.files import Kept
+from paddock.model.base import Json
+from paddock.model.errors import SdkError, SdkFailed
+from paddock.model.ids import new_id
+from paddock.model.outcome import Status
+
+if TYPE_CHECKING:
+    from paddock.store.vault import Vault
+
+Event = Literal["script.finished", "sequence.finished", "signal.captured", "notification"]
+SCOPE = "webhooks"
+MOST = 50
+SECRET_CHARS = 16
+BODY_BYTES = 256 * 1024
+TRIES = 3
+_BETWEEN_S = 0.5
+_PREFIX = "whsec_"
+
+Found = dict[str, Any]
+
+
+class Webhooks:
+    """The webhooks in one file. Methods but `deliver` may block; run them in a thread."""
+
+    def __init__(
+        self,
+        file: Path,
+        networks: tuple[str, ...],
+        vault: "Callable[[], Vault]",
+        hide: Callable[[Json], Json],
+    ) -> None:
+        self._kept = Kept(file)
+        self._networks = networks
+        self._vault = vault
+        self._hide = hide
+
+    def of(self, event: str) -> list[str]:
+        """Return the ids of the webhooks of an event."""
+        return [id_ for id_, found in self._kept.look().items() if found["event"] == event]
+
+    def register(self, event: Json, url: Json, secret: Json) -> dict[str, Json]:
+        """Keep a webhook and return `{id}`. The secret is a text, or `{vault: NAME}`. Raises SdkError."""
+        from paddock.sdk.post import checked  # noqa: PLC0415 - its client takes 50 ms to load
+
+        if event not in get_args(Event):
+            raise SdkError(f"paddock.webhook.register: event is one of {', '.join(get_args(Event))}")
+        if not isinstance(url, str):
+            raise SdkError("paddock.webhook.register: the url must be a string")
+        address = str(checked(url))
+        id_ = new_id().lower()
+        reference = self._reference(id_, secret)
+        if reference is None:
+            reference = {"scope": SCOPE, "name": id_}
+            self._vault().set(SCOPE, id_, str(secret))
+
+        def add(held: Found) -> None:
+            if len(held) >= MOST:
+                raise SdkError(f"there are {MOST} webhooks already; delete one")
+            held[id_] = {"event": event, "url": address, "secret": reference}
+
+        self._kept.update(add)
+        return {"id": id_}
+
+    def _reference(self, id_: str, secret: Json) -> dict[str, str] | None:
+        """Return where a secret is kept already, None for one that is given. Raises SdkError for a weak one."""
+        if isinstance(secret, dict):
+            given = cast("dict[str, Json]", secret)
+            name, scope = given.get("vault"), given.get("scope", "global")
+            if not isinstance(name, str) or not isinstance(scope, str) or given.keys() - {"vault", "scope"}:
+                raise SdkError(
+                    "paddock.webhook.register: a secret of the vault is {vault: NAME, scope: SCOPE}"
+                )
+            self._secret(id_, {"scope": scope, "name": name})
+            return {"scope": scope, "name": name}
+        if not isinstance(secret, str) or len(secret) < SECRET_CHARS:
+            raise SdkError(f"paddock.webhook.register: the secret has at least {SECRET_CHARS} characters")
+        return None
+
+    def listed(self) -> list[dict[str, Json]]:
+        """Return `{id, event, url}` of every webhook."""
+        found = self._kept.read()
+        return [{"id": id_, "event": each["event"], "url": each["url"]} for id_, each in found.items()]
+
+    def delete(self, id_: Json) -> bool:
+        """Forget a webhook, and its secret unless that is kept elsewhere; tell whether there was one."""
+        found = self._kept.update(lambda held: held.pop(str(id_), None))
+        if found is not None and found["secret"] == {"scope": SCOPE, "name": str(id_)}:
+            self._vault().delete(SCOPE, str(id_))
+        return found is not None
+
+    async def deliver(self, id_: str, event: str, data: Json) -> dict[str, Json]:
+        """Tell a webhook what happened and return `{id, status, tries}`. Raises SdkError, SdkFailed."""
+        from paddock.sdk.post import NotSentError, checked, post  # noqa: PLC0415
+
+        found, secret = await asyncio.to_thread(self._read, id_)
+        moment = int(time.time())
+        told = {"type": event, "timestamp": moment, "data": self._hide(data)}
+        body = json.dumps(told, separators=(",", ":")).encode()
+        if len(body) > BODY_BYTES:
+            raise SdkError(f"webhook {id_}: the message is over {BODY_BYTES} bytes")
+        message = new_id().lower()
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "paddock",
+            "webhook-id": message,
+            "webhook-timestamp": str(moment),
+            "webhook-signature": signature(secret, message, moment, body),
+        }
+        for tried in range(1, TRIES + 1):
+            try:
+                status = await post(checked(found["url"]), body, headers, self._networks)
+            except NotSentError as why:
+                if not why.retryable or tried == TRIES:
+                    raise SdkFailed(f"webhook {id_}: {why}", Status.FAILED) from None
+                await asyncio.sleep(_BETWEEN_S * 2**tried)
+            else:
+                return {"id": id_, "status": status, "tries": tried}
+        raise AssertionError
+
+    def _read(self, id_: str) -> tuple[Found, str]:
+        found = self._kept.read().get(id_)
+        if found is None:
+            raise SdkError(f"there is no webhook {id_[:64]}; paddock.webhook.list() shows them")
+        return found, self._secret(id_, found["secret"])
+
+    def _secret(self, id_: str, reference: Mapping[str, str]) -> str:
+        secret = self._vault().get(reference["scope"], reference["name"])
+        if secret is None:
+            raise SdkError(f"webhook {id_}: its secret {reference['name']} is not in the vault")
+        if len(secret) < SECRET_CHARS:
+            raise SdkError(f"webhook {id_}: its secret has fewer than {SECRET_CHARS} characters")
+        return secret
+
+
+def signature(secret: str, message: str, moment: int, body: bytes) -> str:
+    """Return `v1,` and the HMAC-SHA256 of id, time and body; a secret that begins with `whsec_` is base64."""
+    key = secret.encode()
+    if secret.startswith(_PREFIX):
+        try:
+            key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+        except binascii.Error:
+            key = secret.encode()
+    signed = f"{message}.{moment}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()

@@ -1,0 +1,39 @@
+"""Which addresses a webhook may lead to."""
+
+from ipaddress import ip_address
+
+import pytest
+
+from paddock.sdk.post import _is_public, _really
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"),
+        *("224.0.0.1", "255.255.255.255", "240.0.0.1", "192.0.2.1", "198.18.0.1"),
+        *("::1", "::", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1"),
+        *(
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "2002:7f00:1::",
+        ),
+        *("2001::1",),
+    ],
+)
+def test_addresses_within_are_not_public(text):
+    assert not _is_public(ip_address(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+)
+def test_addresses_of_the_world_are_public(text):
+    assert _is_public(ip_address(text))
+
+
+def test_an_address_of_ipv6_may_stand_for_one_of_ipv4():
+    assert str(_really(ip_address("64:ff9b::7f00:1"))) == "127.0.0.1"
+    assert str(_really(ip_address("2606:4700::1"))) == "2606:4700::1"
