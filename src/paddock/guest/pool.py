@@ -26,6 +26,7 @@ _START_SECONDS = 20.0
 _REFILL_SECONDS = 0.003
 _CONTROL_BYTES = 4096
 _STDERR_BYTES = 4096
+_READ_BYTES = 64 * 1024
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 
@@ -47,7 +48,7 @@ class Death:
     cost: Cost
 
 
-class Worker(asyncio.Protocol):
+class Worker(asyncio.BufferedProtocol):
     """One locked process that waits for its one program."""
 
     def __init__(self, errors: int, frame_bytes: int) -> None:
@@ -66,6 +67,8 @@ class Worker(asyncio.Protocol):
         self._writable.set()
         self.frame_bytes = frame_bytes
         self._reader = frames.FrameReader(frame_bytes)
+        # asyncio's own would be 256 KiB anew for each message, which the C library maps and unmaps each time.
+        self._buffer = memoryview(bytearray(_READ_BYTES))
 
     def born(self, pid: int, pidfd: int) -> None:
         """Learn the process behind the socket."""
@@ -163,10 +166,14 @@ class Worker(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Follow asyncio.BufferedProtocol."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Pass on what the bytes complete; kill a worker that breaks the protocol."""
         try:
-            for message in self._reader.feed(data):
+            for message in self._reader.feed(bytes(self._buffer[:nbytes])):
                 if self.listener is not None:
                     self.listener.heard(message)
                 elif isinstance(message, frames.Ready):
