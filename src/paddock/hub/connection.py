@@ -115,7 +115,7 @@ class Connection:
             if error.code != HEADER_MISMATCH:
                 raise
         # Refused before it ran: the server wants arguments repeated as headers, which its listing names.
-        await self.session.learn_headers()
+        await self._tools()
         return await self.session.ask("tools/call", {"name": tool, "arguments": arguments})
 
     async def _tools(self) -> list[object]:
@@ -130,7 +130,7 @@ class Connection:
             if not page.get("nextCursor"):
                 break
             params = {"cursor": page["nextCursor"]}
-        return entries
+        return entries if self._process is not None or self.legacy else self.session.mind_headers(entries)
 
     async def _answer(self, request: Awaitable[T], what: str, timeout_ms: float) -> T:
         """Wait for a request, at most `timeout_ms`; turn whatever goes wrong into CallFailed."""

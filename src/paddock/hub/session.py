@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp_types import (
     Implementation,
     InitializedNotification,
     InitializeResult,
-    PaginatedRequestParams,
     ServerCapabilities,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
@@ -47,14 +47,21 @@ class Session(ClientSession):
                 return
         await self._shake_hands()
 
-    async def learn_headers(self) -> None:
-        """List all tools, from which the library learns what a 2026 server wants repeated as headers."""
-        cursor: str | None = None
-        for _ in range(PAGES):
-            page = await self.list_tools(params=PaginatedRequestParams(cursor=cursor))
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+    def mind_headers(self, entries: list[object]) -> list[object]:
+        """Note which arguments of listed tools go into headers, too; return the tools that may be called.
+
+        One that wants an impossible header may not (SEP-2243).
+        """
+        kept: list[object] = []
+        for entry in entries:
+            fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+            name, schema = fields.get("name"), fields.get("inputSchema")
+            if not isinstance(name, str) or not isinstance(schema, dict):
+                kept.append(entry)
+            elif find_invalid_x_mcp_header(schema) is None:
+                self._x_mcp_header_maps[name] = x_mcp_header_map(schema)
+                kept.append(entry)
+        return kept
 
     async def _shake_hands(self) -> None:
         """Do the `initialize` exchange; of the server's answer only the version has to be right."""
