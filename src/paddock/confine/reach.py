@@ -7,6 +7,7 @@ Only the standard library may be imported here: the module runs in wardens.
 import os
 import stat
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 
 def barrier(path: str, user: int) -> str:
@@ -21,10 +22,18 @@ def barrier(path: str, user: int) -> str:
             facts = os.stat(here)  # noqa: PTH116 - pathlib would be copied by every fork
         except OSError:
             return here
-        own = stat.S_IXUSR if facts.st_uid == user else stat.S_IXGRP if facts.st_gid == user else stat.S_IXOTH
-        if stat.S_ISDIR(facts.st_mode) and not facts.st_mode & own:
+        if stat.S_ISDIR(facts.st_mode) and not may_pass(facts, user, {user}):
             return here
     return ""
+
+
+def may_pass(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
+    """Tell whether a user without capabilities may enter a directory or execute a file."""
+    if facts.st_uid == user:
+        return bool(facts.st_mode & stat.S_IXUSR)
+    if facts.st_gid in groups:
+        return bool(facts.st_mode & stat.S_IXGRP)
+    return bool(facts.st_mode & stat.S_IXOTH)
 
 
 def why_missing(program: str, environment: Mapping[str, str], user: int) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Self
 
+from paddock.confine import reach
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import PLACE, Recipe, Way
 
@@ -157,17 +158,9 @@ def reachable(path: Path, user: int | None) -> bool:
     try:
         real = path.resolve(strict=True)
         chains = {*path.absolute().parents, *real.parents, real}
-        return all(_may_enter(place.stat(), number, groups) for place in chains)
+        return all(reach.may_pass(place.stat(), number, groups) for place in chains)
     except OSError:
         return False
-
-
-def _may_enter(facts: os.stat_result, user: int, groups: set[int]) -> bool:
-    if facts.st_uid == user:
-        return bool(facts.st_mode & stat.S_IXUSR)
-    if facts.st_gid in groups:
-        return bool(facts.st_mode & stat.S_IXGRP)
-    return bool(facts.st_mode & stat.S_IXOTH)
 
 
 def _use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from pydantic import ValidationError
 
 from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError, EngineError, SdkError
+from paddock.model.errors import ConfigurationError, EngineError, SdkError, SignalError, VaultError
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import Settings
 from paddock.policy.known import KnownSecrets
@@ -141,7 +141,22 @@ class Services:
         return self._webhooks.of(event) if self._settings.sdk.webhooks.exists() else []
 
     async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
-        """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed."""
+        """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed.
+
+        What a program is told names files without the directories of this machine that they are in.
+        """
+        try:
+            return await self._answer(request, work)
+        except (VaultError, SignalError, ConfigurationError) as error:
+            raise type(error)(self._without_places(str(error))) from None
+
+    def _without_places(self, text: str) -> str:
+        settings = self._settings
+        for folder in (settings.vault.directory, settings.sdk.signals.parent, Path.home()):
+            text = text.replace(f"{folder}/", "")
+        return text
+
+    async def _answer(self, request: ExecutionRequest, work: SdkCall) -> Json:
         if (found := self._async_methods.get(work.method)) is not None:
             waiting = partial(found, request)
             _check_count(work, waiting)
@@ -174,7 +189,7 @@ class Services:
         problems += [f"ledger: {found['file']}: {found['message']}" for found in ledger["problems"]]
         return {
             "ok": not problems,
-            "problems": problems,
+            "problems": [self._without_places(problem) for problem in problems],
             "tier": tier,
             "servers": servers,
             "ledger": {name: ledger[name] for name in ("ok", "records", "last_hash")},

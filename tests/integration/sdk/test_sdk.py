@@ -207,3 +207,25 @@ def test_a_program_does_not_learn_where_scripts_are_looked_for(desk):
     desk.open()
     outcome = desk.run("try { await paddock.script.run('nowhere') } catch (e) { return e.message }")
     assert outcome.value == "Script not found: nowhere"
+
+
+@pytest.mark.parametrize(
+    ("call", "file", "told"),
+    [
+        (
+            "paddock.cir.query()",
+            "signals.db",
+            "the signals in signals.db cannot be used: file is not a database",
+        ),
+        (
+            "paddock.vault.list()",
+            "vault/secrets.fernet",
+            "the key key is missing; put it back, or delete secrets.fernet to begin anew",
+        ),
+    ],
+)
+def test_a_program_is_told_no_directory_of_the_machine(desk, call, file, told):
+    (desk.place / file).parent.mkdir(exist_ok=True)
+    (desk.place / file).write_text("no such thing" * 100)
+    outcome = desk.open().run(f"try {{ await {call} }} catch (e) {{ return e.message }}")
+    assert outcome.value == told
