@@ -16,26 +16,21 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from paddock.approvals import CODES, Approvals, Asker, refusal_name
+from paddock.approvals import Approvals, Asker, refusal_name
 from paddock.guest.engine import GuestEngine
-from paddock.guest.job import GuestJob, HostReply, OnConsole
+from paddock.guest.job import GuestJob, OnConsole
+from paddock.host_calls import HostCalls
 from paddock.hub.result import ToolResult, blame, native_value
 from paddock.model.base import Json
 from paddock.model.errors import (
-    ConfigurationError,
     EngineError,
-    LedgerError,
     PaddockError,
-    ScriptNotFound,
     SdkError,
     SdkFailed,
     ServerError,
-    ToolNotFound,
 )
-from paddock.model.limits import Calls
 from paddock.model.outcome import (
     Decision,
     ErrorInfo,
@@ -47,12 +42,11 @@ from paddock.model.outcome import (
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
 from paddock.policy.outgoing import Outgoing
-from paddock.policy.rehearsal import Plan, planned_call, stub, would_ask
+from paddock.policy.rehearsal import planned_call, stub, would_ask
 from paddock.policy.rules import Policy
 from paddock.programs import Programs
 from paddock.record import ending, identity
 from paddock.scripts import Scripts
-from paddock.sdk.requests import ENDED, child, shown
 from paddock.store.audit import AuditSink
 from paddock.store.unrecorded import Lenient
 
@@ -246,7 +240,7 @@ class Gate:
                     depth=request.depth,
                     clock=self.approvals.clock(request),
                 )
-                calls = _HostCalls(self, request, decision.grants.calls)
+                calls = HostCalls(self.carry_out, self.find_tool, request, decision.grants.calls)
                 result = await self._engines.guest.run(job, calls, self._outgoing.console(beside.on_console))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
@@ -295,78 +289,7 @@ class Gate:
         return RawResult(status=Status.OK, value=value, has_value=True, usage=usage)
 
 
-@dataclass(frozen=True, slots=True)
-class _HostCalls:
-    """The gate as a program sees it: its calls are child requests of its own request."""
-
-    gate: Gate
-    parent: ExecutionRequest
-    calls: Calls
-    plan: Plan = field(default_factory=Plan)
-
-    async def call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
-        request = ExecutionRequest(
-            parent=self.parent.id,
-            root=self.parent.root or self.parent.id,
-            actor=self.parent.actor,
-            surface="guest",
-            workspace=self.parent.workspace,
-            work=ServerCall(server=server, tool=tool, arguments=arguments, raw=raw),
-            calls=self.calls,
-        )
-        try:
-            outcome = await self.gate.carry_out(request)
-        except LedgerError:
-            return _UNRECORDED
-        for planned in outcome.planned:
-            self.plan.add(planned)
-        if outcome.status is Status.OK:
-            return HostReply(Status.OK, value=outcome.value)
-        error = _told(outcome, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
-        if outcome.has_value:
-            error["content"] = outcome.value
-        return HostReply(outcome.status, error=error)
-
-    async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
-        try:
-            request = child(name, arguments, self.parent, self.calls, self.gate.find_tool)
-            outcome = await self.gate.carry_out(request)
-        except LedgerError:
-            return _UNRECORDED
-        except (
-            ScriptNotFound
-        ) as problem:  # where was searched is for people: it names directories of the host
-            error: dict[str, Json] = {"name": "TypeError", "message": str(problem).partition("\n")[0]}
-            return HostReply(Status.INVALID, error=error)
-        except (SdkError, ToolNotFound, ConfigurationError) as problem:
-            return HostReply(Status.INVALID, error={"name": "TypeError", "message": str(problem)})
-        for planned in outcome.planned:
-            self.plan.add(planned)
-        if outcome.status in ENDED and (outcome.program or outcome.tool or outcome.ok):
-            return HostReply(Status.OK, value=shown(request.work, outcome))
-        name = outcome.error.name if outcome.error else "Error"
-        return HostReply(outcome.status, error=_told(outcome, name) | {"status": outcome.status.value})
-
-
 _CANCELLED = RawResult(status=Status.CANCELLED)
-
-# Without its record nothing may run; the program's own end will tell the person.
-_UNRECORDED = HostReply(
-    Status.ERROR, error={"name": "Error", "message": "the call cannot be recorded, so it was not made"}
-)
-
-
-def _told(outcome: Outcome, name: str) -> dict[str, Json]:
-    """Return the error that a program sees of a call that brought no result."""
-    message = outcome.error.message if outcome.error else outcome.status.value
-    told: dict[str, Json] = {
-        "name": name,
-        "message": message,
-        "retryable": outcome.status is Status.UNAVAILABLE,
-    }
-    if outcome.error is not None and outcome.error.name in CODES:
-        told["code"] = CODES[outcome.error.name]
-    return told
 
 
 def _refusal(decision: Decision) -> ErrorInfo:
