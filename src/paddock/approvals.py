@@ -47,6 +47,23 @@ CODES: Mapping[str, str] = {
 """What a program reads as `code` of the error, by its name."""
 
 
+_CUT_SHORT = Answer(verdict="denied", by="paddock")
+"""The wait for an answer ended before there was one."""
+
+
+async def _unless(stop: asyncio.Event | None, asking: Awaitable[Answer]) -> Answer:
+    """Return the answer, or a refusal as soon as `stop` is set."""
+    if stop is None:
+        return await asking
+    tasks = asyncio.ensure_future(asking), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else _CUT_SHORT
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 async def nobody(_question: Question) -> Answer:
     """Answer for a person who cannot be asked."""
     return Answer(verdict="unasked", told=UNASKED)
@@ -99,8 +116,13 @@ class Approvals:
         """Return the clock of a request."""
         return self._of(request).clock
 
-    async def settle(self, request: ExecutionRequest, decision: Decision) -> Decision:
-        """Return what a decision that asks becomes: allowed or refused. Raises LedgerError: then nobody was asked."""
+    async def settle(
+        self, request: ExecutionRequest, decision: Decision, stop: asyncio.Event | None = None
+    ) -> Decision:
+        """Return what a decision that asks becomes: allowed or refused; refused when `stop` is set meanwhile.
+
+        Raises LedgerError: then nobody was asked.
+        """
         run = self._of(request)
         name = asking.repeatable(request)
         question = asking.question(request, decision, self._outgoing, wait_ms=self._settings.wait_ms)
@@ -111,7 +133,7 @@ class Approvals:
             answer = run.refused.get(question.sha256)
             if answer is None:
                 facts = identity(request, decision)
-                answer = await self._ask(question, run, facts, parent=request.parent)
+                answer = await self._ask(question, run, facts, parent=request.parent, stop=stop)
                 if answer.verdict in ("denied", "expired"):
                     run.refused[question.sha256] = answer
                 elif answer.verdict == "run" and name is not None:
@@ -145,22 +167,28 @@ class Approvals:
         return self._runs.get(request.root or request.id) or Run(self._asker)
 
     async def _ask(
-        self, question: Question, run: Run, facts: Mapping[str, Field], *, parent: str | None
+        self,
+        question: Question,
+        run: Run,
+        facts: Mapping[str, Field],
+        *,
+        parent: str | None,
+        stop: asyncio.Event | None = None,
     ) -> Answer:
         """Ask, within all bounds, and record it."""
         about: dict[str, Field] = {"question": question.id, "call_sha256": question.sha256}
         self._audit.append("asked", question.request, {**facts, **about}, parent=parent)
         started = time.perf_counter()
-        answer = Answer(verdict="denied", by="paddock", told="the wait for an answer was cut short")
+        answer = _CUT_SHORT
         try:
-            answer = await self._answer(question, run)
+            answer = await self._answer(question, run, stop)
         finally:
             end: dict[str, Field] = {"answer": answer.verdict, "answered_by": asking.plain(answer.by)}
             end["ms"] = round((time.perf_counter() - started) * 1000, 3)
             self._audit.append("answered", question.request, {**about, **end}, parent=parent)
         return answer
 
-    async def _answer(self, question: Question, run: Run) -> Answer:
+    async def _answer(self, question: Question, run: Run, stop: asyncio.Event | None) -> Answer:
         why = "; ".join(question.reasons)
         run.questions += 1
         if run.questions > MOST_QUESTIONS:
@@ -175,7 +203,7 @@ class Approvals:
         try:
             with run.clock.held():
                 async with asyncio.timeout(question.wait_ms / 1000):
-                    answer = await run.asker(question)
+                    answer = await _unless(stop, run.asker(question))
         except TimeoutError:
             told = f"{why}: nobody answered within {question.wait_ms} ms (approvals.wait_ms)"
             return Answer(verdict="expired", told=told)

@@ -164,7 +164,7 @@ class Gate:
             request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
             decision = self._policy.decide(request)
         if decision.asks:
-            decision = await self.approvals.settle(request, decision)
+            decision = await self.approvals.settle(request, decision, beside.stop)
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
             async with self._engines.programs.admit(request, work, decision) as admitted:
                 return await self._carry_out(request, admitted, beside)

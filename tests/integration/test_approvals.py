@@ -297,6 +297,23 @@ def test_what_is_cancelled_while_a_person_thinks_is_over(open_desk: Open, tmp_pa
     assert (answered["answer"], answered["answered_by"]) == ("denied", "paddock")
 
 
+def test_what_is_stopped_while_a_person_thinks_is_refused(open_desk: Open) -> None:
+    desk = open_desk()
+
+    async def main() -> Outcome:
+        stop = asyncio.Event()
+
+        async def thinks(_question: Question) -> Answer:
+            stop.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        return await desk.session.gate.execute(desk.request("return 1", jit=True), asker=thinks, stop=stop)
+
+    outcome = desk.runner.run(main())
+    assert (outcome.status, outcome.decision.answer) == ("denied", "denied")
+
+
 def test_the_record_says_who_answered_and_holds_no_payload(open_desk: Open, tmp_path: Path) -> None:
     desk = open_desk()
     outcome = desk.run("return await servers.odd.echo({text: 'payload-1234'})", Person("once").ask)

@@ -13,6 +13,7 @@ from paddock.surfaces import render
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
+from paddock.surfaces.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from paddock.guest.job import OnConsole
@@ -24,8 +25,10 @@ INTERRUPTED = 128
 
 def execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
     """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
-    printer = _Printer(quiet=as_json)
-    outcome, number = asyncio.run(carry_out(request, settings, on_console=printer.line))
+    terminal = Terminal()
+    printer = _Printer(terminal, quiet=as_json)
+    carried = carry_out(request, settings, on_console=printer.line, terminal=terminal)
+    outcome, number = asyncio.run(carried)
     printer.finish(outcome)
     click.get_current_context().exit(
         INTERRUPTED + number if number else int(outcome is None or not outcome.ok)
@@ -39,6 +42,7 @@ async def carry_out(
     on_console: "OnConsole | None" = None,
     on_output: "OnOutput | None" = None,
     stop: asyncio.Event | None = None,
+    terminal: Terminal | None = None,
 ) -> tuple[Outcome | None, int]:
     """Return what became of a request and which signal cut it short, if any.
 
@@ -47,7 +51,7 @@ async def carry_out(
     """
     with cancelled_by_signals(stop) as received:
         try:
-            async with session(settings, request.workspace) as opened:
+            async with session(settings, request.workspace, terminal) as opened:
                 outcome = await opened.gate.execute(
                     request, on_console=on_console, on_output=on_output, stop=stop
                 )
@@ -63,10 +67,12 @@ async def carry_out(
 class _Printer:
     """Print console lines as they come on a terminal, else all at the end; then the result or the error.
 
-    A pipe gets exactly what the script wrote. A terminal gets no control characters but colours.
+    A pipe gets exactly what the script wrote. A terminal gets no control characters but colours, and nothing below a
+    question that it shows.
     """
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, terminal: Terminal, *, quiet: bool) -> None:
+        self._terminal = terminal
         self._quiet = quiet
         self._live = sys.stdout.isatty() and not quiet
         self._lines: list[ConsoleLine] = []
@@ -75,7 +81,7 @@ class _Printer:
     def line(self, line: ConsoleLine) -> None:
         """Take a console line of the running script."""
         self._lines.append(line)
-        if self._live:
+        if self._live and not self._terminal.asking:
             self._print(self._lines)
 
     def finish(self, outcome: Outcome | None) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from paddock.approvals import Asker
     from paddock.model.settings import Settings
     from paddock.wiring import Session
 
@@ -22,10 +23,12 @@ def run(arguments: Sequence[str]) -> None:
     """
     launcher = Launcher()
 
-    def opener(settings: "Settings", workspace: "Path") -> "AbstractAsyncContextManager[Session]":
+    def opener(
+        settings: "Settings", workspace: "Path", asker: "Asker"
+    ) -> "AbstractAsyncContextManager[Session]":
         from paddock.wiring import open_session  # noqa: PLC0415 - a command that is refused does without
 
-        return open_session(settings, workspace, launcher=launcher)
+        return open_session(settings, workspace, launcher=launcher, asker=asker)
 
     try:
         with suppress(EngineError, OSError):  # the session will try again, and say why it cannot

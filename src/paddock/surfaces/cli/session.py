@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.model.settings import Settings
+from paddock.surfaces.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +17,13 @@ if TYPE_CHECKING:
     from paddock.wiring import Session
 
 
-def session(settings: Settings, workspace: Path) -> "AbstractAsyncContextManager[Session]":
-    """Return a session of the person at the command line; a context may have an opener of its own."""
+def session(
+    settings: Settings, workspace: Path, terminal: Terminal | None = None
+) -> "AbstractAsyncContextManager[Session]":
+    """Return a session of the person at the command line, who is asked there.
+
+    A context may have an opener of its own.
+    """
     from paddock.wiring import open_session  # noqa: PLC0415 - help and completion do without
 
     opener: Callable[..., AbstractAsyncContextManager[Session]] = (
@@ -25,7 +31,7 @@ def session(settings: Settings, workspace: Path) -> "AbstractAsyncContextManager
     )
     guest = settings.guest.model_copy(update={"spare_workers": 0})  # one request: nobody would use a spare
     settings = settings.model_copy(update={"guest": guest})
-    return opener(settings, workspace)
+    return opener(settings, workspace, asker=(terminal or Terminal()).ask)
 
 
 def actor() -> str:

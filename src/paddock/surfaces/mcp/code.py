@@ -28,7 +28,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         limits = LimitOverrides(wall_ms=arguments.get("timeout_ms"))
         request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
-        outcome = await gate.execute(request, on_console=caller.on_console)
+        outcome = await gate.execute(request, on_console=caller.on_console, asker=caller.asker)
         shown = answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
         cut = "truncated" in data
@@ -38,7 +38,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
         work = ServerCall(
             server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
         )
-        outcome = await gate.execute(_request(work, workspace, caller))
+        outcome = await gate.execute(_request(work, workspace, caller), asker=caller.asker)
         shown = forwarded(outcome, cap)
         cut = outcome.ok and is_larger(outcome, cap)
         return await rest.told(outcome, shown, what="call_tool") if cut else shown

@@ -78,7 +78,8 @@ async def _computed(gate: Gate, workspace: Path, arguments: Arguments, caller: C
         wish = asked(cast("Json", arguments))
     except InvalidInput as problem:
         return refused(problem)
-    return envelope(await gate.execute(wish.request(actor=caller.actor, surface="mcp", workspace=workspace)))
+    request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace)
+    return envelope(await gate.execute(request, asker=caller.asker))
 
 
 def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:

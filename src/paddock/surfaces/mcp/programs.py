@@ -59,7 +59,8 @@ class Programs:
         )
         take = OutputLines(caller.on_console).take if caller.on_console else None
         stop = asyncio.Event()
-        running = asyncio.create_task(self._session.gate.execute(request, on_output=take, stop=stop))
+        execute = self._session.gate.execute
+        running = asyncio.create_task(execute(request, on_output=take, stop=stop, asker=caller.asker))
         try:
             return await asyncio.shield(running), work
         except asyncio.CancelledError:

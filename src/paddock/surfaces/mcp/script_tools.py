@@ -75,7 +75,7 @@ class ScriptTools:
                 workspace=self._workspace,
                 work=await asyncio.to_thread(self._work, name, arguments),
             )
-            return _answer(await self._gate.execute(request), self._cap)
+            return _answer(await self._gate.execute(request, asker=caller.asker), self._cap)
 
         said = redact_text(render.encodable(description))
         return Tool(

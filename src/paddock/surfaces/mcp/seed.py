@@ -88,7 +88,7 @@ class SeedTools:
         """Make one call and give its result verbatim."""
         server, tool = arguments["server"], arguments["tool"]
         work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
-        outcome = await self._session.gate.execute(self._request(work, caller))
+        outcome = await self._session.gate.execute(self._request(work, caller), asker=caller.asker)
         if outcome.ok:
             return result_of(outcome)
         return _error(_told(outcome, server, tool))
@@ -98,7 +98,9 @@ class SeedTools:
         if not arguments["code"]:
             return _missing(["code"])
         work = GuestRun(source=arguments["code"], raw_results=True)
-        outcome = await self._session.gate.execute(self._request(work, caller), on_console=caller.on_console)
+        request = self._request(work, caller)
+        execute = self._session.gate.execute
+        outcome = await execute(request, on_console=caller.on_console, asker=caller.asker)
         text = render.output_text(outcome)
         if outcome.ok:
             return Answer([text_block(text or NO_OUTPUT)])

@@ -1,5 +1,7 @@
 """The MCP protocol around the table of tools, both eras: 2025-11-25 with sessions, 2026-07-28 without."""
 
+import os
+from functools import partial
 from typing import Any
 
 from mcp.server.caching import CacheHint
@@ -8,8 +10,10 @@ from mcp_types import CallToolRequestParams, Icon, PaginatedRequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock import __version__
+from paddock.guest.job import OnConsole
 from paddock.model.base import Json
 from paddock.surfaces.mcp.announce import Announcer, AnnouncingServer
+from paddock.surfaces.mcp.asking import Rounds
 from paddock.surfaces.mcp.offers import COMPLETE, Context, Offers, offer, page
 from paddock.surfaces.mcp.progress import streamed
 from paddock.surfaces.mcp.tools import Answer, Caller, Toolbox
@@ -29,11 +33,15 @@ _MINUTE_MS = 60_000
 
 
 def protocol_server(
-    toolbox: Toolbox, offers: Offers | None = None, announcer: Announcer | None = None
+    toolbox: Toolbox,
+    offers: Offers | None = None,
+    announcer: Announcer | None = None,
+    rounds: Rounds | None = None,
 ) -> "Server[Any]":
     """Return the protocol's side of a server that offers the tools of `toolbox`, prompts and resources.
 
-    With an announcer clients are told that the tools may change, and when they do.
+    With an announcer clients are told that the tools may change, and when they do; with `rounds` their people are
+    asked what a rule wants to be asked.
     """
 
     async def list_tools(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
@@ -41,10 +49,12 @@ def protocol_server(
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
         if (context.meta or {}).get("progress_token") is None:
-            answer = await toolbox.call(params.name, params.arguments, Caller(_actor(context)))
+            answer = await _answered(toolbox, rounds, context, params)
         else:
             async with streamed(context.session.report_progress) as listen:
-                answer = await toolbox.call(params.name, params.arguments, Caller(_actor(context), listen))
+                answer = await _answered(toolbox, rounds, context, params, listen)
+        if not isinstance(answer, Answer):
+            return answer
         if announcer is not None and any(block["type"] == "resource_link" for block in answer.content):
             await announcer.resources_changed()
         return _result(answer, context.protocol_version)
@@ -71,7 +81,36 @@ def protocol_server(
         offer(server, offers)
     if announcer is not None:
         announcer.attach(server)
+    if rounds is not None:
+        _seal(server, rounds.wait_ms)
     return server
+
+
+async def _answered(
+    toolbox: Toolbox,
+    rounds: Rounds | None,
+    context: Context,
+    params: CallToolRequestParams,
+    listen: OnConsole | None = None,
+) -> Answer | dict[str, Json]:
+    """Return what a tool answers, or what must be answered before it goes on."""
+    actor = _actor(context)
+    if rounds is None:
+        return await toolbox.call(params.name, params.arguments, Caller(actor, listen))
+    work = partial(toolbox.call, params.name, params.arguments)
+    return await rounds.call(context, params, actor, work, listen)
+
+
+def _seal(server: "Server[Any]", wait_ms: int) -> None:
+    """Have what clients bring back be encrypted by us, for this call of this client, and not for long."""
+    from mcp.server.request_state import (  # noqa: PLC0415 - 30 ms, for those who are asked
+        RequestStateBoundary,
+        RequestStateSecurity,
+    )
+
+    keys = [os.urandom(32)]
+    security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=_actor)
+    server.middleware.append(RequestStateBoundary(security, default_audience="paddock"))
 
 
 def _result(answer: Answer, version: str) -> dict[str, Json]:

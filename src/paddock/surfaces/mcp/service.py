@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paddock.model.settings import Settings
 from paddock.surfaces.mcp.announce import Announcer
+from paddock.surfaces.mcp.asking import Rounds
 from paddock.surfaces.mcp.code import code_tools
 from paddock.surfaces.mcp.compute import compute_tool, seed_compute_tool
 from paddock.surfaces.mcp.discovery import discovery_tools
@@ -57,6 +58,8 @@ class Service:
         self._offers = Offers(Prompts(session.hub, workspace, cap), Resources(session, workspace, cap))
         self._announcer = Announcer()
         self._changes = names == "native"
+        asks = any(rule.effect == "ask" for rule in settings.policy.rule)
+        self._rounds = Rounds(settings.approvals.wait_ms) if asks else None
 
     async def stdio(self) -> None:
         """Serve one client over the standard streams until it closes its end. Cancelling ends all work in order."""
@@ -71,16 +74,17 @@ class Service:
     @asynccontextmanager
     async def _server(self) -> "AsyncGenerator[Server[Any]]":
         """Give the protocol's side; changes of the tools are announced as long as it is there."""
-        if not self._changes:
-            yield protocol_server(self._tools, self._offers)
-            return
-        watching = asyncio.create_task(self._watch())
+        watching = asyncio.create_task(self._watch()) if self._changes else None
+        announcer = self._announcer if self._changes else None
         try:
-            yield protocol_server(self._tools, self._offers, self._announcer)
+            yield protocol_server(self._tools, self._offers, announcer, self._rounds)
         finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+            if self._rounds is not None:
+                await self._rounds.close()
+            if watching is not None:
+                watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watching
 
     async def _watch(self) -> None:
         async for _ in self._scripts.changes():

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 
+from paddock.approvals import Asker
 from paddock.guest.job import OnConsole
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
@@ -34,6 +35,8 @@ class Caller:
 
     actor: str
     on_console: OnConsole | None = None
+    asker: Asker | None = None
+    """Asks their person what a rule wants to be asked."""
 
 
 @dataclass(frozen=True, slots=True)

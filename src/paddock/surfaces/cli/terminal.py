@@ -1,0 +1,87 @@
+"""Ask the person at the terminal.
+
+The question goes to the terminal itself, not to standard output, and so does the answer come from there: a program
+that is piped somewhere can be asked about, and what a pipe says is no answer. What was typed before the question is
+thrown away, and no console line of a program is printed below it.
+"""
+
+import asyncio
+import os
+import sys
+import termios
+from contextlib import suppress
+
+from paddock.model.approval import Answer, Question
+
+NO_TERMINAL = (
+    "nobody can be asked here, for standard error is no terminal: run it on a terminal, or change the rule"
+)
+_TTY = "/dev/tty"
+_LINE = 1024
+
+
+class Terminal:
+    """Asks one question after the other."""
+
+    def __init__(self) -> None:
+        self.asking = False
+
+    async def ask(self, question: Question) -> Answer:
+        """Return what the person answers; anything but a clear yes is a no."""
+        if not sys.stderr.isatty():
+            return Answer(verdict="unasked", told=NO_TERMINAL)
+        try:
+            tty = os.open(_TTY, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:
+            return Answer(verdict="unasked", told=NO_TERMINAL)
+        self.asking = True
+        try:
+            termios.tcflush(tty, termios.TCIFLUSH)
+            os.write(tty, asked(question).encode())
+            said = (await _line(tty)).strip().lower()
+        finally:
+            self.asking = False
+            with suppress(OSError):
+                os.write(tty, b"\r\n")
+            os.close(tty)
+        if said in ("a", "all") and "run" in question.scopes:
+            return Answer(verdict="run", by="the person at the terminal")
+        verdict = "once" if said in ("y", "yes") else "denied"
+        return Answer(verdict=verdict, by="the person at the terminal")
+
+
+def asked(question: Question) -> str:
+    """Return a question as lines of text. Its parts are one line each, whatever is in them."""
+    facts = {
+        "to": question.what,
+        "with": question.details,
+        "in": question.workspace,
+        "for": f"{question.actor} ({question.surface}, run {question.run})",
+        "why": f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0],
+    }
+    lines = [f"  {name:<5} {text}" for name, text in facts.items() if text]
+    choice = "y: yes, this once / a: all such calls of this run / N: no"
+    if "run" not in question.scopes:
+        choice = "y: yes / N: no"
+    return "\r\n".join(["", "paddock asks for your approval", *lines, f"Allow? [{choice}] "])
+
+
+async def _line(tty: int) -> str:
+    """Return the line that is typed; nothing when the terminal goes away."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        loop.remove_reader(tty)
+        try:
+            text = os.read(tty, _LINE).decode("utf-8", "replace")
+        except OSError:
+            text = ""
+        if not typed.done():
+            typed.set_result(text)
+
+    loop.add_reader(tty, read)
+    try:
+        return await typed
+    finally:
+        loop.remove_reader(tty)

@@ -1,0 +1,207 @@
+"""Rules that ask, over MCP: the person behind the client decides, in the way of each era."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from mcp import MCPError
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from .conftest import ERAS, MODERN, Place
+
+RULES = """
+[[policy.rule]]
+effect = "ask"
+tool = "odd/echo"
+reason = "echoes carry far"
+"""
+ECHO = "return await servers.odd.echo({text: 'hi'})"
+CAUGHT = "try { %s } catch (e) { return [e.code, e.message] }"
+ELICITING = {**MODERN, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+INVALID = {
+    "code": -32602,
+    "message": "Invalid or expired requestState",
+    "data": {"reason": "invalid_request_state"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _rules(place: Place) -> None:
+    place.settings(RULES)
+
+
+class Person:
+    """Fills in forms as it is told."""
+
+    def __init__(self, *results: ElicitResult) -> None:
+        self.asked: list[ElicitRequestParams] = []
+        self._results = iter(results)
+
+    async def __call__(self, _context: Any, params: ElicitRequestParams) -> ElicitResult:
+        self.asked.append(params)
+        return next(self._results)
+
+
+def accept(**content: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content=content)
+
+
+async def over_both(place: Place, transport: str, mode: str, person: Person, *sources: str) -> list[Any]:
+    """Return the data of programs that a client runs whose person is there."""
+    if transport == "stdio":
+        async with place.client(mode=mode, elicitation_callback=person) as client:
+            return [await client.call_tool("execute_code", {"code": source}) for source in sources]
+    async with place.web() as web, web.client(mode=mode, elicitation_callback=person) as client:
+        return [await client.call_tool("execute_code", {"code": source}) for source in sources]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_person_allows_and_refuses(place: Place, transport: str, mode: str) -> None:
+    person = Person(
+        accept(allow="once"),
+        ElicitResult(action="decline"),
+        ElicitResult(action="cancel"),
+        accept(),
+        accept(allow="everything"),
+        accept(allow="run"),
+    )
+    twice = "const a = await servers.odd.echo({text: 'a'}); return a + await servers.odd.echo({text: 'b'})"
+    sources = [ECHO, *[CAUGHT % ECHO] * 4, twice]
+    results = asyncio.run(over_both(place, transport, mode, person, *sources))
+    values = [result.structured_content["value"] for result in results]
+    refused = ["approval_denied", "echoes carry far: denied by the person at mcp 0.1.0"]
+    assert values == ["hi", *[refused] * 4, "ab"]
+    first = person.asked[0]
+    assert first.message.splitlines()[:2] == [
+        "Paddock asks: may this run call odd/echo?",
+        'With: {"text": "hi"}',
+    ]
+    assert first.requested_schema["properties"]["allow"]["oneOf"] == [
+        {"const": "once", "title": "this call only"},
+        {"const": "run", "title": "all such calls of this run"},
+    ]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_client_that_cannot_ask_is_told(place: Place, mode: str) -> None:
+    async def main() -> Any:
+        async with place.client(mode=mode) as client:
+            return await client.call_tool("execute_code", {"code": CAUGHT % ECHO})
+
+    code, message = asyncio.run(main()).structured_content["value"]
+    assert code == "approval_unavailable"
+    assert message.startswith(
+        "echoes carry far: nobody can be asked here: this client offers no elicitation; "
+    )
+
+
+@pytest.mark.parametrize("tool", ["call_tool", "execute_code"])
+def test_nothing_is_done_twice_when_a_program_goes_on(place: Place, tool: str) -> None:
+    """What ran before the question has run once: the program waits, it is not started again."""
+    if tool == "call_tool":
+        call: dict[str, Any] = {"server": "odd", "tool": "echo", "args": {"text": "x"}}
+    else:
+        call = {"code": "const before = Math.random(); console.log('once'); " + ECHO.replace("'hi'", "'x'")}
+    params = {"name": tool, "arguments": call, "_meta": ELICITING}
+
+    async def main() -> dict[str, Any]:
+        async with place.lines() as lines:
+            first = (await lines.ask("tools/call", params))["result"]
+            assert first["resultType"] == "input_required"
+            request = first["inputRequests"]["approval"]
+            assert (request["method"], request["params"]["mode"]) == ("elicitation/create", "form")
+            return (await lines.ask("tools/call", answered(params, first)))["result"]
+
+    result = asyncio.run(main())
+    assert result["resultType"] == "complete"
+    if tool == "execute_code":
+        assert (result["structuredContent"]["value"], result["structuredContent"]["console"]) == (
+            "x",
+            ["once"],
+        )
+    else:
+        assert result["content"] == [{"type": "text", "text": "x"}]
+
+
+def answered(
+    params: dict[str, Any], result: dict[str, Any], action: str = "accept", **changes: Any
+) -> dict[str, Any]:
+    """Return the same call with the answer to its question."""
+    response = {"action": action, "content": {"allow": "once"}}
+    state = result["requestState"]
+    return {**params, "requestState": state, "inputResponses": {"approval": response}, **changes}
+
+
+def test_a_state_is_good_for_one_answer_to_one_call_of_one_client(place: Place) -> None:
+    params = {
+        "name": "execute_code",
+        "arguments": {"code": CAUGHT % ECHO},
+        "_meta": ELICITING,
+    }
+    somebody = {**ELICITING, "io.modelcontextprotocol/clientInfo": {"name": "other", "version": "1"}}
+
+    async def main() -> None:
+        async with place.lines() as lines:
+            first = (await lines.ask("tools/call", params))["result"]
+            state = first["requestState"]
+            flipped = state[:-5] + ("A" if state[-5] != "A" else "B") + state[-4:]
+            hostile = [
+                answered(params, first, requestState=flipped),
+                answered(params, first, requestState="v1." + "A" * 60),
+                answered(params, first, requestState="x"),
+                answered({**params, "arguments": {"code": "return 'another program'"}}, first),
+                answered({**params, "name": "call_tool"}, first),
+                answered({**params, "_meta": somebody}, first),
+            ]
+            for attempt in hostile:
+                reply = await lines.ask("tools/call", attempt)
+                assert reply["error"] == INVALID, attempt
+            good = await lines.ask("tools/call", answered(params, first))
+            assert good["result"]["structuredContent"]["value"] == "hi"
+            replayed = await lines.ask("tools/call", answered(params, first))
+            assert replayed["error"]["message"] == INVALID["message"]
+
+    asyncio.run(main())
+
+
+def test_a_repeated_call_without_an_answer_is_a_no(place: Place) -> None:
+    params = {"name": "execute_code", "arguments": {"code": CAUGHT % ECHO}, "_meta": ELICITING}
+
+    async def main() -> Any:
+        async with place.lines() as lines:
+            first = (await lines.ask("tools/call", params))["result"]
+            return await lines.ask("tools/call", answered(params, first, inputResponses={}))
+
+    value = asyncio.run(main())["result"]["structuredContent"]["value"]
+    assert value[0] == "approval_denied"
+
+
+def test_what_nobody_comes_back_for_ends(place: Place) -> None:
+    place.settings("[approvals]\nwait_ms = 100\nmax_waiting = 1\n" + RULES)
+    params = {"name": "execute_code", "arguments": {"code": ECHO}, "_meta": ELICITING}
+
+    async def main() -> None:
+        async with place.lines() as lines:
+            first = (await lines.ask("tools/call", params))["result"]
+            while "result" in (reply := await lines.ask("tools/call", params)):
+                if reply["result"]["resultType"] == "input_required":
+                    break  # the place of the first one is free again
+            late = await lines.ask("tools/call", answered(params, first))
+            assert late["error"]["message"] == INVALID["message"]
+
+    asyncio.run(main())
+
+
+def test_a_client_that_fails_to_ask_has_not_agreed(place: Place) -> None:
+    class Broken(Person):
+        async def __call__(self, _context: Any, params: ElicitRequestParams) -> ElicitResult:
+            self.asked.append(params)
+            raise MCPError(code=-1, message="no")
+
+    async def main() -> Any:
+        async with place.client(mode="legacy", elicitation_callback=Broken()) as client:
+            return await client.call_tool("execute_code", {"code": CAUGHT % ECHO})
+
+    code, message = asyncio.run(main()).structured_content["value"]
+    assert (code, message) == ("approval_unavailable", "echoes carry far: asking failed (MCPError)")

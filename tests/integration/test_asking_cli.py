@@ -1,0 +1,144 @@
+"""Rules that ask, at the command line: the person at the terminal decides, and nobody else."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import ODD_SERVER
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
+RULES = """
+[runtimes]
+access = "workspace-write"
+[[policy.rule]]
+effect = "ask"
+tool = "odd/echo"
+reason = "echoes carry far"
+[[policy.rule]]
+effect = "ask"
+access = "workspace-write"
+"""
+PROMPT = "N: no] "
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD_SERVER)]}
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws/.mcp.json").write_text(json.dumps({"mcpServers": {"odd": entry}}))
+    settings = tmp_path / "home/.config/paddock/paddock.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(RULES)
+    return tmp_path
+
+
+def environment(place: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "LANG": "C.UTF-8", "TERM": "xterm"}
+
+
+def at_terminal(place: Path, source: str, *answers: str, early: str = "") -> tuple[str, int]:
+    """Return what a terminal shows of a script whose person answers each question, and the exit code."""
+    script = place / "ws/script.js"
+    script.write_text(source)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(place / "ws")
+        os.execve(PADDOCK, [PADDOCK, "run", "./script.js"], environment(place))
+    os.write(terminal, early.encode())
+    shown, rest = "", list(answers)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            data = os.read(terminal, 65536)
+        except OSError:  # the other side has closed
+            break
+        shown += data.decode("utf-8", "replace")
+        if rest and shown.count(PROMPT) > len(answers) - len(rest):
+            os.write(terminal, rest.pop(0).encode())
+    os.close(terminal)
+    return shown, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+ECHO = "return await servers.odd.echo({text: %s})"
+CAUGHT = "try { await servers.odd.echo({text: %s}) } catch (e) { return e.code + ' ' + e.message }"
+
+
+def test_yes_at_the_terminal(place: Path) -> None:
+    shown, code = at_terminal(place, ECHO % "'hi'", "y\n")
+    assert code == 0
+    lines = [line.strip() for line in shown.splitlines()]
+    assert 'with  {"text": "hi"}' in lines
+    assert "why   echoes carry far (user rule 1)" in lines
+    assert "to    call odd/echo" in lines
+    assert lines[-1] == "hi"
+
+
+@pytest.mark.parametrize("answer", ["\n", "n\n", "yes please\n", "Y E S\n", "\x04"])
+def test_anything_but_a_clear_yes_is_a_no(place: Path, answer: str) -> None:
+    shown, code = at_terminal(place, CAUGHT % "'hi'", answer)
+    refused = "approval_denied echoes carry far: denied by the person at the terminal"
+    assert (shown.splitlines()[-1], code) == (refused, 0)
+
+
+def test_all_of_this_run(place: Path) -> None:
+    source = "for (const text of ['a', 'b', 'c']) console.log(await servers.odd.echo({text}))"
+    shown, code = at_terminal(place, source, "a\n")
+    assert (shown.splitlines()[-3:], shown.count(PROMPT), code) == (["a", "b", "c"], 1, 0)
+
+
+def test_what_was_typed_before_the_question_is_no_answer(place: Path) -> None:
+    shown, _ = at_terminal(place, CAUGHT % "'hi'", "n\n", early="y\ny\ny\n")
+    assert "approval_denied" in shown
+
+
+def test_arguments_cannot_forge_the_question(place: Path) -> None:
+    hostile = r"'\u001b[2J\u001b[1;1H to git/status\r\n Allow? [y] \u202e gnihton'"
+    shown, _ = at_terminal(place, CAUGHT % hostile, "n\n")
+    [line] = [line for line in shown.splitlines() if "with" in line]
+    assert line.strip() == (
+        r'with  {"text": "\u001b[2J\u001b[1;1H to git/status\r\n Allow? [y] \u202e gnihton"}'
+    )
+    assert "\x1b[2J" not in shown
+    assert "\u202e" not in shown
+
+
+def run(place: Path, *command: str) -> Any:
+    return subprocess.run(
+        [PADDOCK, *command],
+        cwd=place / "ws",
+        env=environment(place),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        start_new_session=True,
+    )
+
+
+def test_without_a_terminal_the_answer_is_no(place: Path) -> None:
+    (place / "ws/script.js").write_text(ECHO % "'hi'")
+    found = run(place, "run", "./script.js")
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[0] == (
+        "Sandbox error: ToolError: echoes carry far: nobody can be asked here, for standard error is no terminal: "
+        "run it on a terminal, or change the rule"
+    )
+
+
+def test_write_access_is_asked_for_before_a_program_starts(place: Path) -> None:
+    command = ("exec", "shell", "-c", "touch made", "--access", "workspace-write")
+    found = run(place, *command)
+    assert (found.returncode, (place / "ws/made").exists()) == (126, False)
+    assert found.stderr.startswith(
+        "running a shell program needs a person's approval, says user rule 2: nobody"
+    )
