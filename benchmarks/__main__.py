@@ -25,6 +25,7 @@ NAMES = (
     "stopping",
     "ledger",
     "discovery",
+    "mcp",
     "rivals",
 )
 

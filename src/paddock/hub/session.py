@@ -54,13 +54,13 @@ class Session(ClientSession):
         """
         kept: list[object] = []
         for entry in entries:
-            fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-            name, schema = fields.get("name"), fields.get("inputSchema")
-            if not isinstance(name, str) or not isinstance(schema, dict):
-                kept.append(entry)
-            elif find_invalid_x_mcp_header(schema) is None:
+            tool = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+            name, schema = tool.get("name"), tool.get("inputSchema")
+            if find_invalid_x_mcp_header(schema) is not None:
+                continue
+            if isinstance(name, str):
                 self._x_mcp_header_maps[name] = x_mcp_header_map(schema)
-                kept.append(entry)
+            kept.append(cast("object", entry))
         return kept
 
     async def _shake_hands(self) -> None:
