@@ -47,12 +47,12 @@ class Session(ClientSession):
                 return
         await self._shake_hands()
 
-    def mind_headers(self, entries: list[object]) -> list[object]:
+    def mind_headers(self, entries: list[Any]) -> list[Any]:
         """Note which arguments of listed tools go into headers, too; return the tools that may be called.
 
         One that wants an impossible header may not (SEP-2243).
         """
-        kept: list[object] = []
+        kept: list[Any] = []
         for entry in entries:
             tool = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
             name, schema = tool.get("name"), tool.get("inputSchema")
