@@ -42,7 +42,7 @@ def test_data_match_what_was_declared(place: Place, mode: str) -> None:
             for name, tool in tools.items():
                 assert tool.annotations is not None, name
                 assert tool.icons is not None, name
-                assert [icon.src.startswith("data:image/svg+xml,<svg ") for icon in tool.icons] == [True]
+                assert [icon.src.startswith("data:image/svg+xml,%3Csvg%20") for icon in tool.icons] == [True]
             invalid = [(name, {"no such argument": 1}) for name in tools if name not in UNDECLARED]
             for name, arguments in [*CALLS, *invalid]:
                 data = (await client.call_tool(name, arguments)).structured_content

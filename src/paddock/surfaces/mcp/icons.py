@@ -1,5 +1,7 @@
 """Pictures of the tools, for people who choose among them: one line each, nine by nine, in as few words as can be."""
 
+from urllib.parse import quote
+
 from paddock.model.base import Json
 
 _SHAPES = {
@@ -19,4 +21,4 @@ def icons(tool: str) -> list[Json]:
     """Return the icons of a tool; tools without a picture of their own share one."""
     path = _SHAPES.get(tool, _ANY)
     svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path d='{path}'/></svg>"
-    return [{"src": f"data:image/svg+xml,{svg}"}]
+    return [{"src": "data:image/svg+xml," + quote(svg, safe="='/:")}]

@@ -137,7 +137,7 @@ def program_tools(programs: Programs) -> list[Tool]:
             run=programs.run,
             output_schema={
                 "type": "object",
-                "properties": {"status": _TEXT, "artifactHandle": {"type": ["string", "null"]}},
+                "properties": {"status": _TEXT},
                 "required": ["status"],
             },
             annotations={"destructiveHint": True, "openWorldHint": True},
