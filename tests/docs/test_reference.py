@@ -132,6 +132,17 @@ def test_every_command_and_option_is_described():
     assert without == [], f"give the option a `help`, then {REWRITE}"
 
 
+def test_every_command_is_in_the_changes():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    context = click.Context(paddock_command)
+    missing = [
+        name
+        for name in paddock_command.list_commands(context)
+        if f"`paddock {name}" not in text and f"`{name}`" not in text
+    ]
+    assert missing == [], "say in CHANGELOG.md what people can do now"
+
+
 def test_every_mcp_tool_is_described():
     names = {
         word.value.value
