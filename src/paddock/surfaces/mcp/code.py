@@ -12,11 +12,11 @@ from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema
 
 EXECUTE_CODE = (
-    "Use this to do several steps in one call: run a JavaScript/TypeScript program that calls tools of MCP servers "
+    "Use this for several steps in one call: a JavaScript/TypeScript program that calls tools of MCP servers "
     "and returns only what you need. `await servers.NAME.TOOL({...})`, loops, Promise.all, console.log, "
     "`input`, top-level `return`. No files, no network."
 )
-CALL_TOOL = "Use this for one call of one tool, without code. The result comes back untouched."
+CALL_TOOL = "Use this for one call, without code. The result comes back untouched."
 
 _NO_WISHES = LimitOverrides()
 

@@ -10,8 +10,8 @@ from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 
 COMPUTE = (
-    "Use this to compute a text from a text, the same every time: a JavaScript program reads `read_input()` and writes "
-    "`emit(text)`. It has no clock, chance, console, timers or servers."
+    "Use this to compute a text from a text, the same every time: JavaScript with `read_input()` and `emit(text)`; no "
+    "clock, chance, console, timers or servers."
 )
 SEED_NAME = "code.sandbox.js.run"
 

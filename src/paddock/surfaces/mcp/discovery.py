@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from paddock.wiring import Servers
 
 SEARCH_TOOLS = (
-    "Use this first to find tools of connected MCP servers by what they do. Gives TypeScript signatures for "
+    "Use this first to find tools of MCP servers by what they do. Gives TypeScript signatures for "
     "execute_code."
 )
-DESCRIBE_TOOLS = "Use this when you are not sure of a tool's arguments. Gives full TypeScript declarations."
+DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives full TypeScript declarations."
 _MOST = 50
 _FOUND: dict[str, Json] = {
     "type": "object",

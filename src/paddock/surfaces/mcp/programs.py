@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from paddock.wiring import Session
 
 RUN_PROGRAM = (
-    "Use this to run a program in a language runtime, confined in the workspace. Only sizes come back: choose another "
+    "Use this to run a program in a language runtime, confined in the workspace. Only sizes come back: set "
     "outputMode, or use query_output."
 )
-QUERY_OUTPUT = (
-    "Use this to search or page through stored output: of run_program, or the whole of a cut result."
-)
+QUERY_OUTPUT = "Use this to search or page stored output: of run_program, or the whole of a cut result."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
 _PLAIN = ("runtime", "code", "args", "executable")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from paddock.wiring import Servers
 
 PROVISION_SERVER = (
-    "Use this when no connected server has the tool you need. Lists servers and, by `intent`, more to enable."
+    "Use this when no server has the tool you need. Lists servers and, by `intent`, more to enable."
 )
 _TEXT: dict[str, Json] = {"type": "string"}
 
