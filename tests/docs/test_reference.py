@@ -132,6 +132,13 @@ def test_every_command_and_option_is_described():
     assert without == [], f"give the option a `help`, then {REWRITE}"
 
 
+def test_every_method_of_the_sdk_is_described():
+    glue = (ROOT / "src" / "paddock" / "guest" / "glue" / "sdk.js").read_text()
+    names = set(re.findall(r'"([a-z]+\.[a-z]+)"', glue))
+    assert names >= {"vault.get", "cir.capture", "sequence.run"}
+    assert {name for name in names if f"{name}(" not in page("sdk.md")} == set(), "add it to docs/sdk.md"
+
+
 def test_every_command_is_in_the_changes():
     text = (ROOT / "CHANGELOG.md").read_text()
     context = click.Context(paddock_command)
