@@ -6,11 +6,14 @@ often at one value is refused (`paddock.model.schema_cost`), and what is told ab
 
 import json
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
+from math import frexp
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from paddock.model.base import Json
 from paddock.model.schema_cost import cost
+from paddock.model.schema_patterns import SIZES_KIB, largest
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -19,16 +22,24 @@ _TOLD = 5
 _SHOWN = 60
 _LONGEST = 300
 
-_PATTERN_BYTES = 64 * 1024
-"""Size of one compiled pattern, which is what matching a character may cost at worst."""
-_MOST_WORK = 2_000_000
-"""Looks of a schema at all parts of a value: a tenth of a second."""
-_MOST_MATCHED = 1024 * 1024
-"""Characters of a value whose schema has patterns."""
+_PATTERN_BYTES = SIZES_KIB[-1] * 1024
+_AUTOMATON_BYTES = 64 * 1024
+_MOST_WORK = 1_000_000
+"""Looks of a schema at all parts of a value: 50 ms."""
+_MOST_MATCHED = 200_000
+"""Characters that meet patterns, times the KiB of the largest: 50 ms, as a character may meet each of its states."""
 _MOST_TOLD = 2_000
 """Looks whose errors are all collected, which costs a thousand times as much as to learn that there are some."""
 _FEW_LOOKS, _MOST_TOLD_OF_FEW = 16, 25_000
 """A large value of an ordinary schema: it is the value that costs time, not the schema."""
+
+_WORD_BITS = 50
+"""Bits of a number that are one more part: to divide a large one takes longer."""
+_NEAR_CHARS, _NEAR_NAMES = 100, 500
+"""What the nearest name is looked for among: comparing takes the square of the length."""
+
+_MOST_SAID = 20_000_000
+"""Characters of schema and value in all errors of a value: 50 ms."""
 
 _TYPES = {
     "array": "a list",
@@ -53,10 +64,11 @@ class Schema:
         from jsonschema_rs import RegexOptions, validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
 
         self.document = document
-        patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES)
+        patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_AUTOMATON_BYTES)
         try:
-            self._validator = validator_for(dict(document), retriever=_refuse, pattern_options=patterns)
             self._cost = cost(document)
+            self._pattern_kib = largest(self._cost.patterns)
+            self._validator = validator_for(dict(document), retriever=_refuse, pattern_options=patterns)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
             raise ValueError(f"this is no JSON Schema: {_cut(first, _LONGEST)}") from None
@@ -78,11 +90,14 @@ class Schema:
 
     def errors(self, value: Json) -> "Iterator[ValidationError]":
         """Yield the errors of a value. Raises CostlyValueError where checking or telling would take too long."""
-        work = self._work(value)
+        work, said = self._work(value)
         try:
             if self._validator.is_valid(value):
                 return
-            if work > (_MOST_TOLD_OF_FEW if self._cost.looks <= _FEW_LOOKS else _MOST_TOLD):
+            if (
+                work > (_MOST_TOLD_OF_FEW if self._cost.looks <= _FEW_LOOKS else _MOST_TOLD)
+                or said > _MOST_SAID
+            ):
                 raise CostlyValueError("the value does not match its schema, and is too large to tell where")
             found = self._validator.iter_errors(value)
         except (
@@ -91,17 +106,22 @@ class Schema:
             found = self.errors(_encodable(value))
         yield from found
 
-    def _work(self, value: Json) -> int:
-        """Return the looks that a value costs at most."""
+    def _work(self, value: Json) -> tuple[int, int]:
+        """Return the looks that a value costs at most, and the characters that all its errors hold at most."""
         parts, depth, characters = _measured(value)
         if self._cost.depth is not None and depth >= self._cost.depth:
             raise CostlyValueError(
                 f"the value is nested {depth} deep, and its schema costs too much for that"
             )
         work = parts * self._cost.looks
-        if work > _MOST_WORK or (self._cost.patterns and characters * self._cost.looks > _MOST_MATCHED):
+        if work > _MOST_WORK:
             raise CostlyValueError("the value is too large for its schema")
-        return work
+        cost_of_one = self._cost.looks * self._pattern_kib
+        if cost_of_one and _characters(value, self._cost.matched) * cost_of_one > _MOST_MATCHED:
+            raise CostlyValueError(
+                "the texts that patterns of the schema look at are too long for these patterns"
+            )
+        return work, work * self._cost.characters + self._cost.looks * (depth + 1) * characters
 
     def _told(self, error: "ValidationError") -> Iterator[str]:
         path = _path(error.instance_path)
@@ -119,8 +139,8 @@ class Schema:
                 yield f"{_subject(path)} must be {expected}, not {_shown(error.instance)}"
             case "enum":
                 options = [json.dumps(option) for option in facts["options"]]
-                near = get_close_matches(json.dumps(error.instance), options, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                near = _near(json.dumps(error.instance), options)
+                hint = f"; did you mean {near}?" if near else ""
                 yield f"{_subject(path)} must be one of {_cut(', '.join(options))}, not {_shown(error.instance)}{hint}"
             case _:
                 yield f"{_subject(path)}: {_cut(error.message, _LONGEST)}"
@@ -148,7 +168,7 @@ class Schema:
 
 
 def _measured(value: Json) -> tuple[int, int, int]:
-    """Return the number of parts of a JSON value, its depth (0 for a scalar), and the characters of its texts."""
+    """Return the parts of a JSON value, large numbers counted for more, its depth (0 for a scalar), its characters."""
     parts, depth, characters, level = 0, -1, 0, [value]
     while level:
         parts, depth, below = parts + len(level), depth + 1, list[Json]()
@@ -161,10 +181,30 @@ def _measured(value: Json) -> tuple[int, int, int]:
                 case dict():
                     characters += sum(map(len, each))  # pyright: ignore[reportUnknownArgumentType]
                     below += each.values()
+                case float():
+                    parts += max(0, frexp(each)[1]) // _WORD_BITS
+                case int():
+                    parts += each.bit_length() // _WORD_BITS
                 case _:
                     pass
         level = below
     return parts, max(depth, 0), characters
+
+
+def _characters(value: Json, matched: AbstractSet[str]) -> int:
+    """Return the characters that meet patterns: those at the places of `Cost.matched`, and the names of members."""
+    characters, todo = 0, [("", value)]
+    while todo:
+        at, each = todo.pop()
+        if isinstance(each, str):
+            characters += len(each) if at in matched or ("*" in matched and at.startswith("/")) else 0
+        elif isinstance(each, list | tuple):
+            todo += [("[]", item) for item in each]  # pyright: ignore[reportUnknownVariableType]
+        elif isinstance(each, dict):
+            for name, item in each.items():  # pyright: ignore[reportUnknownVariableType]
+                characters += len(name)  # pyright: ignore[reportUnknownArgumentType]
+                todo.append((f"/{name}", item))  # pyright: ignore[reportUnknownArgumentType]
+    return characters
 
 
 def _refuse(uri: str) -> NoReturn:
@@ -191,9 +231,17 @@ def _listed(types: str | list[str]) -> list[str]:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    if nearest := get_close_matches(name, known, n=1):
-        return f"; did you mean `{nearest[0]}`?"
+    if nearest := _near(name, known):
+        return f"; did you mean `{nearest}`?"
     return f"; known: {_cut(', '.join(known), _LONGEST)}" if known else ""
+
+
+def _near(name: str, known: list[str]) -> str | None:
+    """Return the known name that is most like another; None for none, and for names that are very long."""
+    if len(name) > _NEAR_CHARS:
+        return None
+    short = [each for each in known[:_NEAR_NAMES] if len(each) <= _NEAR_CHARS]
+    return next(iter(get_close_matches(name, short, n=1)), None)
 
 
 def _shown(value: Json) -> str:

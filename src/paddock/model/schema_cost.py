@@ -3,12 +3,14 @@
 Validation is a walk over pairs of schema and value. Keywords such as `allOf` and `$ref` look at the same value again,
 and references make few bytes into many looks: thirty definitions that name the one before them twice are a billion.
 So the looks are counted before anything is validated, level by level: in-place keywords add up, and a member of a
-value meets the sum of what its parents' keywords say about its name. Everything is counted as if it applied.
+value meets the sum of what its parents' keywords say about its name. Everything is counted as if it applied. What
+the counting itself costs is bounded too: nothing is compiled before.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import frexp
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -17,6 +19,8 @@ from paddock.model.base import Json
 MOST_LOOKS = 1_000
 """Looks at one value; a schema that people write needs a few."""
 MOST_PARTS = 3_000
+MOST_VALUES = 50_000
+"""JSON values in a schema and names of members, those of `enum`, `const` and `required` too."""
 _LEVELS = 64
 _STEPS = 20_000
 """References and members that are followed while counting; after that, deeper values are refused."""
@@ -33,12 +37,25 @@ _KEYWORDS: dict[str, Literal["same", "member", "reference"]] = {
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
 _META = "://json-schema.org/"
 _ANY = "*"
-_ENUM_SHARE = 64
+_ITEM = "[]"
+_ITEMS = ("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems")
+_ID_CHARS = 2_000
+_SHARES = {"enum": 64, "dependentRequired": 4, "dependentSchemas": 4, "dependencies": 4}
+"""Entries of a keyword that take as long as one look."""
+_AGAIN = 3
+"""What `unevaluated...` multiplies: it asks all that looks at the same value once more what it has evaluated."""
+_FRACTION = 20
+"""Looks that dividing by a fraction stands for, with a quarter of one for each binary place of a tiny one."""
+_SHOWN = 60
+_DIGITS = 10
+_WORD = 5
+"""Characters of `false`, and of most numbers."""
 _TOO_OFTEN = f"it looks more than {MOST_LOOKS} times at one value"
 
 Schema = dict[str, Any]
 Edge = tuple[str | None, int]
-"""Name of the member that is looked at (None: the value itself; `*`: any member or item), and the schema's number."""
+"""What is looked at (`/NAME`: a member; `*`: any member; `[]`: any item; None: the value itself), and the schema's
+number."""
 
 
 class CostlySchemaError(ValueError):
@@ -53,15 +70,20 @@ class Cost:
     """Most looks at one value, at any depth up to `depth`."""
     depth: int | None
     """Depth below which looks are within bounds; None when they are so at every depth."""
-    patterns: bool
-    """Whether texts are matched against patterns."""
+    patterns: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Patterns that texts are matched against, and how often the schema has each."""
+    matched: frozenset[str] = frozenset()
+    """Where those texts are: `/NAME` of a member, `*` any member, `[]` any item, `` the value itself."""
+    characters: int = field(default=0, compare=False)
+    """Characters of the schema's texts and numbers; what is told of an error may hold many of them."""
 
 
 def cost(document: Json) -> Cost:
     """Return what validating with a schema costs at most. Raises CostlySchemaError."""
     if not isinstance(document, dict):
-        return Cost(1, None, patterns=False)
+        return Cost(1, None)
     graph = _Graph(cast("Schema", document))
+    told = (graph.patterns, graph.matched(), graph.characters)
     level = graph.closed(Counter({0: 1}))
     looks = graph.looks(level)
     if looks > MOST_LOOKS:
@@ -70,20 +92,21 @@ def cost(document: Json) -> Cost:
     for depth in range(1, _LEVELS):
         state = frozenset(level.items())
         if not level or state in seen:
-            return Cost(looks, None, graph.patterns)
+            return Cost(looks, None, *told)
         seen.add(state)
         level, worst = graph.below(level)
         if worst > MOST_LOOKS or graph.steps > _STEPS:
-            return Cost(looks, depth, graph.patterns)
+            return Cost(looks, depth, *told)
         looks = max(looks, worst)
-    return Cost(looks, _LEVELS, graph.patterns)
+    return Cost(looks, _LEVELS, *told)
 
 
 class _Graph:
     """The subschemas of a document by number, and which look at which."""
 
     def __init__(self, document: Schema) -> None:
-        self.patterns = False
+        self.patterns: Counter[str] = Counter()
+        self.characters = 0
         self.steps = 0
         self._nodes: list[Schema] = []
         self._weights: list[int] = []
@@ -116,7 +139,7 @@ class _Graph:
             for name, target in self._edges[node]:
                 self.steps += 1
                 if name is not None:
-                    by_name.setdefault(name, Counter())[target] += count
+                    by_name.setdefault(_ANY if name == _ITEM else name, Counter())[target] += count
         everywhere = by_name.pop(_ANY, Counter[int]())
         most = self.closed(everywhere)
         worst = self.looks(most)
@@ -136,50 +159,77 @@ class _Graph:
         if len(path) > _LEVELS:
             raise CostlySchemaError(f"it follows more than {_LEVELS} references for one value")
         found = Counter({node: 1})
+        times = _AGAIN if self._nodes[node].keys() & {"unevaluatedProperties", "unevaluatedItems"} else 1
         for name, target in self._edges[node]:
             if name is None:
-                found.update(self._closure(target, (*path, node)))
+                found.update(
+                    {other: times * looks for other, looks in self._closure(target, (*path, node)).items()}
+                )
                 if found.total() > MOST_LOOKS:
                     raise CostlySchemaError(_TOO_OFTEN)
         self._closures[node] = found
         return found
 
-    def _collect(self, document: Schema) -> None:
-        todo: list[tuple[Json, str, str]] = [(document, "", "")]
+    def matched(self) -> frozenset[str]:
+        """Return where texts are that patterns look at."""
+        above: dict[int, list[int]] = {}
+        for node, edges in enumerate(self._edges):
+            for name, target in edges:
+                if name is None:
+                    above.setdefault(target, []).append(node)
+        todo = [number for number, node in enumerate(self._nodes) if isinstance(node.get("pattern"), str)]
+        reached = set(todo)
         while todo:
-            value, base, pointer = todo.pop()
-            if isinstance(value, list):
-                members = [(str(index), item) for index, item in enumerate(cast("list[Json]", value))]
-            elif isinstance(value, dict):
-                schema = cast("Schema", value)
-                base, pointer = self._add(schema, base, pointer)
-                members = list(schema.items())
-            else:
-                continue
-            for name, child in members:
-                step = name.replace("~", "~0").replace("/", "~1")
-                todo.append((child, base, f"{pointer}/{step}"))
+            new = [node for node in above.get(todo.pop(), ()) if node not in reached]
+            reached.update(new)
+            todo += new
+        places = {name for edges in self._edges for name, to in edges if name is not None and to in reached}
+        return frozenset(places | ({""} if 0 in reached else set()))
 
-    def _add(self, schema: Schema, base: str, pointer: str) -> tuple[str, str]:
+    def _collect(self, document: Schema) -> None:
+        todo: list[tuple[Json, str]] = [(document, "")]
+        values = 0
+        while todo:
+            value, base = todo.pop()
+            if isinstance(value, dict):
+                schema = cast("Schema", value)
+                base = self._add(schema, base)
+                members = [*schema, *schema.values()]
+            elif isinstance(value, list):
+                members = cast("list[Json]", value)
+            else:
+                self.characters += len(value) if isinstance(value, str) else _WORD
+                self.characters += value.bit_length() // 4 if isinstance(value, int) else 0
+                continue
+            values += len(members)
+            if values > MOST_VALUES:
+                raise CostlySchemaError(f"it has more than {MOST_VALUES} values")
+            todo += [(child, base) for child in members]
+
+    def _add(self, schema: Schema, base: str) -> str:
         if len(self._nodes) >= MOST_PARTS:
             raise CostlySchemaError(f"it has more than {MOST_PARTS} parts")
         number = len(self._nodes)
         if isinstance(own := schema.get("$id"), str):
-            self._names.setdefault(f"{base}#{pointer}", number)
-            base, pointer = urljoin(base, own).removesuffix("#"), ""
+            base = urljoin(base, own[: _ID_CHARS + 1]).removesuffix("#")
+            if len(base) > _ID_CHARS:
+                raise CostlySchemaError(f"its $id has more than {_ID_CHARS} characters")
+            self._names.setdefault(f"{base}#", number)
         self._nodes.append(schema)
         self._numbers[id(schema)] = number
         self._bases.append(base)
-        self._names.setdefault(f"{base}#{pointer}", number)
+        if number == 0:
+            self._names.setdefault("#", number)
         for key in ("$anchor", "$dynamicAnchor"):
             if isinstance(anchor := schema.get(key), str):
                 self._names.setdefault(f"{base}#{anchor}", number)
                 self._anchors.setdefault(anchor, []).append(number)
-        self.patterns |= "pattern" in schema or "patternProperties" in schema
-        options = schema.get("enum")
-        share = len(cast("list[Json]", options)) // _ENUM_SHARE if isinstance(options, list) else 0
-        self._weights.append(1 + share)
-        return base, pointer
+        if isinstance(pattern := schema.get("pattern"), str):
+            self.patterns[pattern] += 1
+        if isinstance(members := schema.get("patternProperties"), dict):
+            self.patterns.update(cast("Schema", members).keys())
+        self._weights.append(_weight(schema))
+        return base
 
     def _edges_of(self, number: int) -> Iterator[Edge]:
         for keyword, child in self._nodes[number].items():
@@ -190,7 +240,7 @@ class _Graph:
                 if isinstance(child, str):
                     yield from ((None, target) for target in self._targets(child, number, keyword))
                 continue
-            name = None if kind == "same" else _ANY
+            name = None if kind == "same" else _ITEM if keyword in _ITEMS else _ANY
             if isinstance(child, list):
                 yield from ((name, self._numbers[id(each)]) for each in child if isinstance(each, dict))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
             elif isinstance(child, dict):
@@ -206,9 +256,47 @@ class _Graph:
         address, fragment = urldefrag(urljoin(self._bases[number], reference))
         if keyword != "$ref" and fragment in self._anchors:
             return self._anchors[fragment]
-        found = self._names.get(f"{address}#{unquote(fragment)}")
-        if found is not None:
+        pointer = unquote(fragment)
+        if (found := self._names.get(f"{address}#{pointer}")) is not None:
             return [found]
+        if (root := self._names.get(f"{address}#")) is not None and pointer.startswith("/"):
+            at = self._pointed(self._nodes[root], pointer)
+            if isinstance(at, bool):
+                return []
+            if isinstance(at, dict):
+                return [self._numbers[id(at)]]  # pyright: ignore[reportUnknownArgumentType]
         if _META in address:
             return []
-        raise CostlySchemaError(f"the reference {reference!r} leads out of it; nothing is fetched")
+        raise CostlySchemaError(f"the reference {reference[:_SHOWN]!r} leads out of it; nothing is fetched")
+
+    def _pointed(self, root: Schema, pointer: str) -> Json:
+        """Return what a JSON pointer (RFC 6901) leads to, None when it leads nowhere."""
+        at: Json = root
+        steps = pointer.split("/", _LEVELS + 1)[1:]
+        if len(steps) > _LEVELS:
+            raise CostlySchemaError(f"a reference of it has more than {_LEVELS} steps")
+        for step in steps:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(at, dict):
+                at = cast("Schema", at).get(name)
+            elif isinstance(at, list) and name.isdecimal() and len(name) < _DIGITS:
+                at = (*cast("list[Json]", at), None)[min(int(name), len(at))]  # pyright: ignore[reportUnknownArgumentType]
+            else:
+                return None
+        return at
+
+
+def _weight(schema: Schema) -> int:
+    """Return how many looks one look of a schema stands for."""
+    weight = 1
+    for keyword, share in _SHARES.items():
+        entries = schema.get(keyword)
+        if isinstance(entries, list | dict):
+            weight += len(entries) // share  # pyright: ignore[reportUnknownArgumentType]
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        if isinstance(options := schema.get(keyword), list):
+            weight += sum(isinstance(each, bool) for each in cast("list[Json]", options))
+    divisor = schema.get("multipleOf")
+    if isinstance(divisor, float) and not divisor.is_integer():
+        weight += _FRACTION + max(0, -_FRACTION - frexp(divisor)[1]) // 4
+    return weight

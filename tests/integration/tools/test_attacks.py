@@ -243,7 +243,8 @@ def test_hostile_schemas_keep_a_tool_from_running(workshop: Any):
     for schema, why in (
         (
             {"properties": {"x": {"pattern": "(a+)+(?=b)"}}},
-            'this is no JSON Schema: "(a+)+(?=b)" is not a "regex"',
+            "this is no JSON Schema: the pattern '(a+)+(?=b)' is no regular expression, or none that takes linear "
+            "time and 512 KiB",
         ),
         (
             {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},

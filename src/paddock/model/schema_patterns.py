@@ -1,0 +1,55 @@
+"""What matching a schema's patterns costs: they take linear time, but a character may meet every state of the largest.
+
+The engine is asked itself: the least size that it can compile a pattern within bounds what one character costs.
+"""
+
+from collections.abc import Mapping
+
+MOST_PATTERNS = 300
+MOST_CHARACTERS = 16 * 1024
+"""Characters of all patterns together; they are read before their size is known."""
+MOST_CLASSES = 40
+"""Unicode classes such as `\\p{L}`, each of which takes as long to read as a thousand characters."""
+SIZES_KIB = (1, 4, 16, 64, 512)
+"""Sizes of compiled patterns: that of `^[a-z]+$` is 1, of an e-mail's address 16, of `^.{1,255}$` 512."""
+_MOST_TOGETHER_KIB = 4 * 1024
+_SHOWN = 60
+
+
+def largest(patterns: Mapping[str, int]) -> int:
+    """Return the KiB that the largest of some patterns compiles to, one of `SIZES_KIB`; 0 without patterns.
+
+    `patterns` says how often the schema has each. Raises ValueError for a pattern that takes more than linear time or
+    512 KiB, and for too many.
+    """
+    if sum(patterns.values()) > MOST_PATTERNS:
+        raise ValueError(f"it has more than {MOST_PATTERNS} patterns")
+    if sum(len(pattern) * times for pattern, times in patterns.items()) > MOST_CHARACTERS:
+        raise ValueError(f"its patterns have more than {MOST_CHARACTERS} characters")
+    if (
+        sum((pattern.count("\\p") + pattern.count("\\P")) * times for pattern, times in patterns.items())
+        > MOST_CLASSES
+    ):
+        raise ValueError(f"its patterns have more than {MOST_CLASSES} Unicode classes")
+    most, together = 0, 0
+    for pattern, times in patterns.items():
+        size = _size(pattern)
+        most, together = max(most, size), together + size * times
+        if together > _MOST_TOGETHER_KIB:
+            raise ValueError(f"its patterns compile to more than {_MOST_TOGETHER_KIB} KiB")
+    return most
+
+
+def _size(pattern: str) -> int:
+    from jsonschema_rs import RegexOptions, validator_for  # noqa: PLC0415 - 30 ms that only schemas with patterns pay
+
+    for kib in SIZES_KIB:
+        try:
+            validator_for({"pattern": pattern}, pattern_options=RegexOptions(size_limit=kib * 1024))
+        except ValueError:
+            continue
+        return kib
+    shown = pattern if len(pattern) <= _SHOWN else f"{pattern[: _SHOWN - 3]}..."
+    raise ValueError(
+        f"the pattern {shown!r} is no regular expression, or none that takes linear time and {SIZES_KIB[-1]} KiB"
+    )
