@@ -120,9 +120,10 @@ values = st.recursive(
 
 
 def loops(schema):
-    """Tell whether a schema may lead to itself without going deeper into the value: no validator survives that."""
-    return "$ref" in json.dumps(schema) and any(
-        f'"{word}"' in json.dumps(schema) for word in ("not", "if", "anyOf", "oneOf", "allOf", "$defs")
+    """Tell whether a schema may lead nowhere, or to itself without going deeper into the value: no validator takes that."""
+    text = json.dumps(schema)
+    return "$ref" in text and any(
+        word in text for word in ('"not"', '"if"', '"anyOf"', '"oneOf"', '"allOf"', '"$defs"', "#/$defs/")
     )
 
 
