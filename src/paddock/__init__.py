@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from paddock.model.artifact import OutputQuery
     from paddock.model.errors import PaddockError
-    from paddock.model.outcome import ConsoleLine, Outcome, Status
+    from paddock.model.outcome import CallRecord, ConsoleLine, Outcome, Status
     from paddock.model.settings import Settings
     from paddock.surfaces.library.blocking import BlockingPaddock
     from paddock.surfaces.library.paddock import Paddock
@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlockingPaddock",
+    "CallRecord",
     "ConsoleLine",
     "Outcome",
     "OutputQuery",
@@ -27,6 +28,7 @@ __all__ = [
 
 _ROOMS = {
     "BlockingPaddock": "paddock.surfaces.library.blocking",
+    "CallRecord": "paddock.model.outcome",
     "ConsoleLine": "paddock.model.outcome",
     "Outcome": "paddock.model.outcome",
     "OutputQuery": "paddock.model.artifact",

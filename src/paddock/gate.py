@@ -41,7 +41,7 @@ from paddock.model.outcome import (
 )
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
-from paddock.policy.outgoing import Outgoing
+from paddock.policy.outgoing import OnCall, Outgoing
 from paddock.policy.rehearsal import planned_call, stub, would_ask
 from paddock.policy.rules import Policy
 from paddock.programs import Programs
@@ -87,6 +87,7 @@ class _Beside(NamedTuple):
     on_console: OnConsole | None = None
     on_output: "OnOutput | None" = None
     stop: asyncio.Event | None = None
+    on_call: OnCall | None = None
 
 
 _NOTHING = _Beside()
@@ -130,18 +131,20 @@ class Gate:
         *,
         on_console: OnConsole | None = None,
         on_output: "OnOutput | None" = None,
+        on_call: OnCall | None = None,
         asker: Asker | None = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
         """Return what became of a request.
 
-        `on_console` sees each console line of a script as it comes, `on_output` the output of a program; neither
-        sees a secret. `asker` asks a person about it and its children where a rule wants that.
+        `on_console` sees each console line of a script as it comes, `on_call` each of its calls when that has ended,
+        `on_output` the output of a program; none sees a secret. `asker` asks a person about it
+        and its children where a rule wants that.
         When `stop` is set, a program ends as `cancelled`, with what it wrote until then (S23).
         Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will.
         """
-        beside = _Beside(on_console, on_output, stop)
+        beside = _Beside(on_console, on_output, stop, on_call)
         if request.parent is not None:
             return await self.carry_out(request, beside)
         with self.approvals.run(request, asker):
@@ -179,7 +182,7 @@ class Gate:
             and not work.read_only
         ):
             return self._rehearsed(request, decision)
-        facts = identity(request, decision)
+        facts = self._outgoing.facts(identity(request, decision))
         book = self._book(request)
         book.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
@@ -223,7 +226,7 @@ class Gate:
     ) -> Outcome:
         """Record and return the end of a request of which nothing ran."""
         told = "planned" if status is Status.OK else status.value
-        facts = {**identity(request, decision), "status": told}
+        facts = {**self._outgoing.facts(identity(request, decision)), "status": told}
         audit = self._book(request).append("decided", request.id, facts, parent=request.parent)
         fields = {**result, "id": request.id, "status": status, "decision": decision, "audit": audit}
         return Outcome.model_validate(fields)
@@ -240,7 +243,8 @@ class Gate:
                     depth=request.depth,
                     clock=self.approvals.clock(request),
                 )
-                calls = HostCalls(self.carry_out, self.find_tool, request, decision.grants.calls)
+                heard = self._outgoing.calls(beside.on_call)
+                calls = HostCalls(self.carry_out, self.find_tool, request, decision.grants.calls, heard)
                 result = await self._engines.guest.run(job, calls, self._outgoing.console(beside.on_console))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:

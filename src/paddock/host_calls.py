@@ -1,15 +1,17 @@
 """The gate as a program sees it: its calls of servers and of the SDK go through as child requests."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from time import perf_counter
 
 from paddock.approvals import CODES
 from paddock.guest.job import HostReply
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, LedgerError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import Calls
-from paddock.model.outcome import Outcome, Status
+from paddock.model.outcome import CallRecord, Outcome, Status
 from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
 from paddock.sdk.requests import ENDED, FindTool, child, shown
 
@@ -28,10 +30,28 @@ class HostCalls:
     find_tool: FindTool
     parent: ExecutionRequest
     calls: Calls
+    on_call: OnCall | None = None
+    """Hears of each call that has ended."""
     plan: Plan = field(default_factory=Plan)
 
     async def call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
         """Return the reply to a call of a server's tool."""
+        return await self._heard(server, tool, self._call(server, tool, arguments, raw=raw))
+
+    async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
+        """Return the reply to a call of the SDK. What is wrong with the call is told, never raised."""
+        return await self._heard("paddock", name, self._sdk(name, arguments))
+
+    async def _heard(self, server: str, tool: str, call: Coroutine[None, None, HostReply]) -> HostReply:
+        if self.on_call is None:
+            return await call
+        started = perf_counter()
+        reply = await call
+        ms = round((perf_counter() - started) * 1000, 3)
+        self.on_call(CallRecord(server=server, tool=tool, status=reply.status, ms=ms))
+        return reply
+
+    async def _call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
         request = ExecutionRequest(
             parent=self.parent.id,
             root=self.parent.root or self.parent.id,
@@ -54,8 +74,7 @@ class HostCalls:
             error["content"] = outcome.value
         return HostReply(outcome.status, error=error)
 
-    async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
-        """Return the reply to a call of the SDK. What is wrong with the call is told, never raised."""
+    async def _sdk(self, name: str, arguments: list[Json]) -> HostReply:
         try:
             request = child(name, arguments, self.parent, self.calls, self.find_tool)
             outcome = await self.carry_out(request)

@@ -6,15 +6,17 @@ Three kinds of them: what looks like one, what the patterns of the settings matc
 import json
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 from paddock.model.base import Json
-from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.settings import RedactionSettings
 from paddock.model.tool import ToolEnd
 from paddock.policy.known import KnownSecrets
 from paddock.policy.redact import mapped, may_hold_secrets, redact_json, redact_text
 
 OnConsole = Callable[[ConsoleLine], None]
+OnCall = Callable[[CallRecord], None]
 _Rules = list[Callable[[str], str]]
 
 
@@ -44,13 +46,27 @@ class Outgoing:
         """Return a JSON value without secrets, names of members included."""
         return self._secrets.hide_json(self._matched_json(redact_json(value)))
 
+    def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return facts for the record without secrets that were handed out: a program chooses the names it calls."""
+        if not self._secrets:
+            return facts
+        return {
+            key: self._secrets.hide(value) if isinstance(value, str) else value
+            for key, value in facts.items()
+        }
+
     def console(self, on_console: OnConsole | None) -> OnConsole | None:
         """Return what hears each console line as it may leave."""
         return on_console and (lambda line: on_console(self._line(line)))
 
+    def calls(self, on_call: OnCall | None) -> OnCall | None:
+        """Return what hears each ended call as it may leave."""
+        return on_call and (lambda call: on_call(self._call(call)))
+
     def outcome(self, outcome: Outcome, text: str) -> Outcome:
         """Return an outcome as it may leave; `text` is its value as JSON."""
         changes: dict[str, object] = {"console": tuple(map(self._line, outcome.console))}
+        changes["calls"] = tuple(map(self._call, outcome.calls))
         changes["planned"] = tuple(
             call.model_copy(update={"arguments": self.json(call.arguments)}) for call in outcome.planned
         )
@@ -69,6 +85,11 @@ class Outgoing:
     def _line(self, line: ConsoleLine) -> ConsoleLine:
         text = self.text(line.text)
         return line if text == line.text else line.model_copy(update={"text": text})
+
+    def _call(self, call: CallRecord) -> CallRecord:
+        """Return a call whose names, which the program chose, hold no secret."""
+        names = {"server": self.text(call.server), "tool": self.text(call.tool)}
+        return call if names == {"server": call.server, "tool": call.tool} else call.model_copy(update=names)
 
     def _end(self, end: ToolEnd) -> ToolEnd:
         texts = {name: self.text(getattr(end, name)) for name in ("stdout", "stderr")}

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import paddock
-from paddock import BlockingPaddock, ConsoleLine, Outcome, OutputQuery, Paddock, Settings, Status
+from paddock import BlockingPaddock, CallRecord, ConsoleLine, Outcome, OutputQuery, Paddock, Settings, Status
 from paddock.model.errors import ScriptNotFound, ToolNotFound
 from paddock.model.settings import AuditSettings
 
@@ -45,6 +45,28 @@ def test_events_end_with_the_outcome(opened):
     *lines, last = opened.events("console.log('a'); await sleep(1); console.log('b'); return 'done'")
     assert lines == [ConsoleLine(level="log", text="a"), ConsoleLine(level="log", text="b")]
     assert (type(last), last.value) == (Outcome, "done")
+
+
+def test_calls_are_events_too(opened):
+    *calls, last = opened.events(
+        "await servers.nowhere.call('find', {}).catch(() => 0); return paddock.compute(\"emit('x')\")"
+    )
+    assert [(call.server, call.tool, call.status) for call in calls] == [
+        ("nowhere", "find", Status.INVALID),
+        ("paddock", "compute", Status.OK),
+    ]
+    assert all(type(call) is CallRecord and call.ms > 0 for call in calls)
+    assert [(call.server, call.tool, call.status) for call in last.calls] == [
+        (call.server, call.tool, call.status) for call in calls
+    ]
+
+
+def test_a_secret_in_the_name_of_a_call_leaves_nowhere(opened, tmp_path):
+    opened._paddock._session.outgoing._secrets.learn("hunter2hunter2")
+    *calls, last = opened.events("await servers.nowhere.call('hunter2hunter2', {}).catch(() => 0)")
+    assert [call.tool for call in calls] == ["[REDACTED:vault]"]
+    assert [call.tool for call in last.calls] == ["[REDACTED:vault]"]
+    assert "hunter2" not in "".join(path.read_text() for path in (tmp_path / "audit").glob("*.ndjson"))
 
 
 def test_who_stops_listening_ends_the_program(opened, tmp_path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from paddock.configuration import load
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
-from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.program import Access, Network, Runtime
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.settings import Settings
@@ -20,6 +20,7 @@ from paddock.wiring import Session, open_session
 if TYPE_CHECKING:
     from paddock.guest.job import OnConsole
     from paddock.model.artifact import OutputFound, OutputQuery
+    from paddock.policy.outgoing import OnCall
     from paddock.store.recording import OnOutput
 
 _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
@@ -86,13 +87,15 @@ class Paddock:
         mode: Calls = "run",
         jit: bool = False,
         on_console: "OnConsole | None" = None,
+        on_call: "OnCall | None" = None,
     ) -> Outcome:
         """Run a JavaScript or TypeScript program, as `execute_code` does for models.
 
-        The program reads `input`; the outcome's value is what it returned. `on_console` sees its console as it comes.
+        The program reads `input`; the outcome's value is what it returned. `on_console` sees its console as it
+        comes, `on_call` each call it makes when that has ended.
         """
         work = GuestRun(source=code, input=input)
-        return await self._ask(work, timeout_ms, calls=mode, jit=jit, on_console=on_console)
+        return await self._ask(work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call)
 
     async def events(
         self,
@@ -102,21 +105,27 @@ class Paddock:
         timeout_ms: int | None = None,
         mode: Calls = "run",
         jit: bool = False,
-    ) -> AsyncGenerator[ConsoleLine | Outcome]:
-        """Run a program as `execute` does and yield its console lines as they come, last of all its outcome.
+    ) -> AsyncGenerator[ConsoleLine | CallRecord | Outcome]:
+        """Run a program as `execute` does and yield what happens: console lines, ended calls, at last the outcome.
 
         Closing the generator ends the program.
         """
-        lines: asyncio.Queue[ConsoleLine | None] = asyncio.Queue()
+        happened: asyncio.Queue[ConsoleLine | CallRecord | None] = asyncio.Queue()
         running = asyncio.create_task(
             self.execute(
-                code, input=input, timeout_ms=timeout_ms, mode=mode, jit=jit, on_console=lines.put_nowait
+                code,
+                input=input,
+                timeout_ms=timeout_ms,
+                mode=mode,
+                jit=jit,
+                on_console=happened.put_nowait,
+                on_call=happened.put_nowait,
             )
         )
-        running.add_done_callback(lambda _: lines.put_nowait(None))
+        running.add_done_callback(lambda _: happened.put_nowait(None))
         try:
-            while (line := await lines.get()) is not None:
-                yield line
+            while (event := await happened.get()) is not None:
+                yield event
             yield await running
         finally:
             running.cancel()
@@ -236,6 +245,7 @@ class Paddock:
         jit: bool = False,
         on_console: "OnConsole | None" = None,
         on_output: "OnOutput | None" = None,
+        on_call: "OnCall | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
         request = ExecutionRequest(
@@ -248,5 +258,5 @@ class Paddock:
             calls=calls,
         )
         return await self._opened().gate.execute(
-            request, on_console=on_console, on_output=on_output, stop=stop
+            request, on_console=on_console, on_output=on_output, on_call=on_call, stop=stop
         )
