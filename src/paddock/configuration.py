@@ -16,7 +16,7 @@ from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import built_in, leaves
 from paddock.model.rules import Rule
-from paddock.model.settings import RedactionPattern, Settings
+from paddock.model.settings import RedactionPattern, Repository, Settings
 from paddock.policy.layers import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
 
 FILE_NAME = "paddock.toml"
@@ -34,6 +34,7 @@ _LISTED: dict[str, type[Value]] = {
     RULES: Rule,
     "redaction.patterns": RedactionPattern,
     "sdk.commands": SdkCommand,
+    "mcp.repos": Repository,
 }
 _GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
 

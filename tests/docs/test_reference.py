@@ -15,7 +15,7 @@ from paddock.model.command import SdkCommand
 from paddock.model.keys import leaves
 from paddock.model.outcome import Status
 from paddock.model.rules import Rule
-from paddock.model.settings import RedactionPattern, Settings
+from paddock.model.settings import RedactionPattern, Repository, Settings
 from paddock.runtimes.recipe import recipes
 from paddock.store.audit import RECOVERED, STARTED
 from paddock.surfaces.cli.root import command as paddock_command
@@ -58,7 +58,12 @@ def test_every_setting_is_described():
     ):
         rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]* \| ([^|]{10,}) \|$", section, re.MULTILINE)
         described |= {f"{heading}.{name}" for name, _ in rows}
-    listed = {"policy.rule": Rule, "redaction.patterns": RedactionPattern, "sdk.commands": SdkCommand}
+    listed = {
+        "policy.rule": Rule,
+        "redaction.patterns": RedactionPattern,
+        "sdk.commands": SdkCommand,
+        "mcp.repos": Repository,
+    }
     members = {f"{key}.{name}" for key, kind in listed.items() for name in kind.model_fields} - {
         "policy.rule.origin"
     }

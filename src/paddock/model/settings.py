@@ -225,11 +225,32 @@ class ServerSettings(Value):
     """Most milliseconds a single call may take, whatever the server's own `timeoutMs` (60 000) says."""
 
 
+def _rooted(path: Path) -> Path:
+    whole = path.expanduser()
+    if not whole.is_absolute():
+        raise ValueError("this is a path from the root, or from the home with ~/")
+    return whole
+
+
+class Repository(Value):
+    """One `[[mcp.repos]]`: a workspace that `repoId` of `sdl.runtime.execute` may name, besides the one that is served.
+
+    Programs there are held to the settings of that workspace. A workspace may not register any.
+    """
+
+    repo_id: Annotated[str, Field(min_length=1, max_length=128)]
+    """Its name; that of the directory for the workspace that is served."""
+    root_path: Annotated[Path, AfterValidator(_rooted)]
+    """Its directory, from the root or from the home (`~/`)."""
+
+
 class McpSettings(Value):
     """`[mcp]`: the MCP server, `paddock serve mcp`."""
 
     answer_characters: PositiveInt = 40_000
     """Most characters of one result, as text and as data; what is more is cut and said to be cut."""
+    repos: tuple[Repository, ...] = ()
+    """Workspaces that `repoId` may name, of all files together."""
 
 
 class GuestSettings(Value):

@@ -24,7 +24,7 @@ LayerName = Literal["system", "user", "workspace", "environment", "flags"]
 
 ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
 RULES = "policy.rule"
-JOINED = frozenset({RULES, "redaction.patterns"})
+JOINED = frozenset({RULES, "redaction.patterns", "mcp.repos"})
 """Keys whose values of all files hold together, none replacing another."""
 FILES_ONLY = JOINED | {"sdk.commands"}
 """Keys that variables and flags have no form for."""
@@ -34,6 +34,7 @@ OWNERS_ONLY = frozenset(
         "audit.directory",
         "artifacts.directory",
         "artifacts.url",
+        "mcp.repos",
         "sdk.commands",
         "sdk.notify",
         "sdk.webhook_networks",
@@ -85,6 +86,8 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
     for layer in sorted(layers, key=lambda layer: ORDER.index(layer.name)):
         for key, value in layer.values.items():
             where = layer.where.get(key, layer.name)
+            if layer.name == "workspace" and key in OWNERS_ONLY:
+                raise ConfigurationError(f"{where}: a workspace may not set {key}; set it in {owner_file}")
             if key in JOINED:
                 values[key] = (*values[key], *(_signed(value, layer.name) if key == RULES else value))
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
@@ -111,8 +114,6 @@ def _refuse_widening(
     bound: tuple[SettingValue, str] | None,
     owner_file: str,
 ) -> None:
-    if layer == "workspace" and key in OWNERS_ONLY:
-        raise ConfigurationError(f"{where}: a workspace may not set {key}; set it in {owner_file}")
     if bound is None or narrows(key, bound[0], value):
         return
     ceiling, source = bound

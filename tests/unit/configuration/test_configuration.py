@@ -153,5 +153,5 @@ def test_a_file_that_is_a_directory_or_not_text_is_told(tmp_path: Path) -> None:
 
 def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
     assert sorted(_VARIABLES.values()) == sorted(
-        set(leaves(Settings())) - {"policy.rule", "redaction.patterns", "sdk.commands"}
+        set(leaves(Settings())) - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos"}
     )

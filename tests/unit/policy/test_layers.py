@@ -11,7 +11,7 @@ from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import leaves
 from paddock.model.rules import Rule
-from paddock.model.settings import RedactionPattern, Settings
+from paddock.model.settings import RedactionPattern, Repository, Settings
 from paddock.policy.layers import JOINED, ORDER, Layer, LayerName, merge, narrows
 
 OWNER = "/home/u/.config/paddock/paddock.toml"
@@ -154,6 +154,10 @@ def test_the_later_layer_wins() -> None:
             {"sdk__commands": (TRACKER,)},
             f"workspace file: a workspace may not set sdk.commands; set it in {OWNER}",
         ),
+        (
+            {"mcp__repos": (Repository(repo_id="etc", root_path=Path("/etc")),)},
+            f"workspace file: a workspace may not set mcp.repos; set it in {OWNER}",
+        ),
     ],
 )
 def test_a_workspace_that_widens_is_an_error(values: dict[str, object], text: str) -> None:
@@ -182,6 +186,14 @@ def test_patterns_of_all_files_add_up() -> None:
     ]
     patterns = merge(layers, owner_file=OWNER).settings.redaction.patterns
     assert [pattern.pattern for pattern in patterns] == ["system", "user", "workspace"]
+
+
+def test_repositories_of_system_and_user_add_up() -> None:
+    layers = [
+        Layer(name, {"mcp.repos": (Repository(repo_id=name, root_path=Path("/a")),)}, {})
+        for name in ("system", "user")
+    ]
+    assert [each.repo_id for each in merge(layers, owner_file=OWNER).settings.mcp.repos] == ["system", "user"]
 
 
 def test_a_workspace_cannot_turn_redaction_off_or_read_what_others_left() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from paddock.guest.launch import Launcher
     from paddock.model.settings import Settings
     from paddock.surfaces.mcp.door import Door
-    from paddock.surfaces.mcp.service import Names
+    from paddock.surfaces.mcp.service import Names, SettingsOf
 
 LEVELS = ("error", "warning", "info", "debug")
 
@@ -78,7 +78,11 @@ def mcp(
     logging.basicConfig(
         stream=sys.stderr, level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s"
     )
-    settings = load(workspace, flags=flags).settings
+
+    def settings_of(place: Path) -> "Settings":
+        return load(place, flags=flags).settings
+
+    settings = settings_of(workspace)
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
     door = None if address is None else _door(address, token_file, hosts)
@@ -87,7 +91,7 @@ def mcp(
     launcher = Launcher()
     try:
         launcher.begin("guest")  # it comes up while the protocol's library is imported
-        asyncio.run(_serve(settings, workspace, names, launcher, door))
+        asyncio.run(_serve(settings, settings_of, workspace, names, launcher=launcher, door=door))
     finally:
         launcher.close()
 
@@ -108,14 +112,20 @@ def _door(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Doo
 
 
 async def _serve(
-    settings: "Settings", workspace: Path, names: "Names", launcher: "Launcher", door: "Door | None"
+    settings: "Settings",
+    settings_of: "SettingsOf",
+    workspace: Path,
+    names: "Names",
+    *,
+    launcher: "Launcher",
+    door: "Door | None",
 ) -> None:
     from paddock.surfaces.mcp import service  # noqa: PLC0415 - the protocol's library costs 0.8 s
     from paddock.wiring import open_session  # noqa: PLC0415 - help does without
 
     with cancelled_by_signals(), suppress(asyncio.CancelledError):
         async with open_session(settings, workspace, launcher=launcher) as session:
-            served = service.Service(session, settings, workspace, names)
+            served = service.Service(session, settings, workspace, names, settings_of)
             await (served.stdio() if door is None else served.http(door))
             for text in session.warnings:
                 warn(text)

@@ -66,11 +66,16 @@ class Programs:
             await asyncio.wait({running})
             raise
 
-    async def find(self, asked: OutputQuery) -> "OutputFound":
-        """Return what a query finds. Raises PaddockError for what cannot be read."""
+    async def find(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
+        """Return what a query finds in the output of this workspace, or of another.
+
+        Raises PaddockError for what cannot be read.
+        """
         from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
 
-        return await asyncio.to_thread(query, self._session.output.artifacts(), asked, self._workspace)
+        return await asyncio.to_thread(
+            query, self._session.output.artifacts(), asked, workspace or self._workspace
+        )
 
     async def run(self, arguments: Arguments, caller: Caller) -> Answer:
         """Run a program and tell of it as its output mode says."""

@@ -1,19 +1,26 @@
 """Programs and their stored output under the names, schemas and responses of seed 004 (spec 5)."""
 
+import logging
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
-from paddock.model.errors import PaddockError
+from paddock.model.errors import ConfigurationError, PaddockError, UnknownArtifact
 from paddock.model.outcome import Status
 from paddock.model.program import ARGUMENTS, CODE_CHARS, OUTPUT_MODES, RUNTIMES
 from paddock.surfaces import render
 from paddock.surfaces.mcp.programs import Programs, invalid
 from paddock.surfaces.mcp.reply import compact
+from paddock.surfaces.mcp.repositories import Repositories
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
 from paddock.surfaces.program_response import program_response
+
+if TYPE_CHECKING:
+    from paddock.model.artifact import OutputFound
 
 EXECUTE = "sdl.runtime.execute"
 QUERY = "sdl.runtime.queryOutput"
@@ -23,22 +30,31 @@ _THROWN = frozenset({Status.INVALID, Status.ERROR})
 _REPOSITORY: dict[str, Json] = {"type": "string", "minLength": 1, "maxLength": 128}
 _TERMS: dict[str, Json] = {"type": "array", "items": {"type": "string"}, "maxItems": 10}
 
+_log = logging.getLogger("paddock.mcp")
+
 
 class SeedPrograms:
-    """What the two tools do; `repoId` is the name of the workspace's directory."""
+    """What the two tools do, in the workspaces that `repoId` may name."""
 
-    def __init__(self, programs: Programs, workspace: Path) -> None:
+    def __init__(self, programs: Programs, repositories: Repositories) -> None:
         self._programs = programs
-        self._repository = workspace.resolve().name
+        self._repositories = repositories
 
     async def execute(self, arguments: Arguments, caller: Caller) -> Answer:
         """Run a program and give the response of spec 5.6."""
         if unknown := self._unknown(arguments):
             return unknown
+        name = arguments["repoId"]
         try:
-            outcome, work = await self._programs.execute(arguments, caller)
+            programs = await self._repositories.programs(name)
+            outcome, work = await programs.execute(arguments, caller)
         except ValidationError as problem:
             return invalid(problem)
+        except ConfigurationError as problem:
+            _log.warning("repository %s: %s", name, problem)
+            return _error(
+                f"Repository {name} cannot be used: its settings are wrong; the server's log says how"
+            )
         if outcome.status in _THROWN:
             return _error(render.explanation(outcome))
         return _response(program_response(outcome, work))
@@ -48,27 +64,37 @@ class SeedPrograms:
         if unknown := self._unknown(arguments):
             return unknown
         asked = {name: value for name, value in arguments.items() if name != "repoId"}
+        roots = self._repositories.roots(arguments.get("repoId"))
         try:
-            return _response((await self._programs.find(OutputQuery.model_validate(asked))).to_wire())
+            return _response((await self._find(OutputQuery.model_validate(asked), roots)).to_wire())
         except ValidationError as problem:
             return invalid(problem)
         except PaddockError as error:
             return _error(str(error))
 
+    async def _find(self, asked: OutputQuery, roots: list[Path]) -> "OutputFound":
+        """Return what a query finds in the output of the one of the workspaces that has it."""
+        own, *others = roots
+        for root in others:
+            with suppress(UnknownArtifact):
+                return await self._programs.find(asked, root)
+        return await self._programs.find(asked, own)
+
     def _unknown(self, arguments: Arguments) -> Answer | None:
-        """Return the answer to a repository that is not this workspace (S15); None for this one."""
-        named = arguments.get("repoId", self._repository)
-        return None if named == self._repository else _error(f"Repository {named} not found")
+        """Return the answer to a repository that nobody registered (S15); None for others."""
+        named = arguments.get("repoId")
+        known = named is None or self._repositories.knows(named)
+        return None if known else _error(f"Repository {named} not found")
 
 
-def seed_program_tools(programs: Programs, workspace: Path) -> list[Tool]:
+def seed_program_tools(programs: Programs, repositories: Repositories) -> list[Tool]:
     """Return `sdl.runtime.execute` and `sdl.runtime.queryOutput`."""
-    seed = SeedPrograms(programs, workspace)
+    seed = SeedPrograms(programs, repositories)
     return [
         Tool(
             name=EXECUTE,
             title="Run a program in a language runtime",
-            description="Run code, or an executable with arguments, confined in the workspace, whose name is repoId.",
+            description="Run code, or an executable with arguments, confined in the workspace whose name is repoId.",
             input_schema=object_schema(
                 ["repoId", "runtime"],
                 repoId=_REPOSITORY,

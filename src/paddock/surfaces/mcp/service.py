@@ -1,7 +1,9 @@
 """Sessions of Paddock as MCP servers: which tools there are, and over which transport they are served."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +19,7 @@ from paddock.surfaces.mcp.offers import Offers
 from paddock.surfaces.mcp.programs import Programs, program_tools
 from paddock.surfaces.mcp.prompts import Prompts
 from paddock.surfaces.mcp.provision import provision_tool
+from paddock.surfaces.mcp.repositories import Repositories
 from paddock.surfaces.mcp.resources import Resources
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.script_tools import ScriptTools
@@ -25,7 +28,7 @@ from paddock.surfaces.mcp.seed_programs import seed_program_tools
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.stdio import standard_streams
 from paddock.surfaces.mcp.tools import Toolbox
-from paddock.wiring import Session
+from paddock.wiring import Session, open_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -33,12 +36,17 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
 Names = Literal["native", "seed"]
+SettingsOf = Callable[[Path], Settings]
+"""Returns what holds in a workspace. Raises ConfigurationError."""
 
 
 class Service:
     """What is served: the tools of a session, under their own names or under those of the seed, and prompts."""
 
-    def __init__(self, session: Session, settings: Settings, workspace: Path, names: Names) -> None:
+    def __init__(
+        self, session: Session, settings: Settings, workspace: Path, names: Names, settings_of: SettingsOf
+    ) -> None:
+        """Ask `settings_of` for the settings of workspaces that are registered besides."""
         cap = settings.mcp.answer_characters
         own = [
             *code_tools(session.gate, workspace, cap, Rest(session, workspace)),
@@ -47,7 +55,9 @@ class Service:
         programs = Programs(session, workspace, cap)
         own += [provision_tool(session.hub, cap), *program_tools(programs)]
         own.append(compute_tool(session.gate, workspace, cap))
-        seed = [*seed_tools(session, workspace), *seed_program_tools(programs, workspace)]
+        opened = partial(_programs, settings_of)
+        self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
+        seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
         seed.append(seed_compute_tool(session.gate, workspace))
         self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap)
         further = self._scripts.tools
@@ -81,6 +91,7 @@ class Service:
         finally:
             if self._rounds is not None:
                 await self._rounds.close()
+            await self._repositories.close()
             if watching is not None:
                 watching.cancel()
                 with suppress(asyncio.CancelledError):
@@ -89,3 +100,11 @@ class Service:
     async def _watch(self) -> None:
         async for _ in self._scripts.changes():
             await self._announcer.tools_changed()
+
+
+@asynccontextmanager
+async def _programs(settings_of: SettingsOf, workspace: Path) -> "AsyncGenerator[Programs]":
+    """Give what runs programs in a workspace, under its own settings."""
+    settings = settings_of(workspace)
+    async with open_session(settings, workspace) as session:
+        yield Programs(session, workspace, settings.mcp.answer_characters)
