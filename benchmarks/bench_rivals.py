@@ -106,7 +106,7 @@ def _processes(scale: Scale) -> list[Line]:
         sandbox = runner.run(Sandbox(SandboxFacts(tier="landlock"), "landlock").__aenter__())
         try:
             contenders = {
-                "paddock": lambda: milliseconds(lambda: runner.run(sandbox.run(["/bin/true"]))),
+                "Paddock": lambda: milliseconds(lambda: runner.run(sandbox.run(["/bin/true"]))),
                 "sandbox-runtime": lambda: milliseconds(lambda: _silent(runtime)),
                 "bubblewrap": lambda: milliseconds(lambda: _silent(bubblewrap)),
             }
@@ -114,7 +114,7 @@ def _processes(scale: Scale) -> list[Line]:
         finally:
             runner.run(sandbox.close())
     notes = {
-        "paddock": "Landlock and seccomp, limits, accounting",
+        "Paddock": "Landlock and seccomp, limits, accounting",
         "sandbox-runtime": "@anthropic-ai/sandbox-runtime: bubblewrap, network proxies; starts node each time",
         "bubblewrap": "namespaces alone, no limits",
     }

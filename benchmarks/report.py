@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import peers
+from benchmarks import bench_rivals, peers, plot
 from benchmarks.measure import Line
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -78,6 +78,11 @@ def write_page(sections: list[Section], facts: dict[str, object]) -> None:
             f"\n| {line.what} | {_figure(line)} {line.unit} | {line.target or ''} | {_mark(line)} |"
             for line in section.lines
         )
+        if section.title == bench_rivals.TITLE and section.lines:
+            plot.draw(section.lines)
+            parts[-1] += (
+                f"\n\n![The same as bars, each row on a logarithmic scale of its own]({plot.PAGE.name})"
+            )
     PAGE.write_text("\n\n".join(parts) + "\n")
 
 
