@@ -19,7 +19,7 @@ $(UV):
 	@PYTHON="$(PYTHON)" scripts/bootstrap
 
 $(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/guest/package-lock.json
-	@$(UV) sync --frozen --quiet
+	@$(UV) sync --frozen --quiet --all-extras
 	@touch $@
 
 demo: $(READY) ## Run a TypeScript program over three real MCP servers, and three hostile ones
@@ -28,7 +28,7 @@ demo: $(READY) ## Run a TypeScript program over three real MCP servers, and thre
 test: $(READY) ## Build the wheel, install it, and run every test against it
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --out-dir dist
-	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --frozen --quiet --no-install-project
+	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --frozen --quiet --all-extras --no-install-project
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
 	@TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2

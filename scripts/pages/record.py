@@ -59,6 +59,7 @@ FACTS = {
     "stderr_bytes": "bytes it wrote to standard error",
     "artifact": "handle of the stored output",
     "cached": "whether a compiled program came out of the cache",
+    "compile_ms": "wall time of the compile step, 0 where there is none",
     "survivors": "processes that the kernel had not let die in time; anything but 0 is a fault",
     "limit": "the limit that ended it",
     "reason": "of `recovered`: what had happened",

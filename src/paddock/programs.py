@@ -53,6 +53,11 @@ class Programs:
     def _engine(self) -> Engine:
         return self._make_engine()
 
+    @property
+    def waiting(self) -> int:
+        """How many programs wait for their turn."""
+        return self._turns.waiting
+
     def executables(self, runtime: Runtime) -> Executables:
         """Return what can run the programs of a runtime."""
         return self._engine.executables(runtime)

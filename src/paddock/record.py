@@ -71,6 +71,7 @@ def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -
         facts |= {"phase": program.phase, "exit_code": program.exit_code, "signal": program.signal}
         facts |= {"stdout_bytes": program.stdout.total_bytes, "stderr_bytes": program.stderr.total_bytes}
         facts |= {"artifact": program.artifact, "cached": program.cached, "survivors": program.survivors}
+        facts |= {"compile_ms": program.compile_ms}
         facts |= {"limit": program.limit, "violations": list(program.violations)}
     if (tool := result.tool) is not None:
         facts |= {"exit_code": tool.exit_code}

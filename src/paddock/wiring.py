@@ -1,6 +1,7 @@
 """Where adapters meet: makes a session out of settings. The only room that knows every part."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
@@ -30,7 +31,7 @@ from paddock.store.ledger import Ledger
 from paddock.store.unrecorded import Unopened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from paddock.approvals import Asker
     from paddock.confine.process import Sandbox
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sdk.commands import Commands
     from paddock.store.artifacts import Artifacts
+    from paddock.telemetry.watch import Watch
 
 
 class Servers:
@@ -141,6 +143,17 @@ class Servers:
         from paddock.hub.registry import refresh  # noqa: PLC0415 - its HTTP client takes a while to load
 
         return await refresh(self._settings.registry_source, self._settings.registry)
+
+    def told(self, server: str, tool: str) -> tuple[str, str]:
+        """Return the names of a call that may be told; empty where no file and no listing has them."""
+        if "config" not in vars(self) or server not in self.config.servers:
+            return "", ""
+        return server, tool if self.admission.definition(server, tool) is not None else ""
+
+    @property
+    def live(self) -> int:
+        """How many servers run."""
+        return sum(each.live for each in self._hub.status().values()) if self._hub is not None else 0
 
     def status(self) -> dict[str, "ServerStatus"]:
         """Return the facts of every configured server; starts nothing."""
@@ -240,6 +253,7 @@ class Session:
         outgoing: Outgoing,
         flows: "Callable[[], Flows]",
         temporals: "Callable[[], Temporals]",
+        metrics: "Callable[[], Awaitable[bytes]] | None" = None,
     ) -> None:
         self.gate = gate
         self.outgoing = outgoing
@@ -249,6 +263,8 @@ class Session:
         self.scripts = scripts
         self.flows = flows
         self.temporals = temporals
+        self.metrics = metrics
+        """Returns the metrics of this moment; None unless the settings want them."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -269,6 +285,23 @@ def _commands(settings: Settings, processes: Processes, secret: "Callable[[str],
     from paddock.sdk.commands import Commands  # noqa: PLC0415 - only who calls one pays for it
 
     return Commands(settings.sdk.commands, os.environ, processes.sandbox, secret)
+
+
+def _watch(
+    settings: Settings, servers: Servers, guest: GuestEngine, programs: Programs, output: Output
+) -> "Watch | None":
+    watched = settings.telemetry.metrics or settings.telemetry.traces != "none"
+    if not watched and not logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
+        return None
+    from paddock.telemetry.watch import Sources, Watch  # noqa: PLC0415 - only who wants it pays for it
+
+    def waiting() -> int:
+        return guest.waiting + programs.waiting
+
+    return Watch(
+        settings,
+        Sources(servers.told, waiting, lambda: guest.workers, lambda: servers.live, output.artifacts),
+    )
 
 
 def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
@@ -300,6 +333,7 @@ async def open_session(
         processes = Processes(settings.sandbox)
         secrets = KnownSecrets()
         outgoing = Outgoing(settings.redaction, secrets)
+        watch: Watch | None = None
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
             output = Output(settings, secrets)
@@ -317,23 +351,26 @@ async def open_session(
 
                 return temporal.Temporals(gate.execute, settings.sdk.temporals)
 
-            commands = partial(_commands, settings, processes)
             facts = Facts(
                 output.artifacts,
                 servers.configured,
                 processes.tier,
                 flows,
                 temporals,
-                commands,
+                partial(_commands, settings, processes),
                 outgoing.json,
             )
             services = Services(settings, secrets, facts)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)
-            gate = Gate(settings, ledger, engines, outgoing, asker)
+            watch = _watch(settings, servers, guest, programs, output)
+            gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
             async with Events(gate.execute, services.webhooks_of) as events:
                 gate.on_end = events.ended
                 parts = (gate, servers, processes, output, scripts)
-                yield Session(*parts, outgoing=outgoing, flows=flows, temporals=temporals)
+                metrics = watch.metrics if watch else None
+                yield Session(*parts, outgoing=outgoing, flows=flows, temporals=temporals, metrics=metrics)
         finally:
             await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
+            if watch is not None:
+                await watch.close()

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +18,9 @@ IMPORTED_AS = {
     "mini-racer": "py_mini_racer",
     "ulid-transform": "ulid_transform",
     "pyyaml": "yaml",
+    "opentelemetry-sdk": "opentelemetry",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "prometheus-client": "prometheus_client",
 }
 """Import names of distributions that are called otherwise."""
 PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp"}
@@ -25,6 +29,12 @@ PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp"}
 
 def name_of(requirement):
     return re.split(r"[ <>=!~;\[]", requirement)[0]
+
+
+def wanted(project):
+    """Return the names of what the package and its extra take."""
+    extras = project["project"]["optional-dependencies"].values()
+    return {name_of(text) for text in [*project["project"]["dependencies"], *chain.from_iterable(extras)]}
 
 
 def documented(heading):
@@ -50,12 +60,14 @@ def npm(path):
 def test_every_dependency_of_the_package_is_documented():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     rows = {name for name, _, _ in documented("Installed with Paddock")}
-    assert rows == {name_of(text) for text in project["project"]["dependencies"]}
+    assert rows | {name for name, _, _ in documented("Installed with `paddock[telemetry]`")} == wanted(
+        project
+    )
 
 
 def test_everything_imported_is_a_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    names = {name_of(text) for text in project["project"]["dependencies"]}
+    names = wanted(project)
     imported = {name for path in (ROOT / "src").rglob("*.py") for name in imports(path)}
     foreign = {PARTS.get(name, name) for name in imported - sys.stdlib_module_names - {"paddock"}}
     # The V8 library is loaded from mini-racer's directory, without an import.

@@ -39,6 +39,9 @@ IMPORT_NAMES = {
     "mini-racer": "py_mini_racer",
     "ulid-transform": "ulid_transform",
     "pyyaml": "yaml",
+    "opentelemetry-sdk": "opentelemetry",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "prometheus-client": "prometheus_client",
 }
 """Import names of distributions that are called otherwise."""
 

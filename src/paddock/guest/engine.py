@@ -10,7 +10,7 @@ the worker is killed, and what it had said up to then is kept.
 import asyncio
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from paddock.confine import lockdown
 from paddock.guest.computation import Computation
@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 _BURY_SECONDS = 5.0
 
 
+class _Places(asyncio.Semaphore):
+    """Places for programs, and how many wait for one."""
+
+    waiting = 0
+
+    async def acquire(self) -> Literal[True]:
+        """Follow asyncio.Semaphore."""
+        self.waiting += 1
+        try:
+            return await super().acquire()
+        finally:
+            self.waiting -= 1
+
+
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
@@ -41,7 +55,17 @@ class GuestEngine:
         """
         self._pool = pool
         self._intake = intake
-        self._places: defaultdict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
+        self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(most))
+
+    @property
+    def waiting(self) -> int:
+        """How many programs wait for a place."""
+        return sum(places.waiting for places in list(self._places.values()))
+
+    @property
+    def workers(self) -> int:
+        """How many workers live, spares included."""
+        return self._pool.workers
 
     async def run(self, job: GuestJob, host: Host, on_console: OnConsole | None = None) -> RawResult:
         """Return what became of the program. Cancelling the task kills the worker first.

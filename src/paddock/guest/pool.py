@@ -228,7 +228,7 @@ class Zygote:
         self._control.setblocking(False)  # noqa: FBT003
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._waiting: deque[Worker] = deque()
-        self._workers: dict[int, Worker] = {}
+        self.workers: dict[int, Worker] = {}
         self._loop.add_reader(self._control.fileno(), self._heard)
 
     async def fork(self, frame_bytes: int) -> Worker:
@@ -267,7 +267,7 @@ class Zygote:
     def retire(self) -> None:
         """End once the last worker has ended."""
         self._retired = True
-        if not self._workers and not self._waiting:
+        if not self.workers and not self._waiting:
             self._end("retired")
             self._process.kill()
             self._process.wait()
@@ -300,10 +300,10 @@ class Zygote:
         if "born" in message:
             worker = self._waiting.popleft()
             worker.born(int(message["born"]), descriptors[0])
-            self._workers[worker.pid] = worker
+            self.workers[worker.pid] = worker
         elif "dead" in message:
             death = Death(int(message["code"]), Cost(float(message["cpu_ms"]), int(message["peak_bytes"])))
-            self._workers.pop(int(message["dead"])).died(death)
+            self.workers.pop(int(message["dead"])).died(death)
             if self._retired and self.alive:
                 self.retire()
         elif "failed" in message:
@@ -319,9 +319,9 @@ class Zygote:
         if not self.ready.done():
             self.ready.set_exception(EngineError(why))
             self.ready.exception()  # retrieved: nobody may be waiting
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             worker.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
-        self._workers.clear()
+        self.workers.clear()
 
 
 class Pool:
@@ -358,6 +358,11 @@ class Pool:
         worker = await self._zygote(profile).fork(self._frame_bytes)
         self._refill_soon(profile)
         return worker
+
+    @property
+    def workers(self) -> int:
+        """How many workers live."""
+        return sum(len(zygote.workers) for zygote in (*self._zygotes.values(), *self._retired))
 
     def landlock_abi(self, profile: EngineProfile) -> int:
         """Return the Landlock version that confines this profile's workers."""

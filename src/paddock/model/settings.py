@@ -323,6 +323,31 @@ class ToolSettings(Value):
     """Tools that run at a time; further ones wait."""
 
 
+class TelemetrySettings(Value):
+    """`[telemetry]`: traces and metrics, which take `pip install 'paddock[telemetry]'`; no workspace may set them."""
+
+    traces: Literal["none", "otlp", "console"] = "none"
+    """Where spans of requests go: nowhere (`none`), to a collector by OTLP over HTTP (`otlp`), or to standard error
+    (`console`)."""
+    endpoint: Annotated[str, Field(pattern=r"^(https?://[^\s@]+)?$")] = ""
+    """Address of the collector, without `/v1/traces`; when empty `OTEL_EXPORTER_OTLP_ENDPOINT`, else
+    `http://localhost:4318`. Credentials belong into `OTEL_EXPORTER_OTLP_HEADERS`."""
+    metrics: bool = False
+    """Whether `paddock serve mcp --http` answers `/metrics` to those who hold the token."""
+
+
+LogLevel = Literal["error", "warning", "info", "debug"]
+
+
+class LogSettings(Value):
+    """`[log]`: what `paddock serve` writes to standard error; no workspace may set it."""
+
+    format: Literal["text", "json"] = "text"
+    """Lines for people (`text`), or one JSON object a line (`json`)."""
+    level: LogLevel = "warning"
+    """Least level that is written, unless `--log-level` says another; at `info` one line for each request."""
+
+
 class Settings(Value):
     """Everything that may be configured, merged from three files, the environment and flags."""
 
@@ -356,3 +381,7 @@ class Settings(Value):
     """Rules over requests."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     """Asking a person."""
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    """Traces and metrics."""
+    log: LogSettings = Field(default_factory=LogSettings)
+    """Log lines."""

@@ -49,6 +49,11 @@ OWNERS_ONLY = frozenset(
         "sandbox.job_user",
         "vault.backend",
         "vault.directory",
+        "telemetry.traces",
+        "telemetry.endpoint",
+        "telemetry.metrics",
+        "log.format",
+        "log.level",
         "tools.folders",
     }
 )
@@ -217,6 +222,11 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "sdk.execute": _subset,
     "vault.backend": _same,
     "vault.directory": _same,
+    "telemetry.traces": _anything,
+    "telemetry.endpoint": _anything,
+    "telemetry.metrics": _anything,
+    "log.format": _anything,
+    "log.level": _anything,
     "servers.registry": _same,
     "servers.registry_source": _same,
     "servers.state": _same,

@@ -19,6 +19,11 @@ class Turns:
         self._active = 0
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(map(len, tuple(self._waiting.values())))
+
     @contextlib.asynccontextmanager
     async def take(self, who: str) -> AsyncGenerator[str]:
         """Hold a place for a job of `who`; what is yielded is empty, or why there is no place (S16)."""
@@ -33,7 +38,7 @@ class Turns:
         if self._active < self._most:
             self._active += 1
             return ""
-        if sum(map(len, self._waiting.values())) >= self._room:
+        if self.waiting >= self._room:
             return self._full()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(turn)

@@ -25,6 +25,7 @@ from paddock.policy.redaction import Redactor
 from paddock.store.recording import OnOutput, Recording, Track
 
 if TYPE_CHECKING:
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
 _MANIFEST = "manifest.json"
@@ -138,6 +139,18 @@ class Artifacts:
         for handle in self.list():
             with contextlib.suppress(UnknownArtifact):
                 yield self.find(str(handle), workspace)
+
+    def size(self) -> int:
+        """Return the bytes of everything stored. Raises ArtifactError."""
+        import obstore  # noqa: PLC0415
+
+        if not self._exists():
+            return 0
+        try:
+            parts: Iterator[Sequence[ObjectMeta]] = obstore.list(self._store)  # pyright: ignore[reportUnknownMemberType]
+            return sum(each["size"] for part in parts for each in part)
+        except Exception as error:
+            raise _failure("measure the artifacts", error) from error
 
     def sweep(self, *, thorough: bool = True) -> Swept:
         """Delete what has expired (S44); what is younger than the time to live is looked at only when `thorough`.

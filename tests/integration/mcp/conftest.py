@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import select
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -212,3 +213,10 @@ def all_end(handles: list[int], seconds: float = 30) -> bool:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

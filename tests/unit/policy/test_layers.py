@@ -62,6 +62,11 @@ CHOICES = {
     "sdk.temporals": [DEFAULTS["sdk.temporals"], Path("/else/temporals")],
     "vault.backend": ["auto", "keyring", "file"],
     "vault.directory": [DEFAULTS["vault.directory"], Path("/else/vault")],
+    "telemetry.traces": ["none", "otlp", "console"],
+    "telemetry.endpoint": ["", "http://127.0.0.1:4318"],
+    "telemetry.metrics": [False, True],
+    "log.format": ["text", "json"],
+    "log.level": ["warning", "debug"],
 }
 BOUNDS = {
     "runtimes.max_duration_ms": (100, 600_000),

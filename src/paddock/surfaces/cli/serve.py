@@ -1,10 +1,8 @@
 """`paddock serve`: Paddock for other programs."""
 
 import asyncio
-import logging
 import os
 import secrets
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +58,9 @@ def command() -> None:
     help="Names that are listed: Paddock's own, or mcp_execute and its siblings. Both are understood.",
 )
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), default="warning", help="What is logged to standard error."
+    "--log-level",
+    type=click.Choice(LEVELS),
+    help="What is logged to standard error; else the setting log.level.",
 )
 @options.workspace
 @options.settings
@@ -72,17 +72,16 @@ def mcp(
     flags: dict[str, str],
     *,
     names: "Names",
-    log_level: str,
+    log_level: str | None,
 ) -> None:
     """Serve MCP over standard input and output until the client closes its end, or over HTTP until stopped."""
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s"
-    )
+    from paddock.telemetry import logs  # noqa: PLC0415 - help does without
 
     def settings_of(place: Path) -> "Settings":
         return load(place, flags=flags).settings
 
     settings = settings_of(workspace)
+    logs.begin(settings.log, log_level or settings.log.level)
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
     door = None if address is None else _door(address, token_file, hosts)

@@ -20,12 +20,14 @@ from paddock.surfaces.mcp.stdio import LINE_LIMIT
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
+METRICS = "/metrics"
 SESSIONS = 64
 CONNECTIONS = 256
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Metrics = Callable[[], Awaitable[bytes]]
 _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
@@ -56,6 +58,28 @@ class TokenRequired:
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
 
 
+class Measured:
+    """An ASGI application that answers `/metrics` itself."""
+
+    def __init__(self, app: _App, page: Metrics) -> None:
+        self._app = app
+        self._page = page
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        """Answer, or pass the request on."""
+        if scope["type"] != "http" or scope["path"] != METRICS:
+            await self._app(scope, receive, send)
+            return
+        known = scope["method"] == "GET"
+        headers = [
+            (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+        ]
+        text = await self._page() if known else b"Metrics are read with GET.\n"
+        await send({"type": "http.response.start", "status": 200 if known else 405, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+
 def application(server: "Server[Any]", hosts: list[str]) -> _App:
     """Return what answers requests for these hosts (`NAME:PORT`), whoever asks."""
     return server.streamable_http_app(
@@ -69,10 +93,17 @@ def application(server: "Server[Any]", hosts: list[str]) -> _App:
 
 
 @asynccontextmanager
-async def http_service(server: "Server[Any]", door: Door) -> AsyncGenerator[asyncio.Task[None]]:
-    """Serve through a door; gives the task that serves. Leaving the context ends all work in order."""
+async def http_service(
+    server: "Server[Any]", door: Door, metrics: Metrics | None = None
+) -> AsyncGenerator[asyncio.Task[None]]:
+    """Serve through a door, `metrics` too where they are given; gives the task that serves.
+
+    Leaving the context ends all work in order.
+    """
     port = door.listener.getsockname()[1]
     app = application(server, [f"{host}:{port}" for host in door.names])
+    if metrics is not None:
+        app = Measured(app, metrics)
     config = uvicorn.Config(
         TokenRequired(app, door.token),  # pyright: ignore[reportArgumentType] - the same protocol under other names
         log_config=None,

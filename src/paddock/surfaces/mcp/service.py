@@ -67,6 +67,7 @@ class Service:
             self._tools = Toolbox(seed, own, suggests=False, further=further, shows_further=False)
         self._offers = Offers(Prompts(session.hub, workspace, cap), Resources(session, workspace, cap))
         self._announcer = Announcer()
+        self._metrics = session.metrics
         self._changes = names == "native"
         asks = any(rule.effect == "ask" for rule in settings.policy.rule)
         self._rounds = Rounds(settings.approvals.wait_ms) if asks else None
@@ -78,7 +79,7 @@ class Service:
 
     async def http(self, door: Door) -> None:
         """Serve many clients over HTTP until cancelled, which ends all work in order."""
-        async with self._server() as server, http_service(server, door) as task:
+        async with self._server() as server, http_service(server, door, self._metrics) as task:
             await asyncio.shield(task)
 
     @asynccontextmanager

@@ -1,0 +1,73 @@
+"""Log lines: one JSON object a line, and one line for each request that ended."""
+
+import json
+import logging
+import sys
+from pathlib import PurePath
+from traceback import extract_tb
+
+from paddock.model.settings import LogSettings
+from paddock.store.audit import timestamp
+from paddock.telemetry.watched import Facts
+
+REQUESTS = logging.getLogger("paddock.requests")
+"""Says at level `info` how each request ended."""
+
+_FACTS = ("kind", "surface", "status", "ms", "cpu_ms", "peak_bytes", "calls")
+_OWN = ("paddock", "uvicorn")
+
+
+class Lines:
+    """Logs how requests end: names and numbers of Paddock's own."""
+
+    def started(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Say nothing yet."""
+
+    def ended(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Say how it ended."""
+        known = {name: facts[name] for name in _FACTS if facts.get(name) is not None}
+        told = {"request": request, **({"parent": parent} if parent else {}), **known}
+        text = " ".join(f"{name}={value}" for name, value in told.items())
+        REQUESTS.info("ended %s", text, extra={"facts": told})
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one JSON object.
+
+    Messages of libraries may hold what they were sent, and texts of exceptions too: unless `all_text`, these are left
+    out, and only say where they come from.
+    """
+
+    def __init__(self, *, all_text: bool) -> None:
+        super().__init__()
+        self._all_text = all_text
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Follow logging.Formatter."""
+        line: dict[str, object] = {
+            "ts": timestamp(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        facts = getattr(record, "facts", None)
+        if isinstance(facts, dict):
+            line |= {"message": "ended", **facts}
+        elif self._all_text or record.name.partition(".")[0] in _OWN:
+            line["message"] = record.getMessage()
+        else:
+            line["where"] = f"{record.module}:{record.lineno}"
+        if record.exc_info and (fault := record.exc_info[1]) is not None:
+            line["exception"] = type(fault).__name__
+            frames = extract_tb(fault.__traceback__)
+            line["frames"] = [f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames]
+        return json.dumps(line, ensure_ascii=True, default=str)
+
+
+def begin(settings: LogSettings, level: str) -> None:
+    """Log to standard error from now on."""
+    handler = logging.StreamHandler(sys.stderr)
+    if settings.format == "json":
+        handler.setFormatter(JsonFormatter(all_text=level == "debug"))
+    else:
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,0 +1,154 @@
+"""Requests as spans of OpenTelemetry.
+
+The provider is our own and never the process's: libraries would write messages with payloads into spans of theirs. They
+pass contexts on all the same, so that a span has its client's as a parent and a server hears of ours.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextvars import Token
+from typing import NamedTuple, cast
+
+from opentelemetry import context, trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    ConsoleSpanExporter,
+    SpanExporter,
+    SpanExportResult,
+)
+from opentelemetry.trace import SpanKind, StatusCode
+
+from paddock import __version__
+from paddock.model.settings import TelemetrySettings
+from paddock.store.audit import Field
+from paddock.telemetry.watched import Facts, Told, call_of
+
+FLUSH_S = 2.0
+"""How long the end of a session waits for spans to leave."""
+_DELAY_MS = 1000
+
+_PLAIN = (
+    *(
+        "kind",
+        "surface",
+        "status",
+        "profile",
+        "jit",
+        "tier",
+        "phase",
+        "exit_code",
+        "signal",
+        "limit",
+        "cached",
+    ),
+    *("compile_ms", "ms", "cpu_ms", "peak_bytes", "bytes_in", "bytes_out", "calls"),
+)
+"""Facts that are attributes as they are: numbers, and names of Paddock's own."""
+_NAMED = {"tool": "tool", "sdk": "method", "runtime": "runtime"}
+"""Kinds of work whose name Paddock knows, and the attribute that holds it."""
+
+_log = logging.getLogger("paddock.telemetry")
+
+
+class _Open(NamedTuple):
+    span: trace.Span
+    token: Token[Context]
+
+
+class Traces:
+    """Makes a span of each request, and its span the current one while it runs."""
+
+    def __init__(self, exporter: SpanExporter, told: Told) -> None:
+        resource = Resource.create({"service.name": "paddock", "service.version": __version__})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        processor = BatchSpanProcessor(_Telling(exporter), schedule_delay_millis=_DELAY_MS)
+        self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("paddock", __version__)
+        self._told = told
+        self._open: dict[str, _Open] = {}
+
+    def started(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Open the span of a request, below its parent's or what is current."""
+        span = self._begin(parent, facts)
+        self._open[request] = _Open(span, context.attach(trace.set_span_in_context(span)))
+
+    def ended(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Close the span of a request."""
+        opened = self._open.pop(request, None)
+        span = opened.span if opened else self._begin(parent, facts)
+        if opened and trace.get_current_span() is span:
+            context.detach(opened.token)
+        kind, status = str(facts["kind"]), str(facts["status"])
+        names = self._names(kind, status, facts)
+        span.update_name(" ".join([kind, *map(str, names.values())]))
+        span.set_attribute("paddock.request", request)
+        known = {name: facts[name] for name in _PLAIN if facts.get(name) is not None}
+        for name, value in {**known, **names}.items():
+            span.set_attribute(f"paddock.{name}", cast("str | int | float | bool", value))
+        if status not in ("ok", "planned"):
+            span.set_status(StatusCode.ERROR, status)
+        span.end()
+
+    async def close(self) -> None:
+        """Send what is there, for at most `FLUSH_S`."""
+        sending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        sending.start()
+        await asyncio.to_thread(sending.join, FLUSH_S)
+        if sending.is_alive():
+            _log.warning("the last spans were not exported within %g s, so they are lost", FLUSH_S)
+
+    def _begin(self, parent: str | None, facts: Facts) -> trace.Span:
+        above = self._open.get(parent or "")
+        where = trace.set_span_in_context(above.span) if above else None
+        kind = str(facts["kind"])
+        return self._tracer.start_span(
+            kind,
+            context=where,
+            kind=SpanKind.CLIENT if kind == "server" else SpanKind.INTERNAL,
+            start_time=time.time_ns(),
+        )
+
+    def _names(self, kind: str, status: str, facts: Facts) -> dict[str, Field]:
+        if kind == "server":
+            server, tool = call_of(facts, self._told)
+            return {name: value for name, value in (("server", server), ("tool", tool)) if value}
+        if kind not in _NAMED or status in ("denied", "invalid"):  # then a program may have made the name up
+            return {}
+        return {_NAMED[kind]: facts["name"]}
+
+
+class _Telling(SpanExporter):
+    """Says once that spans are lost; the exporter's own words are many."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._told = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Pass spans on."""
+        result = self._exporter.export(spans)
+        if result is not SpanExportResult.SUCCESS and not self._told:
+            self._told = True
+            _log.warning("%d spans were not exported and are lost; of later ones nothing is said", len(spans))
+        return result
+
+    def shutdown(self) -> None:
+        """End the exporter."""
+        self._exporter.shutdown()
+
+
+def exporter(settings: TelemetrySettings) -> SpanExporter:
+    """Return where spans go: a collector, or standard error with one line of JSON for each."""
+    if settings.traces == "console":
+        return ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n")
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - takes 0.1 s
+
+    logging.getLogger(OTLPSpanExporter.__module__).setLevel(logging.CRITICAL)
+    return OTLPSpanExporter(f"{settings.endpoint.rstrip('/')}/v1/traces" if settings.endpoint else None)

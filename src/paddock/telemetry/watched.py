@@ -1,0 +1,83 @@
+"""The audit sink with observers around it."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from paddock.store.audit import AuditRecord, AuditSink, Field
+
+_ENDS = ("finished", "decided")
+
+_log = logging.getLogger("paddock.telemetry")
+
+Facts = Mapping[str, Field]
+"""What the record keeps of a request (see `paddock.record`)."""
+
+Told = Callable[[str, str], tuple[str, str]]
+"""Returns a server's and a tool's name if they are configured and listed; empty for those that a program made up."""
+
+
+class Observer(Protocol):
+    """Hears of requests, in the task that carries them out."""
+
+    def started(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Hear that a request is about to run."""
+        ...
+
+    def ended(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Hear how a request ended; one that was decided without running never started."""
+        ...
+
+
+class Watched:
+    """An `AuditSink` whose observers hear what has been written. None of them can fail a request."""
+
+    def __init__(self, sink: AuditSink, observers: Sequence[Observer]) -> None:
+        self._sink = sink
+        self._observers = observers
+
+    def claim(self, request: str, fields: Facts, *, parent: str | None = None) -> str:
+        """Write the `started` record of a request; see `AuditSink.claim`."""
+        record = self._sink.claim(request, fields, parent=parent)
+        self._tell(lambda observer: observer.started(request, parent, fields))
+        return record
+
+    def append(self, event: str, request: str, fields: Facts, *, parent: str | None = None) -> str:
+        """Write one record; see `AuditSink.append`. A request has ended although that cannot be written."""
+        try:
+            return self._sink.append(event, request, fields, parent=parent)
+        finally:
+            if event in _ENDS:
+                self._tell(lambda observer: observer.ended(request, parent, fields))
+
+    def query(
+        self,
+        *,
+        event: str | None = None,
+        request: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[AuditRecord]:
+        """Yield matching records; see `AuditSink.query`."""
+        return self._sink.query(
+            event=event, request=request, since=since, limit=limit, newest_first=newest_first
+        )
+
+    def close(self) -> None:
+        """Close the sink."""
+        self._sink.close()
+
+    def _tell(self, tell: Callable[[Observer], None]) -> None:
+        for observer in self._observers:
+            try:
+                tell(observer)
+            except Exception as fault:  # noqa: BLE001 - whatever it is, the request goes on
+                _log.warning("%s failed: %s", type(observer).__name__, type(fault).__name__)
+
+
+def call_of(facts: Facts, told: Told) -> tuple[str, str]:
+    """Return the server and the tool of a call, as far as they may be told."""
+    server, _, tool = str(facts["name"]).partition("/")
+    return told(server, tool)

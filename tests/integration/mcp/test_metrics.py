@@ -1,0 +1,110 @@
+"""`/metrics` of `paddock serve mcp --http`: what it counts, for whom, and that no label is made up."""
+
+import asyncio
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+
+from .conftest import AUTHORIZED, Place, Web
+
+ON = "[telemetry]\nmetrics = true\n"
+MADE_UP = "".join(
+    f"await servers[{name!r}].call({name!r}, {{}}).catch(() => 0);"
+    f"await servers.odd.call({name!r}, {{}}).catch(() => 0);"
+    f"await paddock.tool({name!r}, {{}}).catch(() => 0);"
+    for name in ("x", 'a"b', "new\\nline", "}", "é")
+)
+
+
+def series(text: str) -> dict[str, float]:
+    """Return our values by name and labels."""
+    families = text_string_to_metric_families(text)
+    return {
+        " ".join([sample.name, *sample.labels.values()]): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name.startswith("paddock_") and not sample.name.endswith(("_bucket", "_created", "_sum"))
+    }
+
+
+async def scraped(http: httpx2.AsyncClient, web: Web) -> str:
+    answer = await http.get(web.url.replace("/mcp", "/metrics"), headers=AUTHORIZED)
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        200,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )
+    return answer.text
+
+
+def test_metrics_count_requests_calls_and_what_lives(place: Place) -> None:
+    place.settings(ON)
+
+    async def main() -> dict[str, float]:
+        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=60) as http:
+            code = "await servers.odd.echo({text: 'x'}); await servers.odd.is_error().catch(() => 0)"
+            await client.call_tool("execute_code", {"code": code})
+            await client.call_tool("execute_code", {"code": "throw new Error('x')"})
+            arguments = {"runtime": "sh", "code": "echo x"}
+            await client.call_tool("execute_program", arguments)
+            return series(await scraped(http, web))
+
+    found = asyncio.run(main())
+    workers = found.pop("paddock_workers")
+    size = found.pop("paddock_artifacts_bytes")
+    assert (workers > 0, size >= 0) == (True, True)
+    assert {name: found[name] for name in found if "seconds" not in name and "runtime" not in name} == {
+        "paddock_requests_total server ok": 1,
+        "paddock_requests_total server failed": 1,
+        "paddock_requests_total guest ok": 1,
+        "paddock_requests_total guest failed": 1,
+        "paddock_requests_running server": 0,
+        "paddock_requests_running guest": 0,
+        "paddock_server_calls_total odd ok": 1,
+        "paddock_server_calls_total odd failed": 1,
+        "paddock_waiting": 0,
+        "paddock_servers": 1,
+    }
+    assert found["paddock_request_seconds_count guest"] == 2
+
+
+def test_names_that_a_program_makes_up_are_no_labels(place: Place) -> None:
+    place.settings(ON)
+
+    async def main() -> str:
+        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=60) as http:
+            result = await client.call_tool("execute_code", {"code": MADE_UP})
+            assert not result.is_error, result
+            return await scraped(http, web)
+
+    families = list(text_string_to_metric_families(asyncio.run(main())))
+    values = {
+        (name, value)
+        for family in families
+        for sample in family.samples
+        for name, value in sample.labels.items()
+        if family.name.startswith("paddock_") and name != "le"
+    }
+    assert {value for name, value in values if name == "server"} == {"odd", "other"}
+    assert {value for name, value in values if name == "kind"} <= {"guest", "server", "sdk", "tool"}
+    assert {name for name, _ in values} == {"server", "kind", "status"}
+
+
+def test_metrics_are_for_those_who_hold_the_token(place: Place) -> None:
+    place.settings(ON)
+
+    async def main() -> list[int]:
+        async with place.web() as web, httpx2.AsyncClient(timeout=60) as http:
+            url = web.url.replace("/mcp", "/metrics")
+            asked = [await http.get(url), await http.get(url, headers={"Authorization": "Bearer wrong"})]
+            asked += [await http.post(url, headers=AUTHORIZED), await http.get(url, headers=AUTHORIZED)]
+            return [answer.status_code for answer in asked]
+
+    assert asyncio.run(main()) == [401, 401, 405, 200]
+
+
+def test_without_the_setting_there_are_none(place: Place) -> None:
+    async def main() -> int:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            return (await http.get(web.url.replace("/mcp", "/metrics"))).status_code
+
+    assert asyncio.run(main()) == 404
