@@ -5,16 +5,18 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from platformdirs import user_config_path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from paddock.files import read_bounded
 from paddock.model.base import Json, Value
 from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import built_in, leaves
+from paddock.model.limits import KIB, MIB
 from paddock.model.rules import Rule
 from paddock.model.settings import RedactionPattern, Repository, Settings
 from paddock.policy.layers import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
@@ -24,6 +26,9 @@ SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
 PREFIX = "PADDOCK_"
 TOKEN_VARIABLE = "PADDOCK_TOKEN"  # noqa: S105 - the name of the variable, not a token
 """The one variable that is no setting: settings are shown to people, and a token is not."""
+
+_MOST_BYTES: Mapping[LayerName, int] = {"system": MIB, "user": MIB, "workspace": 64 * KIB}
+"""Of a settings file. Anybody may have written that of a workspace, and what keys cost grows with their length."""
 
 Where = Callable[[str], str]
 """Tells people where a key stands."""
@@ -71,7 +76,7 @@ def load(
 
 def _file_layer(name: LayerName, path: Path) -> Layer | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, _MOST_BYTES[name]).decode()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as problem:
@@ -80,38 +85,39 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
 
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
+    except ValueError as problem:
         raise ConfigurationError(f"{path}: this is not TOML: {problem}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: nested too deeply") from None
 
     def where(key: str) -> str:
         line = _line_of(key, text)
         return f"{path}, line {line}" if line else str(path)
 
-    rules: list[Any] = tree.get("policy", {}).get("rule", []) if isinstance(tree.get("policy"), dict) else []
-    for rule in rules:
+    policy: Any = tree.get("policy")
+    rules: Any = cast("dict[str, Any]", policy).get("rule") if isinstance(policy, dict) else None
+    for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
         if isinstance(rule, dict) and "origin" in rule:
             raise ConfigurationError(f"{where(RULES)}: unknown key `policy.rule.origin`; remove it")
-    values = _validated(tree, where)
-    for key, value in values.items():
-        if isinstance(value, Path):
-            values[key] = path.parent / value.expanduser()
+    values = _validated(tree, where, path.parent)
     return Layer(name, values, {key: where(key) for key in values})
 
 
 def _text_layer(name: LayerName, texts: Mapping[str, tuple[str, str]]) -> Layer:
     """Return the layer of texts by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
     tree: dict[str, Any] = {}
-    for key, (text, _) in texts.items():
+    for key, (text, label) in texts.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError(f"{label}: this is not UTF-8 text") from None
         *groups, last = key.split(".")
         node = tree
         for group in groups:
             node = node.setdefault(group, {})
         node[last] = _typed(key, text)
     names = {key: label for key, (_, label) in texts.items()}
-    values = _validated(tree, lambda key: names.get(key, name))
-    for key, value in values.items():
-        if isinstance(value, Path):
-            values[key] = Path.cwd() / value.expanduser()
+    values = _validated(tree, lambda key: names.get(key, name), Path.cwd())
     return Layer(name, values, names)
 
 
@@ -148,8 +154,8 @@ def _typed(key: str, text: str) -> Json:
             return text
 
 
-def _validated(tree: Mapping[str, Any], where: Where) -> dict[str, Any]:
-    """Return the typed settings of one source by dotted key."""
+def _validated(tree: Mapping[str, Any], where: Where, base: Path) -> dict[str, Any]:
+    """Return the typed settings of one source by dotted key; relative paths start at `base`."""
     if not tree:
         return {}
     try:
@@ -158,7 +164,22 @@ def _validated(tree: Mapping[str, Any], where: Where) -> dict[str, Any]:
     except ValidationError as problem:
         lines = [_explained(error, where) for error in problem.errors(include_url=False)]
         raise ConfigurationError("\n".join(lines)) from None
-    return leaves(given, only_set=True)
+    except (ValueError, RecursionError):  # a number of thousands of digits, tables within tables within tables
+        raise ConfigurationError(f"{where('')}: a number is too long, or tables are nested too deeply") from None
+    values = leaves(given, only_set=True)
+    for key, value in values.items():
+        if isinstance(value, Path):
+            values[key] = _placed(value, base, f"{where(key)}: {key}")
+    return values
+
+
+def _placed(path: Path, base: Path, what: str) -> Path:
+    if "\0" in str(path):
+        raise ConfigurationError(f"{what} must be a path, and holds a NUL character")
+    try:
+        return base / path.expanduser()
+    except RuntimeError:
+        raise ConfigurationError(f"{what}: {path.parts[0]} is nobody's home on this machine") from None
 
 
 def _explained(error: ErrorDetails, where: Where) -> str:

@@ -1,8 +1,10 @@
 """Files that several processes keep together: a lock that one holds at a time, content that is replaced in one step."""
 
+import errno
 import fcntl
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -61,11 +63,34 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.close(directory)
 
 
+def read_bounded(path: Path, most: int) -> bytes:
+    """Return the content of a regular file of at most `most` bytes.
+
+    Raises OSError, also for what is larger or no file: a pipe would never end, and nobody may fill our memory.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        with open(handle, "rb", closefd=False) as file:  # noqa: PTH123 - a descriptor
+            data = file.read(most + 1)
+    finally:
+        os.close(handle)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most} bytes", str(path))
+    return data
+
+
 class Kept:
     """A file below the state directory that holds one JSON object. A missing file is an empty object."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sound: Callable[[dict[str, Any]], bool] | None = None) -> None:
+        """Refuse a file whose object is not `sound`, as one that is no JSON."""
         self.path = path
+        self._sound = sound
         self._seen: tuple[tuple[int, int, int], dict[str, Any]] | None = None
 
     def look(self) -> dict[str, Any]:
@@ -82,18 +107,18 @@ class Kept:
     def read(self) -> dict[str, Any]:
         """Return what the file holds. Raises ConfigurationError when it holds something else."""
         try:
-            if self.path.stat().st_size > LONGEST:
-                raise ConfigurationError(f"{self.path}: larger than {LONGEST} bytes; remove it to start anew")
-            value: object = json.loads(self.path.read_text(encoding="utf-8"))
+            value: object = json.loads(read_bounded(self.path, LONGEST))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:
-            raise ConfigurationError(
-                f"{self.path}: cannot be read: {error}; remove it to start anew"
-            ) from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError(f"{self.path}: cannot be read: {why}; remove it to start anew") from None
         if not isinstance(value, dict):
             raise ConfigurationError(f"{self.path}: holds no JSON object; remove it to start anew")
-        return cast("dict[str, Any]", value)
+        held = cast("dict[str, Any]", value)
+        if self._sound is not None and not self._sound(held):
+            raise ConfigurationError(f"{self.path}: was damaged or changed; remove it to start anew")
+        return held
 
     def update(self, change: Callable[[dict[str, Any]], T]) -> T:
         """Let `change` alter what the file holds, and write it. Raises ConfigurationError; then nothing changed."""

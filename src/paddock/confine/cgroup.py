@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 _NEEDED = frozenset({"memory", "pids"})
 _PREFIX = "paddock-"
+_MOUNTED, _MOUNT_POINT = 3, 4
+"""Fields of a line of mountinfo: which part of a file system is where (proc(5))."""
 _THREADS = 256
 """How many tasks more than processes a job may have: the kernel counts threads."""
 _EMPTY_WITHIN_S, _PAUSE_S = 0.2, 0.002
@@ -159,13 +161,17 @@ def _mounted(root: str) -> _Tree:
         own = next(
             line[3:] for line in _read(f"{root}/proc/self/cgroup").splitlines() if line.startswith("0::")
         )
-        mounts = [line.split(" ") for line in _read(f"{root}/proc/self/mountinfo").splitlines()]
+        mounts = [line.partition(" - ") for line in _read(f"{root}/proc/self/mountinfo").splitlines()]
     except (OSError, StopIteration):
         raise Refusal("this kernel has none") from None
-    for fields in mounts:
-        if fields[fields.index("-") + 1] == "cgroup2" and f"{own}/".startswith(fields[3].rstrip("/") + "/"):
-            top = f"{root.rstrip('/')}{fields[4]}"
-            return _Tree(top, os.path.normpath(f"{top}/{own[len(fields[3].rstrip('/')) :]}"))
+    for place, _, kind in mounts:
+        fields = place.split(" ")
+        if len(fields) <= _MOUNT_POINT or kind.partition(" ")[0] != "cgroup2":
+            continue
+        above = fields[_MOUNTED].rstrip("/")
+        if f"{own}/".startswith(f"{above}/"):
+            top = f"{root.rstrip('/')}{fields[_MOUNT_POINT]}"
+            return _Tree(top, os.path.normpath(f"{top}/{own[len(above) :]}"))
     raise Refusal("it is not mounted")
 
 

@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from paddock.files import read_bounded
 from paddock.hub.redaction import NONE, Secrets
 
 DEFAULT_TIMEOUT_MS = 60_000
+_MOST_BYTES = 4 * 1024 * 1024
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LITERAL_SECRET = 8
@@ -107,7 +109,7 @@ def load_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
     start at the file's directory. Raises nothing.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bounded(path, _MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         return ServersConfig()
     except (OSError, UnicodeDecodeError) as error:
@@ -120,6 +122,8 @@ def load_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
         return ServersConfig(warnings=(f"{where}: not JSON: {error.msg}. No server is configured.",))
     except RecursionError:
         return ServersConfig(warnings=(f"{path}: nested too deeply. No server is configured.",))
+    except ValueError:
+        return ServersConfig(warnings=(f"{path}: a number is too long. No server is configured.",))
     entries = (
         cast("dict[str, object]", document).get("mcpServers", {}) if isinstance(document, dict) else None
     )

@@ -51,8 +51,7 @@ class Observed:
 
     def type_of(self, server: str, tool: str) -> Mapping[str, Json] | None:
         """Return the type of a tool's results so far."""
-        found = self._known().get(server, {}).get(tool)
-        return cast("Mapping[str, Json]", found) if isinstance(found, dict) else None
+        return self._known().get(server, {}).get(tool)
 
     def learn(self, server: Server, tool: ToolInfo, result: ToolResult) -> None:
         """Learn from a result, if it is one, and the tool declares no type of its own."""
@@ -74,9 +73,7 @@ class Observed:
     def _known(self) -> dict[str, dict[str, Any]]:
         if self._types is None:
             try:
-                self._types = {
-                    name: tools for name, tools in self._kept.read().items() if isinstance(tools, dict)
-                }
+                self._types = _sound(self._kept.read())
             except ConfigurationError:
                 self._types = {}
         return self._types
@@ -85,7 +82,10 @@ class Observed:
         server, tool = key
 
         def change(held: dict[str, Any]) -> None:
-            tools = held.setdefault(server, {})
+            known = _sound(held)
+            held.clear()
+            held.update(known)
+            tools: dict[str, Any] = held.setdefault(server, {})
             theirs = tools.get(tool)
             tools[tool] = merged if theirs is None else merge(theirs, merged)
 
@@ -110,6 +110,33 @@ def merge(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]
     if objects:
         merged |= _object(objects)
     return merged
+
+
+def _sound(held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what of a file are types as they are made here."""
+    return {
+        server: {tool: schema for tool, schema in cast("dict[str, Any]", tools).items() if _is_type(schema)}
+        for server, tools in held.items()
+        if isinstance(tools, dict)
+    }
+
+
+def _is_type(schema: object, depth: int = 0) -> bool:
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return False
+    fields = cast("dict[str, Any]", schema)
+    properties, required = fields.get("properties", {}), fields.get("required", [])
+    return (
+        (_are_texts(fields.get("type", [])) or isinstance(fields["type"], str))
+        and _are_texts(required)
+        and isinstance(properties, dict)
+        and all(_is_type(each, depth + 1) for each in cast("dict[str, Any]", properties).values())
+        and all(_is_type(fields[key], depth + 1) for key in ("items", "additionalProperties") if key in fields)
+    )
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
 
 
 class _Look:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from paddock.files import Kept
 from paddock.hub.config import Server, StdioServer
@@ -53,7 +53,7 @@ class Pins:
 
     def __init__(self, state: Path, servers_file: Path) -> None:
         """`state` is Paddock's directory for what it remembers of servers."""
-        self._kept = Kept(memory_of(state, servers_file) / "pins.json")
+        self._kept = Kept(memory_of(state, servers_file) / "pins.json", _is_sound)
         self._file = str(servers_file)
 
     def review(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, Standing]:
@@ -126,6 +126,44 @@ class Pins:
 def memory_of(state: Path, servers_file: Path) -> Path:
     """Return the directory for what is remembered of the servers of one file."""
     return state / hashlib.sha256(str(servers_file.absolute()).encode()).hexdigest()[:16]
+
+
+def _is_sound(held: Mapping[str, Any]) -> bool:
+    """Tell whether this is what `Pins` writes: half of a pin must not pass for none."""
+    servers = held.get("servers", {})
+    return isinstance(servers, dict) and all(map(_is_entry, cast("dict[str, Any]", servers).values()))
+
+
+def _is_entry(entry: Json) -> bool:
+    match entry:
+        case {"identity": str(), "tools": dict(), "pending": dict()}:
+            tools = cast("dict[str, Any]", entry["tools"])
+            pending = cast("dict[str, Any]", entry["pending"])
+            return (
+                pending.keys() <= tools.keys()
+                and all(map(_is_pin, tools.values()))
+                and all(pin is None or _is_pin(pin) for pin in pending.values())
+            )
+        case _:
+            return False
+
+
+def _is_pin(pin: Json) -> bool:
+    match pin:
+        case {
+            "hash": str(),
+            "definition": {"name": str(), "hash": str()}
+            | {
+                "name": str(),
+                "description": str(),
+                "inputSchema": dict(),
+                "outputSchema": dict() | None,
+                "annotations": dict(),
+            },
+        }:
+            return True
+        case _:
+            return False
 
 
 def _identity(server: Server) -> str:

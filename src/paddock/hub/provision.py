@@ -237,7 +237,7 @@ class Provisioning:
                 backup = file.with_name(f"{file.name}.backup")
                 replace_file(backup, file.read_bytes(), mode=mode)
             text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-            replace_file(file, text.encode(), mode=mode)
+            replace_file(file, text.encode("utf-8", "backslashreplace"), mode=mode)  # as JSON escapes it
         except OSError as error:
             raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
         return backup

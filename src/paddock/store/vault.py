@@ -181,10 +181,10 @@ class _Box:
         if len(token) > FILE_BYTES:
             raise VaultError(f"{self._file} is over {FILE_BYTES} bytes, so it is not what Paddock wrote")
         try:
-            return cast("Secrets", json.loads(Fernet(self._key.read_bytes()).decrypt(token)))
+            return _secrets(json.loads(Fernet(self._key.read_bytes()).decrypt(token)))
         except FileNotFoundError:
             text = f"the key {self._key} is missing; put it back, or delete {self._file} to begin anew"
-        except (InvalidToken, ValueError):
+        except (InvalidToken, ValueError, RecursionError):
             text = (
                 f"{self._file} does not fit the key beside it or was changed; "
                 "restore both, or delete both to begin anew"
@@ -200,6 +200,17 @@ class _Box:
         if len(token) > FILE_BYTES:
             raise VaultError("the vault is full; delete what is no longer needed")
         replace_file(self._file, token)
+
+
+def _secrets(document: object) -> Secrets:
+    """Return a document that holds texts by scope and name. Raises ValueError."""
+    scopes = list(cast("dict[str, object]", document).values()) if isinstance(document, dict) else [document]
+    for scope in scopes:
+        if not isinstance(scope, dict):
+            raise ValueError("no names")  # noqa: TRY004 - it is a file's content, and no argument
+        if not all(isinstance(value, str) for value in cast("dict[str, object]", scope).values()):
+            raise ValueError("no texts")
+    return cast("Secrets", document)
 
 
 @contextmanager

@@ -23,6 +23,10 @@ _MODES: dict[str, dict[str, Json]] = {
 _PROBLEMS = 10
 
 
+def _renamed(trigger: Json) -> Json:
+    return _TRIGGERS.get(trigger, trigger) if isinstance(trigger, str) else trigger
+
+
 class ManifestError(ValueError):
     """A `tool.yaml` that makes no sense; the text lists what and where, as `path: message`, joined by `; `."""
 
@@ -38,7 +42,7 @@ class _Section(Value):
 class Execution(_Section):
     """`execution`: when the tool runs by itself, and whether somebody is asked first."""
 
-    trigger: Annotated[Trigger, BeforeValidator(lambda name: _TRIGGERS.get(name, name))] = "schema_match"
+    trigger: Annotated[Trigger, BeforeValidator(_renamed)] = "schema_match"
     confirm: bool = True
     strict: bool = False
     """Whether all required parameters must be there for a match, not just one."""

@@ -13,6 +13,9 @@ from paddock.model.base import Json
 
 MOST_CHARACTERS = 64 * 1024
 MOST_DEPTH = 20
+MOST_NODES = 5_000
+"""Values and keys: reading takes a tenth of a millisecond for each."""
+_LONGEST_INTEGER = 100
 
 _FLOAT: Final = (
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
@@ -46,6 +49,9 @@ for _tag, _pattern, _first in _CORE:
 
 
 def _integer(_loader: _Loader, node: yaml.ScalarNode) -> int:
+    if len(node.value) > _LONGEST_INTEGER:
+        line = node.start_mark.line + 1
+        raise YamlError(f"line {line}: a number of more than {_LONGEST_INTEGER} digits")
     return int(node.value, {"0o": 8, "0x": 16}.get(node.value[:2], 10))
 
 
@@ -79,15 +85,21 @@ def read(text: str) -> Json:
         raise
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as problem:
         raise YamlError(str(problem).partition("\n")[0][:200]) from None
+    except (LookupError, AttributeError):  # how PyYAML refuses `!!bool x`, `!!float ""` and `!!timestamp x`
+        raise YamlError("a value does not fit the tag in front of it") from None
 
 
 def _examine(text: str) -> None:
-    """Refuse aliases and depth, from the events alone: building a value is recursive."""
-    depth = 0
+    """Refuse aliases, depth and sheer number, from the events alone: building a value is recursive."""
+    depth = nodes = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 0
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise YamlError(f"line {line}: anchors and aliases are not read; write the value out")
+        if isinstance(event, yaml.NodeEvent):
+            nodes += 1
+        if nodes > MOST_NODES:
+            raise YamlError(f"line {line}: more than {MOST_NODES} values and keys")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):

@@ -122,11 +122,15 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("{a: " * 10_000, "line 1: nested more than 20 deep"),
         ("- " * 30_000, "line 1: nested more than 20 deep"),
         ("x" * 70_000, "more than 65536 characters"),
-        ("a: " + "9" * 60_000, "Exceeds the limit (4300 digits) for integer string conversion: value has 60000 digits; "
-         "use sys.set_int_max_str_digits() to increase the limit"),
+        ("a: " + "9" * 60_000, "line 1: a number of more than 100 digits"),
+        ("a: 0x" + "f" * 60_000, "line 1: a number of more than 100 digits"),
+        ("{" + "a," * 30_000 + "}", "line 1: more than 5000 values and keys"),
+        ("a: !!bool x", "a value does not fit the tag in front of it"),
+        ("a: !!float ''", "a value does not fit the tag in front of it"),
+        ("a: !!timestamp x", "a value does not fit the tag in front of it"),
         ("!!timestamp 2020-99-99", "month must be in 1..12"),
     ],
-    ids=["laughs", "itself", "lists", "maps", "items", "size", "digits", "date"],
+    ids=["laughs", "itself", "lists", "maps", "items", "size", "digits", "hex", "many", "bool", "float", "moment", "date"],
 )  # fmt: skip
 def test_bombs_do_not_go_off(text: str, why: str):
     with pytest.raises(yaml.YamlError) as refused:
