@@ -164,8 +164,13 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path) -> dict[str, A
     except ValidationError as problem:
         lines = [_explained(error, where) for error in problem.errors(include_url=False)]
         raise ConfigurationError("\n".join(lines)) from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, tables within tables within tables
-        raise ConfigurationError(f"{where('')}: a number is too long, or tables are nested too deeply") from None
+    except (
+        ValueError,
+        RecursionError,
+    ):  # a number of thousands of digits, tables within tables within tables
+        raise ConfigurationError(
+            f"{where('')}: a number is too long, or tables are nested too deeply"
+        ) from None
     values = leaves(given, only_set=True)
     for key, value in values.items():
         if isinstance(value, Path):

@@ -1,9 +1,12 @@
 """Files that several processes keep together: a lock that one holds at a time, content that is replaced in one step."""
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
+import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Generator
@@ -14,6 +17,7 @@ from typing import Any, TypeVar, cast
 from paddock.model.errors import ConfigurationError
 
 T = TypeVar("T")
+_NEW = ".new"
 LONGEST = 64 * 1024 * 1024
 
 
@@ -43,16 +47,17 @@ def locked(path: Path, *, wait: bool = True) -> Generator[bool]:
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write a file so that readers see the old or the new one whole, and a crash leaves one of them. Raises OSError.
 
-    It is on the disk when this returns.
+    It is on the disk when this returns. What writers that were killed have left beside it is removed.
     """
-    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    _bury(path.parent, f".{path.name}.", _NEW)
+    handle, made = _mine(lambda: tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_NEW))
     try:
         with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
             os.fchmod(handle, mode)
             file.write(data)
             file.flush()
             os.fsync(handle)
-        Path(made).replace(path)
+            Path(made).replace(path)
     except BaseException:
         Path(made).unlink(missing_ok=True)
         raise
@@ -61,6 +66,55 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def passing_directory(prefix: str) -> Generator[Path]:
+    """Give an empty directory among the temporary ones, and remove it; those that the dead have left go, too.
+
+    Raises OSError.
+    """
+    _bury(Path(tempfile.gettempdir()), prefix, "")
+    handle, made = _mine(lambda: _opened(tempfile.mkdtemp(prefix=prefix)))
+    try:
+        yield Path(made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(handle)
+
+
+def _opened(directory: str) -> tuple[int, str]:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), directory
+
+
+def _mine(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
+    """Return what `make` makes, locked as long as it is open: who holds the lock lives."""
+    while True:
+        handle, made = make()
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if Path(made).exists():
+            return handle, made
+        os.close(handle)  # between making and locking somebody took it for a dead one's
+
+
+def _bury(directory: Path, prefix: str, suffix: str) -> None:
+    """Remove what carries a name that `tempfile` gives, belongs to us, and is locked by nobody any more."""
+    name = re.compile(re.escape(prefix) + "[a-z0-9_]{8}" + re.escape(suffix))
+    with os.scandir(directory) as entries:
+        found = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
+    for path in found:
+        with contextlib.suppress(OSError):  # somebody else's, or gone, or its maker lives
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                facts = os.fstat(handle)
+                if facts.st_uid == os.geteuid():
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if stat.S_ISDIR(facts.st_mode):
+                        shutil.rmtree(path, ignore_errors=True)
+                    else:
+                        path.unlink()
+            finally:
+                os.close(handle)
 
 
 def read_bounded(path: Path, most: int) -> bytes:
@@ -75,7 +129,7 @@ def read_bounded(path: Path, most: int) -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        with open(handle, "rb", closefd=False) as file:  # noqa: PTH123 - a descriptor
+        with open(handle, "rb", closefd=False) as file:
             data = file.read(most + 1)
     finally:
         os.close(handle)

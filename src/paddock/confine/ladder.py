@@ -7,12 +7,12 @@ concluded from versions. A tier that is not proved is not used, and the next one
 import json
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from paddock.confine import cgroup, landlock, namespaces, plan, reach
 from paddock.confine.process import Sandbox
 from paddock.confine.warden import OUT_OF_MEMORY
+from paddock.files import passing_directory
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -85,8 +85,8 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
         if not layer.available:
             return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
     try:
-        with tempfile.TemporaryDirectory(prefix="paddock-canary-") as folder:
-            attempts = await _attack(Path(folder), Sandbox(facts, tier, job_user))
+        with passing_directory("paddock-canary-") as folder:
+            attempts = await _attack(folder, Sandbox(facts, tier, job_user))
     except (EngineError, _CanaryError) as error:
         return _failed(tier, facts, str(error))
     worked = [name for name, refused in attempts.items() if not refused]

@@ -27,6 +27,8 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _CRON_FIELDS = 5
 _LOOK_S = 60
 """Seconds after which the clock is looked at again: it may be set, and the machine may sleep."""
+_AHEAD = timedelta(minutes=5)
+"""A moment further ahead was noted by a clock that has been set back since; less is a clock that is being corrected."""
 
 
 class Temporal(Value):
@@ -120,10 +122,10 @@ class Temporals:
         with moments.turn(name) as mine:
             if not mine:
                 raise SdkError(f"temporal {name} is running already; it never runs twice at a time")
-            last = moments.last(name)
-            if due is not None and last is not None and last >= _moment(due):
+            now, last = self._clock.now(), moments.last(name)
+            if due is not None and last is not None and last == _counted(last, now) and last >= _moment(due):
                 return {"name": name, "ok": True, "skipped": "it has run since"}
-            moments.note(name, self._clock.now())
+            moments.note(name, now)
             outcome = await self._execute(
                 ExecutionRequest(
                     parent=request.id,
@@ -174,8 +176,10 @@ class Temporals:
     ) -> None:
         last = self._first_seen(name, moments)
         while (due := temporal.due(last)) is not None:
-            while (left := (due - self._clock.now()).total_seconds()) > 0:
+            if (left := (due - self._clock.now()).total_seconds()) > 0:
                 await self._clock.wait(min(left, _LOOK_S))
+                last = _counted(last, self._clock.now())
+                continue
             last = self._clock.now()
             await fire(name, due)
             while (passed := temporal.due(last)) is not None and passed <= self._clock.now():
@@ -189,7 +193,12 @@ class Temporals:
                 last = self._clock.now()
                 if mine:
                     moments.note(name, last)
-        return last
+        return _counted(last, self._clock.now())
+
+
+def _counted(last: datetime, now: datetime) -> datetime:
+    """Return from when a schedule counts: its last run, or now when that is a moment that has not come yet."""
+    return now if last - now > _AHEAD else last
 
 
 def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]:
@@ -205,7 +214,7 @@ def _told(name: str, path: Path, moments: Moments, now: datetime) -> dict[str, A
         last = moments.last(name)
     except SdkError as problem:
         return {"name": name, "problem": str(problem)}
-    due = temporal.due(last or now) if temporal.enabled else None
+    due = temporal.due(_counted(last or now, now)) if temporal.enabled else None
     told = {"last": last and last.isoformat(), "next": due and due.isoformat()}
     return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **told}
 

@@ -131,7 +131,9 @@ def _is_type(schema: object, depth: int = 0) -> bool:
         and _are_texts(required)
         and isinstance(properties, dict)
         and all(_is_type(each, depth + 1) for each in cast("dict[str, Any]", properties).values())
-        and all(_is_type(fields[key], depth + 1) for key in ("items", "additionalProperties") if key in fields)
+        and all(
+            _is_type(fields[key], depth + 1) for key in ("items", "additionalProperties") if key in fields
+        )
     )
 
 

@@ -235,7 +235,7 @@ class Artifacts:
         When it was done last is known to all who share a directory, and to one process of those who share a bucket.
         """
         try:
-            return self._clock() - self._last_sweep() >= _SWEEP_EVERY
+            return abs(self._clock() - self._last_sweep()) >= _SWEEP_EVERY  # a clock may have been set back
         except OSError:
             return False
 

@@ -100,7 +100,7 @@ def test_a_changed_file_a_lost_key_and_a_foreign_key_are_told_apart(tmp_path):
     vault.set("s", "n", SECRET)
     file, key = tmp_path / "secrets.fernet", tmp_path / "key"
     token, right = file.read_bytes(), key.read_bytes()
-    file.write_bytes(token[:50] + b"A" + token[51:])
+    file.write_bytes(token[:50] + (b"B" if token[50:51] == b"A" else b"A") + token[51:])
     unfit = (
         f"{file} does not fit the key beside it or was changed; restore both, or delete both to begin anew"
     )
