@@ -61,7 +61,7 @@ JUMPS = [timedelta(days=-3650), timedelta(days=3650), timedelta(minutes=-1), tim
     ("when", "least", "most"), [("every = '2h'", 11, 13), ("cron = '30 20 * * *'", 1, 2)]
 )
 def test_schedules_go_on_after_the_clock_was_set(
-    tmp_path: Path, workspace: Path, jump: timedelta, when: str, least: int, most: int
+    tmp_path: Path, workspace: Path, jump: timedelta, when: str, runs: set[int]
 ) -> None:
     (workspace / ".paddock/temporals/often.toml").write_text(f"sequence = 's'\n{when}\n")
     clock, ran = Jumping(jump), []
@@ -82,7 +82,7 @@ def test_schedules_go_on_after_the_clock_was_set(
 
     with pytest.raises(OverError):
         asyncio.run(temporals.serve(workspace, fire))
-    assert least <= len(ran) <= most
+    assert len(ran) in runs
 
 
 def test_a_run_that_the_future_saw_keeps_nothing_from_running(tmp_path: Path, workspace: Path) -> None:
