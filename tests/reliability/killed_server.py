@@ -60,6 +60,7 @@ class Server:
             stderr=subprocess.DEVNULL,
         )
         self.waiting = set(range(1, len(calls) + 1))
+        self.failed: list[str] = []
         self._text = b""
         self._send("initialize", HELLO, 0)
         self._send("notifications/initialized", {})
@@ -80,7 +81,13 @@ class Server:
                 data = os.read(self.process.stdout.fileno(), 1 << 20)
                 assert data, "the server ended"
                 *lines, self._text = (self._text + data).split(b"\n")
-                self.waiting -= {json.loads(line).get("id") for line in lines}
+                answers = list(map(json.loads, lines))
+                self.waiting -= {answer.get("id") for answer in answers}
+                self.failed += [
+                    str(answer)[:500]
+                    for answer in answers
+                    if "error" in answer or answer.get("result", {}).get("isError")
+                ]
 
     def close(self) -> None:
         """Close the pipes."""
@@ -152,10 +159,9 @@ def main(place: Path, runs: int, seed: int) -> None:
         took = time.monotonic() - started
         server.process.stdin.close()
         ended = server.process.wait(PATIENCE_S)
-        if server.waiting or ended:
-            problems.append(
-                f"an undisturbed server left {sorted(server.waiting)} unanswered and ended {ended}"
-            )
+        if server.waiting or ended or server.failed:
+            left = sorted(server.waiting)
+            problems.append(f"an undisturbed server left {left}, ended {ended}, and failed: {server.failed}")
         server.close()
         return took
 

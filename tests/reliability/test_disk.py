@@ -29,17 +29,17 @@ RAN = ["ran", "1", "exit 0"]
 
 
 @pytest.fixture
-def played(tmp_path: Path):
+def played(reachable: Path):
     """Play a script after `HEAD`; return its lines after those of the first run, and the ledger's directory."""
 
     def play(script: str) -> tuple[list[str], Path]:
         for name in ("home", "state", "tmp"):
-            (tmp_path / name).mkdir()
+            (reachable / name).mkdir()
         environment = {
             "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path / "home"),
-            "XDG_STATE_HOME": str(tmp_path / "state"),
-            "TMPDIR": str(tmp_path / "tmp"),
+            "HOME": str(reachable / "home"),
+            "XDG_STATE_HOME": str(reachable / "state"),
+            "TMPDIR": str(reachable / "tmp"),
             "PADDOCK": str(PADDOCK),
         }
         done = subprocess.run(
@@ -53,8 +53,8 @@ def played(tmp_path: Path):
         assert (done.stderr, done.returncode) == ("", 0)
         lines = done.stdout.splitlines()
         assert lines[:3] == RAN
-        assert list((tmp_path / "tmp").iterdir()) == []
-        return lines[3:], tmp_path / "state/paddock/audit"
+        assert list((reachable / "tmp").iterdir()) == []
+        return lines[3:], reachable / "state/paddock/audit"
 
     return play
 
@@ -105,7 +105,7 @@ find "$XDG_STATE_HOME/paddock" -name "*stdout*"
 say audit verify
 """)
     told = json.loads(lines[0])
-    assert (told["status"], told["artifactHandle"], told["outputBytes"]) == ("success", None, 300_000)
+    assert (told["status"], told["artifactHandle"]) == ("success", None)
     assert lines[1] == "exit 0"
     assert lines[2].startswith("ok: ")  # nothing was found before it
     assert lines[-1] == "exit 0"

@@ -7,6 +7,7 @@ import click
 
 from paddock import __version__
 from paddock.model.errors import PaddockError
+from paddock.surfaces.cli import INTERRUPTED
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 
@@ -55,6 +56,8 @@ class _Lazy(click.Group):
             return super().invoke(ctx)
         except PaddockError as error:
             raise Failure(str(error)) from error
+        except KeyboardInterrupt:
+            raise Failure("Interrupted", exit_code=INTERRUPTED) from None
 
 
 @click.group(
