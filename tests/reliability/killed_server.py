@@ -31,7 +31,7 @@ CALLS = (
     ("execute_code", {"code": "return 'x'.repeat(200_000)"}),
     ("execute_code", {"code": "return await servers.odd.call('echo', { text: 'hello' })"}),
     ("execute_code", {"code": "for (let n = 0; n < 50; n++) { console.log(n); await sleep(5) }"}),
-    ("compute", {"code": "emit('x'.repeat(1000))"}),
+    ("compute", {"source": "emit('x'.repeat(1000))"}),
 )
 HELLO = {
     "protocolVersion": "2025-11-25",
