@@ -63,7 +63,7 @@ def started(home: Path, *arguments: str, stdin: str = "") -> Start:
 
 LIBRARIES = {
     *("anyio", "cryptography", "httpx", "jsonschema_rs", "keyring", "mcp", "obstore", "py_mini_racer", "re2"),
-    *("rich", "yaml", "zstandard"),
+    *("rich", "yaml", "zstandard", "opentelemetry", "prometheus_client", "requests"),
     *("difflib", "sqlite3", "tomllib"),
 }
 """Libraries that no program needs which calls nothing."""
@@ -84,7 +84,7 @@ ROOMS = {
         "paddock.store.query",
     ),
     *("paddock.store.signals", "paddock.store.vault", "paddock.surfaces.compute", "paddock.surfaces.library"),
-    *("paddock.surfaces.mcp", "paddock.tools"),
+    *("paddock.surfaces.mcp", "paddock.telemetry", "paddock.tools"),
 }
 """Rooms of work that such a program does not ask for."""
 
