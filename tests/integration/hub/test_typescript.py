@@ -33,14 +33,14 @@ def complaints(compiler, directory, text):
     return done.stdout
 
 
-def test_the_tools_of_real_servers_compile_and_can_be_called(compiler, tmp_path):
+def test_the_tools_of_many_servers_compile_and_can_be_called(compiler, tmp_path):
     entries = [
         CatalogTool(server, ToolInfo(tool["name"], tool["description"], tool["inputSchema"], tool.get("outputSchema"), {}))
         for server, listed in LISTED.items()
         for tool in listed["tools"]
     ]  # fmt: skip
     assert len(entries) > 200
-    right = "const graph = await servers.memory.read_graph();\nconst names: string[] = graph.entities.map((e) => e.name);\n"
+    right = "const graph = await servers.graph.whole_graph();\nconst names: string[] = graph.nodes.map((e) => e.name);\n"
     assert complaints(compiler, tmp_path, declarations((e, None) for e in entries) + right) == ""
 
 
