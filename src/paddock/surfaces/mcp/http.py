@@ -7,13 +7,14 @@ that a browser shows can reach a server on loopback (DNS rebinding).
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
+from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.surfaces.mcp.door import PATH, Door
 from paddock.surfaces.mcp.stdio import LINE_LIMIT
 
@@ -24,21 +25,17 @@ METRICS = "/metrics"
 SESSIONS = 64
 CONNECTIONS = 256
 
-_Scope = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Metrics = Callable[[], Awaitable[bytes]]
-_App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
 class TokenRequired:
     """An ASGI application that only requests with the token reach."""
 
-    def __init__(self, app: _App, token: str) -> None:
+    def __init__(self, app: App, token: str) -> None:
         self._app = app
         self._expected = token.encode()
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 401."""
         if scope["type"] == "lifespan" or self._has_token(scope):
             await self._app(scope, receive, send)
@@ -52,7 +49,7 @@ class TokenRequired:
         await send({"type": "http.response.start", "status": 401, "headers": headers})
         await send({"type": "http.response.body", "body": text})
 
-    def _has_token(self, scope: _Scope) -> bool:
+    def _has_token(self, scope: Scope) -> bool:
         given = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
         kind, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
@@ -61,11 +58,11 @@ class TokenRequired:
 class Measured:
     """An ASGI application that answers `/metrics` itself."""
 
-    def __init__(self, app: _App, page: Metrics) -> None:
+    def __init__(self, app: App, page: Metrics) -> None:
         self._app = app
         self._page = page
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on."""
         if scope["type"] != "http" or scope["path"] != METRICS:
             await self._app(scope, receive, send)
@@ -80,7 +77,7 @@ class Measured:
         await send({"type": "http.response.body", "body": text})
 
 
-def application(server: "Server[Any]", hosts: list[str]) -> _App:
+def application(server: "Server[Any]", hosts: list[str]) -> App:
     """Return what answers requests for these hosts (`NAME:PORT`), whoever asks."""
     return server.streamable_http_app(
         streamable_http_path=PATH,
@@ -101,7 +98,7 @@ async def http_service(
     Leaving the context ends all work in order.
     """
     port = door.listener.getsockname()[1]
-    app = application(server, [f"{host}:{port}" for host in door.names])
+    app: App = AbandonedSessions(application(server, [f"{host}:{port}" for host in door.names]))
     if metrics is not None:
         app = Measured(app, metrics)
     config = uvicorn.Config(

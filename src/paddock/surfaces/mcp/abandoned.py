@@ -1,0 +1,86 @@
+"""Sessions over HTTP whose client has gone: of 2025-11-25, which has its own way to cancel.
+
+Theory of operation. That a connection breaks cancels no call in that revision: the client may be on its way back. But
+one that was killed never comes, and its programs would run to their limits. So a session that lost the connection of a
+call, has no other one and hears nothing for a while is ended, as a server may end any session at any time; ending it
+ends its programs. Sessions that are merely idle stay.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+GRACE_S = 5.0
+"""Seconds that a client has to come back."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_SESSION = b"mcp-session-id"
+
+
+class AbandonedSessions:
+    """An ASGI application that deletes the sessions of another whose clients have gone."""
+
+    def __init__(self, app: App, grace_s: float = GRACE_S) -> None:
+        self._app = app
+        self._grace_s = grace_s
+        self._open: Counter[bytes] = Counter()
+        self._dropped: dict[bytes, Scope] = {}
+        self._timers: dict[bytes, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and take note of how its connection ends."""
+        session = dict(scope.get("headers", ())).get(_SESSION)
+        if session is None:
+            await self._app(scope, receive, send)
+            return
+        complete = False
+
+        async def noting(message: MutableMapping[str, Any]) -> None:
+            nonlocal complete
+            await send(message)
+            complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        self._forget(session)
+        self._open[session] += 1
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            self._open[session] -= 1
+            if scope["method"] == "POST" and not complete:
+                self._dropped[session] = scope
+            if not self._open[session]:
+                del self._open[session]
+                if session in self._dropped:
+                    later = asyncio.get_running_loop().call_later
+                    self._timers[session] = later(self._grace_s, self._end, session)
+
+    def _forget(self, session: bytes) -> None:
+        """Take a session for one whose client is there."""
+        self._dropped.pop(session, None)
+        if timer := self._timers.pop(session, None):
+            timer.cancel()
+
+    def _end(self, session: bytes) -> None:
+        scope = self._dropped.pop(session)
+        del self._timers[session]
+        headers = [each for each in scope["headers"] if not each[0].startswith(b"content-")]
+        task = asyncio.create_task(self._delete({**scope, "method": "DELETE", "headers": headers}))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _delete(self, scope: Scope) -> None:
+        await self._app(scope, _nothing, _nowhere)
+
+
+async def _nothing() -> MutableMapping[str, Any]:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _nowhere(_message: MutableMapping[str, Any]) -> None:
+    pass
