@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from paddock.model.approval import Answer, Question
     from paddock.model.artifact import OutputQuery
     from paddock.model.errors import PaddockError
     from paddock.model.outcome import CallRecord, ConsoleLine, Outcome, Status
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "BlockingPaddock",
     "CallRecord",
     "ConsoleLine",
@@ -21,12 +23,14 @@ __all__ = [
     "OutputQuery",
     "Paddock",
     "PaddockError",
+    "Question",
     "Settings",
     "Status",
     "__version__",
 ]
 
 _ROOMS = {
+    "Answer": "paddock.model.approval",
     "BlockingPaddock": "paddock.surfaces.library.blocking",
     "CallRecord": "paddock.model.outcome",
     "ConsoleLine": "paddock.model.outcome",
@@ -34,6 +38,7 @@ _ROOMS = {
     "OutputQuery": "paddock.model.artifact",
     "Paddock": "paddock.surfaces.library.paddock",
     "PaddockError": "paddock.model.errors",
+    "Question": "paddock.model.approval",
     "Settings": "paddock.model.settings",
     "Status": "paddock.model.outcome",
 }

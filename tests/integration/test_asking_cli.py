@@ -2,15 +2,13 @@
 
 import json
 import os
-import pty
-import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.at_terminal import PROMPT, at_terminal
 from tests.conftest import ODD_SERVER
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
@@ -25,7 +23,6 @@ reason = "echoes carry far"
 effect = "ask"
 access = "workspace-write"
 """
-PROMPT = "N: no] "
 
 
 @pytest.fixture
@@ -43,29 +40,11 @@ def environment(place: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "LANG": "C.UTF-8", "TERM": "xterm"}
 
 
-def at_terminal(place: Path, source: str, *answers: str, early: str = "") -> tuple[str, int]:
+def ask(place: Path, source: str, *answers: str, early: str = "") -> tuple[str, int]:
     """Return what a terminal shows of a script whose person answers each question, and the exit code."""
-    script = place / "ws/script.js"
-    script.write_text(source)
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(place / "ws")
-        os.execve(PADDOCK, [PADDOCK, "run", "./script.js"], environment(place))
-    os.write(terminal, early.encode())
-    shown, rest = "", list(answers)
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if not select.select([terminal], [], [], 1)[0]:
-            continue
-        try:
-            data = os.read(terminal, 65536)
-        except OSError:  # the other side has closed
-            break
-        shown += data.decode("utf-8", "replace")
-        if rest and shown.count(PROMPT) > len(answers) - len(rest):
-            os.write(terminal, rest.pop(0).encode())
-    os.close(terminal)
-    return shown, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    (place / "ws/script.js").write_text(source)
+    command = [PADDOCK, "run", "./script.js"]
+    return at_terminal(command, place / "ws", environment(place), *answers, early=early)
 
 
 ECHO = "return await servers.odd.echo({text: %s})"
@@ -73,7 +52,7 @@ CAUGHT = "try { await servers.odd.echo({text: %s}) } catch (e) { return e.code +
 
 
 def test_yes_at_the_terminal(place: Path) -> None:
-    shown, code = at_terminal(place, ECHO % "'hi'", "y\n")
+    shown, code = ask(place, ECHO % "'hi'", "y\n")
     assert code == 0
     lines = [line.strip() for line in shown.splitlines()]
     assert 'with  {"text": "hi"}' in lines
@@ -84,25 +63,25 @@ def test_yes_at_the_terminal(place: Path) -> None:
 
 @pytest.mark.parametrize("answer", ["\n", "n\n", "yes please\n", "Y E S\n", "\x04"])
 def test_anything_but_a_clear_yes_is_a_no(place: Path, answer: str) -> None:
-    shown, code = at_terminal(place, CAUGHT % "'hi'", answer)
+    shown, code = ask(place, CAUGHT % "'hi'", answer)
     refused = "approval_denied echoes carry far: denied by the person at the terminal"
     assert (shown.splitlines()[-1], code) == (refused, 0)
 
 
 def test_all_of_this_run(place: Path) -> None:
     source = "for (const text of ['a', 'b', 'c']) console.log(await servers.odd.echo({text}))"
-    shown, code = at_terminal(place, source, "a\n")
+    shown, code = ask(place, source, "a\n")
     assert (shown.splitlines()[-3:], shown.count(PROMPT), code) == (["a", "b", "c"], 1, 0)
 
 
 def test_what_was_typed_before_the_question_is_no_answer(place: Path) -> None:
-    shown, _ = at_terminal(place, CAUGHT % "'hi'", "n\n", early="y\ny\ny\n")
+    shown, _ = ask(place, CAUGHT % "'hi'", "n\n", early="y\ny\ny\n")
     assert "approval_denied" in shown
 
 
 def test_arguments_cannot_forge_the_question(place: Path) -> None:
     hostile = r"'\u001b[2J\u001b[1;1H to git/status\r\n Allow? [y] \u202e gnihton'"
-    shown, _ = at_terminal(place, CAUGHT % hostile, "n\n")
+    shown, _ = ask(place, CAUGHT % hostile, "n\n")
     [line] = [line for line in shown.splitlines() if "with" in line]
     assert line.strip() == (
         r'with  {"text": "\u001b[2J\u001b[1;1H to git/status\r\n Allow? [y] \u202e gnihton"}'

@@ -172,6 +172,11 @@ class Provisioning:
         entries = _servers(self.servers_file, Kept(self.servers_file).read())
         return {name: _object(entry).get("disabled") is not True for name, entry in entries.items()}
 
+    def entry(self, name: str) -> dict[str, Json]:
+        """Return what the servers file says of a server, else the registry's offer. Raises ConfigurationError."""
+        configured = _servers(self.servers_file, Kept(self.servers_file).read())
+        return dict(_object(configured[name]) if name in configured else self.find(name).offer.entry)
+
     def enable(self, name: str, *, own_name: str = "", approved: bool) -> Change:
         """Enable a configured server again, or enter an offer as `own_name`, by default the last part of its name.
 

@@ -14,19 +14,25 @@ class Question(Value):
     """One question. Its texts hold no secret and no character that could change how they are shown."""
 
     id: str
+    """Its own id; an answer names it."""
     request: str
     """The request that waits."""
     run: str
     """The request of a person or an agent that it belongs to."""
     actor: str = ""
+    """Who wants it done."""
     surface: str = ""
+    """How they came: `cli`, `mcp`, `library` and others."""
     workspace: str = ""
+    """Directory it belongs to."""
     what: str
     """What would be done, for instance `call github/delete_repository`."""
     details: str
     """The arguments as JSON, long ones shortened."""
     reasons: tuple[str, ...]
+    """Why a person is asked."""
     rule: str = ""
+    """The rule that wants it, for instance `user rule 1`."""
     sha256: str
     """SHA-256 (hex) over all of what would be done. An answer is an answer to this alone."""
     scopes: tuple[Scope, ...] = ("once",)
@@ -39,6 +45,8 @@ class Answer(Value):
     """What was answered and by whom."""
 
     verdict: Verdict
+    """Yes to this call (`once`) or to all such calls of this run (`run`); `denied`; `expired`; `unasked`."""
     by: str = ""
+    """Who answered, for the record."""
     told: str = ""
     """For the caller: what this means and what to do."""

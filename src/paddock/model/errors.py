@@ -14,6 +14,7 @@ PaddockError
 ├── VaultError            a secret cannot be read or kept
 ├── SignalError           a signal cannot be read or kept
 ├── ToolNotFound          no script tool of that id
+├── ApprovalError         what waits for a person cannot be kept, read or answered
 ├── EngineError           a worker, the zygote or the transpiler broke a rule: our fault
 └── ServerError           an upstream MCP server failed; says whether it may have acted
     ├── UnknownServer
@@ -43,6 +44,10 @@ class ConfigurationError(PaddockError):
 
 class LedgerError(PaddockError):
     """The audit ledger cannot be written or read; nothing may run without its record."""
+
+
+class ApprovalError(PaddockError):
+    """What waits for a person cannot be kept, read or answered; then nothing is allowed."""
 
 
 class ToolNotFound(PaddockError):  # noqa: N818 - reads as the fact it states

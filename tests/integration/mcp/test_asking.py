@@ -83,19 +83,6 @@ def test_a_person_allows_and_refuses(place: Place, transport: str, mode: str) ->
     ]
 
 
-@pytest.mark.parametrize("mode", ERAS)
-def test_a_client_that_cannot_ask_is_told(place: Place, mode: str) -> None:
-    async def main() -> Any:
-        async with place.client(mode=mode) as client:
-            return await client.call_tool("execute_code", {"code": CAUGHT % ECHO})
-
-    code, message = asyncio.run(main()).structured_content["value"]
-    assert code == "approval_unavailable"
-    assert message.startswith(
-        "echoes carry far: nobody can be asked here: this client offers no elicitation; "
-    )
-
-
 @pytest.mark.parametrize("tool", ["call_tool", "execute_code"])
 def test_nothing_is_done_twice_when_a_program_goes_on(place: Place, tool: str) -> None:
     """What ran before the question has run once: the program waits, it is not started again."""

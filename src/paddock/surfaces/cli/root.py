@@ -21,6 +21,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "temporal": ("temporal", "List, fire and serve schedules of sequences."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
     "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
+    "approve": ("approve", "List what waits for a person, or answer one question."),
     "output": ("output", "Search, show and delete stored output of programs."),
     "vault": ("vault", "Keep secrets for scripts."),
     "tool": ("tool", "List, show, create, check and run script tools."),

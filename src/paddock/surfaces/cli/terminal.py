@@ -9,13 +9,19 @@ import asyncio
 import os
 import sys
 import termios
+from collections.abc import Mapping
 from contextlib import suppress
 
-from paddock.model.approval import Answer, Question
+from paddock.model.approval import Answer, Question, Scope
 
 NO_TERMINAL = (
     "nobody can be asked here, for standard error is no terminal: run it on a terminal, or change the rule"
 )
+_CHOICES: Mapping[tuple[Scope, ...], str] = {
+    ("once",): "y: yes / N: no",
+    ("once", "run"): "y: yes, this once / a: all such calls of this run / N: no",
+    ("run",): "y: yes, to all such calls of this run / N: no",
+}
 _TTY = "/dev/tty"
 _LINE = 1024
 
@@ -46,7 +52,7 @@ class Terminal:
             os.close(tty)
         if said in ("a", "all") and "run" in question.scopes:
             return Answer(verdict="run", by="the person at the terminal")
-        verdict = "once" if said in ("y", "yes") else "denied"
+        verdict = question.scopes[0] if said in ("y", "yes") else "denied"
         return Answer(verdict=verdict, by="the person at the terminal")
 
 
@@ -60,10 +66,9 @@ def asked(question: Question) -> str:
         "why": f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0],
     }
     lines = [f"  {name:<5} {text}" for name, text in facts.items() if text]
-    choice = "y: yes, this once / a: all such calls of this run / N: no"
-    if "run" not in question.scopes:
-        choice = "y: yes / N: no"
-    return "\r\n".join(["", "paddock asks for your approval", *lines, f"Allow? [{choice}] "])
+    return "\r\n".join(
+        ["", "paddock asks for your approval", *lines, f"Allow? [{_CHOICES[question.scopes]}] "]
+    )
 
 
 async def _line(tty: int) -> str:

@@ -5,12 +5,15 @@ from contextlib import ExitStack, suppress
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from paddock.model.settings import Settings
 from paddock.surfaces.library.paddock import Paddock
+
+if TYPE_CHECKING:
+    from paddock.surfaces.library.asking import Asking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,9 +33,10 @@ class BlockingPaddock:
         settings: Settings | None = None,
         overrides: Mapping[str, str] | None = None,
         actor: str = "local",
+        asker: "Asking | None" = None,
     ) -> None:
         """Take what `Paddock` takes, and raise what it raises."""
-        self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor)
+        self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor, asker=asker)
         self._open = ExitStack()
         self._portal: BlockingPortal | None = None
 

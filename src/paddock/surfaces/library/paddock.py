@@ -15,6 +15,7 @@ from paddock.model.program import Access, Network, Runtime
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.settings import Settings
 from paddock.store.scripts import read
+from paddock.surfaces.library.asking import on_a_loop
 from paddock.wiring import Session, open_session
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from paddock.model.artifact import OutputFound, OutputQuery
     from paddock.policy.outgoing import OnCall
     from paddock.store.recording import OnOutput
+    from paddock.surfaces.library.asking import Asking
 
 _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
 
@@ -41,21 +43,25 @@ class Paddock:
         settings: Settings | None = None,
         overrides: Mapping[str, str] | None = None,
         actor: str = "local",
+        asker: "Asking | None" = None,
     ) -> None:
         """Take a workspace, and `settings` or else those of files and environment, as the command line reads them.
 
-        `overrides` are texts by dotted key, as `--set` takes them; `actor` is who asks, in the record. Raises
-        ConfigurationError for settings that make no sense.
+        `overrides` are texts by dotted key, as `--set` takes them; `actor` is who asks, in the record. `asker` asks a
+        person what a rule with the effect `ask` is about; without one the answer is no. Raises ConfigurationError for
+        settings that make no sense.
         """
         self._workspace = Path(workspace).expanduser().absolute()
         self._settings = settings or load(self._workspace, flags=overrides).settings
         self._actor = actor
+        self._asker = None if asker is None else on_a_loop(asker)
         self._open = AsyncExitStack()
         self._session: Session | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises LedgerError when there is no place for the record."""
-        self._session = await self._open.enter_async_context(open_session(self._settings, self._workspace))
+        session = open_session(self._settings, self._workspace, asker=self._asker)
+        self._session = await self._open.enter_async_context(session)
         return self
 
     async def __aexit__(

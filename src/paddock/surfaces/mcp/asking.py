@@ -2,17 +2,16 @@
 
 2025-11-25    `elicitation/create` while the call runs
 2026-07-28    the call ends with `input_required`, the program waits, the repeated call brings the answer and goes on
+without       the call ends with `waiting`, and the person answers `paddock approve` (`paddock.surfaces.mcp.held`)
 
-A client that cannot be asked is told so, and the answer is no. Of `requestState` the library's boundary sees to it that
-it is ours, of this call, of this client and not too old; here it is the name of one question, and good for one answer.
+Of `requestState` the library's boundary sees to it that it is ours, of this call, of this client and not too old; here
+it is the name of one question, and good for one answer.
 """
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, ElicitResult
@@ -23,19 +22,12 @@ from paddock.guest.job import OnConsole
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
-from paddock.model.outcome import ConsoleLine
+from paddock.surfaces.mcp.held import Detached, Held, Work, fetched_run
 from paddock.surfaces.mcp.tools import Answer, Caller
 
 Context = ServerRequestContext[Any, Any]
-Work = Callable[[Caller], Coroutine[Any, Any, Answer]]
-"""What a call of a tool is, for whoever calls."""
-
 _KEY = "approval"
 _LABELS = {"once": "this call only", "run": "all such calls of this run"}
-CANNOT = (
-    "nobody can be asked here: this client offers no elicitation; use one that does, run it with `paddock run` on a "
-    "terminal, or change the rule"
-)
 
 
 def can_ask(context: Context) -> bool:
@@ -88,17 +80,13 @@ def eliciting(context: Context, actor: str) -> Asker:
     return ask
 
 
-async def cannot(_question: Question) -> approval.Answer:
-    """Answer for the person behind a client that cannot ask."""
-    return approval.Answer(verdict="unasked", told=CANNOT)
-
-
 class Rounds:
-    """The calls that wait for the next request of their client, as many as may wait for an answer at a time."""
+    """How each call of a tool reaches its person; the calls that wait for the next request of their client."""
 
-    def __init__(self, wait_ms: int) -> None:
-        """Keep what waits at most `wait_ms` for its answer."""
+    def __init__(self, wait_ms: int, held: Held) -> None:
+        """Keep what waits at most `wait_ms` for its answer; `held` keeps the calls of clients that cannot ask."""
         self.wait_ms = wait_ms
+        self._held = held
         self._waiting: dict[str, _Round] = {}
         self._tasks: set[asyncio.Task[Answer]] = set()
 
@@ -111,16 +99,16 @@ class Rounds:
         on_console: OnConsole | None,
     ) -> Answer | dict[str, Json]:
         """Return the answer of a tool, or the result that asks the client for an answer first."""
-        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS or not can_ask(context):
-            legacy = context.protocol_version not in MODERN_PROTOCOL_VERSIONS and can_ask(context)
-            asker = eliciting(context, actor) if legacy else cannot
-            return await work(Caller(actor, on_console, asker))
+        if (run := fetched_run(params.name, params.arguments)) is not None:
+            return await self._held.fetch(run, actor)
+        if not can_ask(context):
+            return await self._held.call(actor, work, on_console)
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return await work(Caller(actor, on_console, eliciting(context, actor), present=True))
         if params.request_state is None:
-            current = _Round(self._waiting)
-            task = asyncio.create_task(work(Caller(actor, current.hear, current.ask)))
-            current.task = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            current = _Round(actor, work, self._waiting)
+            self._tasks.add(current.task)
+            current.task.add_done_callback(self._tasks.discard)
         else:
             current = self._waiting.pop(params.request_state, None)
             if current is None or current.question is None:
@@ -131,29 +119,23 @@ class Rounds:
 
     async def close(self) -> None:
         """End what still waits."""
+        await self._held.close()
         for task in (tasks := [*self._tasks]):
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
 
-class _Round:
+class _Round(Detached):
     """One call of a tool, over as many requests as it has questions and one more."""
 
-    task: asyncio.Task[Answer]
+    present = True
 
-    def __init__(self, waiting: "dict[str, _Round]") -> None:
-        self.question: Question | None = None
+    def __init__(self, actor: str, work: Work, waiting: "dict[str, _Round]") -> None:
         self._waiting = waiting
         self._state = ""
-        self._listener: OnConsole | None = None
         self._reply: asyncio.Future[approval.Answer] | None = None
-        self._news = asyncio.Event()
-
-    def hear(self, line: ConsoleLine) -> None:
-        """Pass a console line on to whoever listens now."""
-        if self._listener is not None:
-            self._listener(line)
+        super().__init__(actor, work)
 
     async def ask(self, question: Question) -> approval.Answer:
         """Wait for the next request of the client. When none comes in time, nobody is there for the rest."""
@@ -161,7 +143,7 @@ class _Round:
         self._state = secrets.token_urlsafe(24)
         self.question = question
         self._waiting[self._state] = self
-        self._news.set()
+        self.asking.set()
         try:
             return await self._reply
         finally:
@@ -176,21 +158,10 @@ class _Round:
 
     async def next(self, listener: OnConsole | None) -> Answer | dict[str, Json]:
         """Return the answer of the tool, or the next question. Cancelling ends the work."""
-        self._listener = listener
-        news = asyncio.create_task(self._news.wait())
-        try:
-            await asyncio.wait({self.task, news}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            self.task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({self.task})
-            raise
-        finally:
-            self._listener = None
-            news.cancel()
+        await self.pause(listener)
         if self.task.done() or self.question is None:
             return await self.task
-        self._news.clear()
+        self.asking.clear()
         request = {"method": "elicitation/create", "params": form(self.question)}
         result = {"resultType": "input_required", "inputRequests": {_KEY: request}}
         return cast("dict[str, Json]", {**result, "requestState": self._state})

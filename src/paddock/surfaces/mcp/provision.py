@@ -1,8 +1,10 @@
-"""The tool `provision_server`: what servers there are and could be had. Enabling one is for a person to do."""
+"""The tool `provision_server`: what servers there are and could be had. Enabling one is for a person to allow."""
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paddock.model.approval import YES
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.outcome import Status
@@ -11,23 +13,28 @@ from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_s
 
 if TYPE_CHECKING:
     from paddock.hub.provision import Match
-    from paddock.wiring import Servers
+    from paddock.wiring import Session
 
 PROVISION_SERVER = (
     "Use this when no server has the tool you need. Lists servers and, by `intent`, more to enable."
 )
+NEXT_SESSION = "It counts from the next session on."
+_PRIVATE = frozenset({"env", "headers"})
+"""What may hold secrets in an entry of a servers file."""
 _TEXT: dict[str, Json] = {"type": "string"}
 
 
 class Provision:
     """What the tool does, on the servers of one session; results have at most `cap` characters."""
 
-    def __init__(self, servers: "Servers", cap: int) -> None:
-        self._servers = servers
+    def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
+        self._servers = session.hub
+        self._approvals = session.gate.approvals
+        self._workspace = workspace
         self._cap = cap
 
-    async def answer(self, arguments: Arguments, _caller: Caller) -> Answer:
-        """Tell what there is, or what a person would have to do to change it."""
+    async def answer(self, arguments: Arguments, caller: Caller) -> Answer:
+        """Tell what there is, or change it when the caller's person allows that; else what they would have to do."""
         action, name = arguments.get("action", "status"), arguments.get("name")
         if action == "status":
             return self._status(arguments.get("intent") or name)
@@ -38,11 +45,37 @@ class Provision:
             return _told({"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap)
         if enabled is None and (refused := self._unfit(action, name)):
             return refused
+        if caller.present:
+            return await self._asked(action, name, caller)
         command = shlex.join(["paddock", "servers", action, name])
-        text = f"a person has to do this; ask them to run: {command}\nIt counts from the next session on."
+        text = f"a person has to do this; ask them to run: {command}\n{NEXT_SESSION}"
         error: dict[str, Json] = {"name": "ApprovalNeeded", "message": text}
         data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
         return Answer([text_block(f"denied\n{text}")], data, is_error=True)
+
+    async def _asked(self, action: str, name: str, caller: Caller) -> Answer:
+        """Ask the person behind a client, and do what they allow: that, and nothing that it became meanwhile."""
+        provisioning = self._servers.provisioning
+        entry = provisioning.entry(name)
+        shown = {key: value for key, value in entry.items() if key not in _PRIVATE}
+        answer = await self._approvals.confirm(
+            f"{action} the server {name}",
+            {"file": str(provisioning.servers_file), "entry": shown},
+            "which servers there are is a person's to say",
+            actor=caller.actor,
+            surface="mcp",
+            workspace=str(self._workspace),
+            asker=caller.asker,
+        )
+        if answer.verdict not in YES:
+            return refusal(Status.DENIED, "ApprovalDenied", answer.told)
+        if provisioning.entry(name) != entry:
+            return refusal(
+                Status.DENIED, "ApprovalDenied", f"{name} was changed while a person was asked; ask again"
+            )
+        change = (provisioning.enable if action == "enable" else provisioning.disable)(name, approved=True)
+        server: dict[str, Json] = {"name": change.name, "enabled": action == "enable"}
+        return _told({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
 
     def _status(self, intent: str | None) -> Answer:
         provisioning = self._servers.provisioning
@@ -67,7 +100,7 @@ class Provision:
         return refusal(Status.DENIED, "Untrusted", text)
 
 
-def provision_tool(servers: "Servers", cap: int) -> Tool:
+def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
     """Return `provision_server`."""
     return Tool(
         name="provision_server",
@@ -76,13 +109,13 @@ def provision_tool(servers: "Servers", cap: int) -> Tool:
         input_schema=object_schema(
             [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
         ),
-        run=Provision(servers, cap).answer,
+        run=Provision(session, workspace, cap).answer,
         output_schema={
             "type": "object",
             "properties": {"status": _TEXT, "servers": {"type": "array"}, "offers": {"type": "array"}},
             "required": ["status"],
         },
-        annotations={"readOnlyHint": True, "openWorldHint": False},
+        annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     )
 
 

@@ -1,10 +1,11 @@
 """The MCP protocol around the table of tools, both eras: 2025-11-25 with sessions, 2026-07-28 without."""
 
 import os
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import Server
 from mcp_types import CallToolRequestParams, Icon, PaginatedRequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -13,10 +14,13 @@ from paddock import __version__
 from paddock.guest.job import OnConsole
 from paddock.model.base import Json
 from paddock.surfaces.mcp.announce import Announcer, AnnouncingServer
-from paddock.surfaces.mcp.asking import Rounds
+from paddock.surfaces.mcp.asking import Rounds, can_ask
 from paddock.surfaces.mcp.offers import COMPLETE, Context, Offers, offer, page
 from paddock.surfaces.mcp.progress import streamed
 from paddock.surfaces.mcp.tools import Answer, Caller, Toolbox
+
+if TYPE_CHECKING:
+    from mcp.server.request_state import RequestStateBoundary
 
 INSTRUCTIONS = (
     "Paddock runs programs that call tools of MCP servers. Prefer one program over many single calls: loop, filter "
@@ -103,14 +107,26 @@ async def _answered(
 
 def _seal(server: "Server[Any]", wait_ms: int) -> None:
     """Have what clients bring back be encrypted by us, for this call of this client, and not for long."""
-    from mcp.server.request_state import (  # noqa: PLC0415 - 30 ms, for those who are asked
-        RequestStateBoundary,
-        RequestStateSecurity,
-    )
 
-    keys = [os.urandom(32)]
-    security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=_actor)
-    server.middleware.append(RequestStateBoundary(security, default_audience="paddock"))
+    @cache
+    def boundary() -> "RequestStateBoundary":
+        from mcp.server.request_state import (  # noqa: PLC0415 - 30 ms, for those who can be asked
+            RequestStateBoundary,
+            RequestStateSecurity,
+        )
+
+        keys = [os.urandom(32)]
+        security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=_actor)
+        return RequestStateBoundary(security, default_audience="paddock")
+
+    async def sealed(ctx: Context, call_next: CallNext) -> HandlerResult:
+        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        brought = (ctx.params or {}).get("requestState") is not None
+        if ctx.method == "tools/call" and (brought or (modern and can_ask(ctx))):
+            return await boundary()(ctx, call_next)
+        return await call_next(ctx)
+
+    server.middleware.append(sealed)
 
 
 def _result(answer: Answer, version: str) -> dict[str, Json]:

@@ -1,19 +1,23 @@
 """Sessions of Paddock as MCP servers: which tools there are, and over which transport they are served."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from paddock.model.errors import ApprovalError
 from paddock.model.settings import Settings
+from paddock.store.inbox import Inbox
 from paddock.surfaces.mcp.announce import Announcer
 from paddock.surfaces.mcp.asking import Rounds
 from paddock.surfaces.mcp.code import code_tools
 from paddock.surfaces.mcp.compute import compute_tool, seed_compute_tool
 from paddock.surfaces.mcp.discovery import discovery_tools
 from paddock.surfaces.mcp.door import Door
+from paddock.surfaces.mcp.held import FETCHING, Held
 from paddock.surfaces.mcp.http import http_service
 from paddock.surfaces.mcp.offers import Offers
 from paddock.surfaces.mcp.programs import Programs, program_tools
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 
     from mcp.server.lowlevel.server import Server
 
+_log = logging.getLogger("paddock.mcp")
+
 Names = Literal["native", "seed"]
 SettingsOf = Callable[[Path], Settings]
 """Returns what holds in a workspace. Raises ConfigurationError."""
@@ -53,7 +59,7 @@ class Service:
             *discovery_tools(session.hub, cap),
         ]
         programs = Programs(session, workspace, cap)
-        own += [provision_tool(session.hub, cap), *program_tools(programs)]
+        own += [provision_tool(session, workspace, cap), *program_tools(programs)]
         own.append(compute_tool(session.gate, workspace, cap))
         opened = partial(_programs, settings_of)
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
@@ -69,8 +75,8 @@ class Service:
         self._announcer = Announcer()
         self._metrics = session.metrics
         self._changes = names == "native"
-        asks = any(rule.effect == "ask" for rule in settings.policy.rule)
-        self._rounds = Rounds(settings.approvals.wait_ms) if asks else None
+        self._inbox = Inbox(settings.approvals.directory)
+        self._rounds = Rounds(settings.approvals.wait_ms, Held(self._inbox, FETCHING[names]))
 
     async def stdio(self) -> None:
         """Serve one client over the standard streams until it closes its end. Cancelling ends all work in order."""
@@ -88,10 +94,13 @@ class Service:
         watching = asyncio.create_task(self._watch()) if self._changes else None
         announcer = self._announcer if self._changes else None
         try:
+            self._inbox.sweep()
+        except ApprovalError as error:
+            _log.warning("no question can wait for `paddock approve`: %s", error)
+        try:
             yield protocol_server(self._tools, self._offers, announcer, self._rounds)
         finally:
-            if self._rounds is not None:
-                await self._rounds.close()
+            await self._rounds.close()
             await self._repositories.close()
             if watching is not None:
                 watching.cancel()

@@ -37,6 +37,8 @@ class Caller:
     on_console: OnConsole | None = None
     asker: Asker | None = None
     """Asks their person what a rule wants to be asked."""
+    present: bool = False
+    """Whether the client itself asks its person, while the call lasts."""
 
 
 @dataclass(frozen=True, slots=True)

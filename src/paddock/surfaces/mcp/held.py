@@ -1,0 +1,191 @@
+"""Calls whose client cannot ask its person: the person is asked by `paddock approve`, and the client comes back.
+
+The call ends with the status `waiting`; the program stands still, goes on when there is an answer, and its own answer
+is kept until it is fetched under the id of its run, once, with the tool that fetches stored output too.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from paddock.guest.job import OnConsole
+from paddock.model import approval
+from paddock.model.approval import Question
+from paddock.model.base import Json
+from paddock.model.errors import ApprovalError
+from paddock.model.ids import minted_at
+from paddock.model.outcome import ConsoleLine, Status
+from paddock.store.inbox import Inbox
+from paddock.surfaces.mcp.tools import Answer, Caller, refusal, text_block
+
+_log = logging.getLogger("paddock.mcp")
+
+Work = Callable[[Caller], Coroutine[Any, Any, Answer]]
+"""What a call of a tool is, for whoever calls."""
+
+FETCHING = {"native": "query_output", "seed": "sdl.runtime.queryOutput"}
+"""The tools that fetch, by the names that are listed."""
+UNUSABLE = "asking failed: the directory of questions cannot be used; the log of the server says why"
+_PATIENCE_S = 20.0
+_KEPT = 16
+"""Answers that wait to be fetched."""
+
+
+class Detached(ABC):
+    """A call of a tool that goes on by itself, whoever waits for it."""
+
+    def __init__(self, actor: str, work: Work) -> None:
+        self.actor = actor
+        self.question: Question | None = None
+        self.asking = asyncio.Event()
+        """Set as long as it has a question."""
+        self._listener: OnConsole | None = None
+        self.task = asyncio.create_task(work(Caller(actor, self.hear, self.ask, present=self.present)))
+
+    present = False
+    """Whether its person is asked by the client itself."""
+
+    @abstractmethod
+    async def ask(self, question: Question) -> approval.Answer:
+        """Wait for an answer."""
+
+    def hear(self, line: ConsoleLine) -> None:
+        """Pass a console line on to whoever listens now."""
+        if self._listener is not None:
+            self._listener(line)
+
+    async def pause(self, listener: OnConsole | None, *, ends: bool = True) -> None:
+        """Wait for its end or its next question. Cancelling ends it, if it `ends` with whoever waits."""
+        self._listener = listener
+        asking = asyncio.create_task(self.asking.wait())
+        try:
+            await asyncio.wait({self.task, asking}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if ends:
+                self.task.cancel()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait({self.task})
+            raise
+        finally:
+            self._listener = None
+            asking.cancel()
+
+
+class Held:
+    """The calls of one server that wait for `paddock approve`, and the answers that nobody has fetched."""
+
+    def __init__(self, inbox: Inbox, fetching: str, patience_s: float = _PATIENCE_S) -> None:
+        """Keep questions in `inbox`; `fetching` is the tool that clients are told to come back with.
+
+        Who comes back while a person thinks waits with them for `patience_s`.
+        """
+        self._inbox = inbox
+        self._fetching = fetching
+        self._patience_s = patience_s
+        self._calls: dict[str, _Errand] = {}
+        self.running: set[asyncio.Task[Answer]] = set()
+
+    async def call(self, actor: str, work: Work, listener: OnConsole | None) -> Answer:
+        """Return the answer of a tool, or that it waits for a person."""
+        errand = _Errand(actor, work, self._inbox)
+        self.running.add(errand.task)
+        errand.task.add_done_callback(self.running.discard)
+        await errand.pause(listener)
+        if errand.task.done() or (question := errand.question) is None:
+            return await errand.task
+        self._keep(question.run, errand)
+        return self._told(question)
+
+    async def fetch(self, run: str, actor: str) -> Answer:
+        """Return the answer of a call that waited, which is forgotten then, or that it still waits."""
+        errand = self._calls.get(run)
+        if errand is None or errand.actor != actor:
+            return _unknown(run)
+        if errand.question is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(errand.answered.wait(), self._patience_s)
+        if errand.question is None:
+            await errand.pause(None, ends=False)
+        if (question := errand.question) is not None:
+            return self._told(question)
+        answer = await asyncio.shield(errand.task)
+        known = self._calls.pop(run, None) is not None
+        return _fetched(answer) if known else _unknown(run)
+
+    async def close(self) -> None:
+        """End what still waits or runs."""
+        for task in (tasks := [*self.running]):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _keep(self, run: str, errand: "_Errand") -> None:
+        self._calls[run] = errand
+        ended = [each for each, kept in self._calls.items() if kept.task.done()]
+        for each in ended[:-_KEPT]:
+            del self._calls[each]
+
+    def _told(self, question: Question) -> Answer:
+        """Return that a call waits: for what, and what its client and its person can do."""
+        command = f"paddock approve {question.id}"
+        text = (
+            f"A person has to allow this: {question.what} ({'; '.join(question.reasons)}). "
+            f"Ask them to run in a terminal of this machine: {command}\n"
+            f'Then fetch the answer, once: {self._fetching} {{"artifactHandle":"{question.run}"}}'
+        )
+        data: dict[str, Json] = {
+            "status": "waiting",
+            "run": question.run,
+            "command": command,
+            "message": text,
+        }
+        return Answer([text_block(f"waiting · run {question.run}\n{text}")], data)
+
+
+class _Errand(Detached):
+    """A call whose questions wait in the inbox."""
+
+    def __init__(self, actor: str, work: Work, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self.answered = asyncio.Event()
+        super().__init__(actor, work)
+
+    async def ask(self, question: Question) -> approval.Answer:
+        try:
+            with self._inbox.kept(question):
+                self.question = question
+                self.answered.clear()
+                self.asking.set()
+                answer = await self._inbox.answer(question)
+        except (ApprovalError, OSError) as error:  # its text is for the person, not for the program
+            _log.warning("nobody can be asked: %s", error)
+            return approval.Answer(verdict="unasked", by="paddock", told=UNUSABLE)
+        finally:
+            self.question = None
+            self.asking.clear()
+            self.answered.set()
+        return answer.model_copy(update={"by": f"{answer.by} (paddock approve)"})
+
+
+def fetched_run(name: str, arguments: Mapping[str, Json] | None) -> str | None:
+    """Return the run whose answer a call of a tool fetches; None for any other call."""
+    handle = (arguments or {}).get("artifactHandle") if name in FETCHING.values() else None
+    return handle if isinstance(handle, str) and minted_at(handle) is not None else None
+
+
+def _unknown(run: str) -> Answer:
+    text = f"nothing of this client waits under {run}; an answer is fetched once, and what was done is in the record"
+    return refusal(Status.INVALID, "UnknownRun", text)
+
+
+def _fetched(answer: Answer) -> Answer:
+    """Return an answer as that of the tool that fetches, whose data are of another shape."""
+    data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
+    if answer.structured is not None:
+        data["result"] = answer.structured
+    return Answer(answer.content, data, is_error=answer.is_error)

@@ -1,0 +1,115 @@
+"""Calls that wait for a person elsewhere: what who comes back is told, and how long an answer is kept."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from paddock.model.approval import Question
+from paddock.model.ids import new_id
+from paddock.store.inbox import Inbox
+from paddock.surfaces.mcp.held import Held, Work, fetched_run
+from paddock.surfaces.mcp.tools import Answer, Caller, text_block
+
+
+def question(run: str) -> Question:
+    given = {"id": new_id(), "request": run, "run": run, "what": "call a/b", "details": "{}"}
+    return Question(**given, reasons=("why",), sha256="a" * 64, wait_ms=60_000)
+
+
+def asking(run: str) -> Work:
+    async def work(caller: Caller) -> Answer:
+        assert caller.asker is not None
+        assert not caller.present
+        answer = await caller.asker(question(run))
+        return Answer([text_block(answer.verdict)], {"by": answer.by})
+
+    return work
+
+
+def status(answer: Answer) -> Any:
+    return answer.structured["status"]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) -> None:
+    inbox, name = Inbox(tmp_path / "approvals"), new_id()
+
+    async def main() -> None:
+        held = Held(inbox, "query_output", patience_s=0)
+        first = await held.call("me", asking(name), None)
+        assert await held.fetch(name, "me") == first
+        assert status(first) == "waiting"
+        assert status(await held.fetch(name, "somebody")) == "invalid"
+        assert status(await held.fetch(new_id(), "me")) == "invalid"
+        [waiting] = inbox.waiting()
+        inbox.give(waiting, "once", "ada")
+        while status(answer := await held.fetch(name, "me")) == "waiting":
+            pass
+        result = {"status": "ok", "result": {"by": "ada (paddock approve)"}}
+        assert answer == Answer([text_block("once")], result)
+        assert status(await held.fetch(name, "me")) == "invalid"
+
+    run(main())
+
+
+def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> None:
+    inbox, name = Inbox(tmp_path / "approvals"), new_id()
+
+    async def main() -> None:
+        held = Held(inbox, "query_output")
+        await held.call("me", asking(name), None)
+        both = [asyncio.create_task(held.fetch(name, "me")) for _ in range(2)]
+        given_up = asyncio.create_task(held.fetch(name, "me"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        inbox.give(inbox.waiting()[0], "denied", "ada")
+        assert sorted(map(status, await asyncio.gather(*both))) == ["invalid", "ok"]
+
+    run(main())
+
+
+def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> None:
+    inbox = Inbox(tmp_path / "approvals")
+
+    async def main() -> None:
+        held = Held(inbox, "query_output")
+        names = [new_id() for _ in range(20)]
+        for name in names:
+            await held.call("me", asking(name), None)
+            inbox.give(inbox.waiting()[0], "once", "ada")
+            await asyncio.gather(*held.running)
+        answers = [status(await held.fetch(name, "me")) for name in names]
+        assert answers == ["invalid"] * 3 + ["ok"] * 17
+
+    run(main())
+
+
+def test_closing_ends_what_waits(tmp_path: Path) -> None:
+    inbox = Inbox(tmp_path / "approvals")
+
+    async def main() -> None:
+        held = Held(inbox, "query_output")
+        await held.call("me", asking(new_id()), None)
+        assert len(inbox.waiting()) == 1
+        await held.close()
+        assert inbox.waiting() == []
+
+    run(main())
+
+
+def test_what_fetches() -> None:
+    name = new_id()
+    assert fetched_run("query_output", {"artifactHandle": name}) == name
+    assert fetched_run("sdl.runtime.queryOutput", {"artifactHandle": name}) == name
+    for tool, arguments in (
+        ("execute_code", {"artifactHandle": name}),
+        ("query_output", {"artifactHandle": "ws-1-abc"}),
+        ("query_output", {"artifactHandle": 1}),
+        ("query_output", {}),
+        ("query_output", None),
+    ):
+        assert fetched_run(tool, arguments) is None
