@@ -250,12 +250,14 @@ class Session:
         output: Output,
         scripts: Scripts,
         *,
+        events: Events,
         outgoing: Outgoing,
         flows: "Callable[[], Flows]",
         temporals: "Callable[[], Temporals]",
         metrics: "Callable[[], Awaitable[bytes]] | None" = None,
     ) -> None:
         self.gate = gate
+        self.events = events
         self.outgoing = outgoing
         self.hub = hub
         self.processes = processes
@@ -268,9 +270,9 @@ class Session:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was wrong with files that were read so far, and with patterns that were used."""
+        """What was wrong with files that were read so far, with patterns that were used, and with telling webhooks."""
         of_files = self.hub.config.warnings if self.hub.used else ()
-        return (*of_files, *self.outgoing.warnings)
+        return (*of_files, *self.outgoing.warnings, *self.events.warnings)
 
 
 def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
@@ -369,7 +371,14 @@ async def open_session(
                 gate.on_end = events.ended
                 parts = (gate, servers, processes, output, scripts)
                 metrics = watch.metrics if watch else None
-                yield Session(*parts, outgoing=outgoing, flows=flows, temporals=temporals, metrics=metrics)
+                yield Session(
+                    *parts,
+                    events=events,
+                    outgoing=outgoing,
+                    flows=flows,
+                    temporals=temporals,
+                    metrics=metrics,
+                )
         finally:
             await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
             if watch is not None:

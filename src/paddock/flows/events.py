@@ -31,7 +31,14 @@ class Events:
         self._turns = asyncio.Semaphore(_AT_A_TIME)
         self._tasks: set[asyncio.Task[None]] = set()
         self.dropped = 0
-        """Events that were not told."""
+        """Messages that were not sent, once the session has ended."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person is told of them."""
+        if not self.dropped:
+            return ()
+        return (f"{self.dropped} messages to webhooks were not sent; paddock audit tail shows what was",)
 
     def ended(self, request: ExecutionRequest, outcome: Outcome) -> None:
         """Take note of a request that has ended; returns at once."""
@@ -55,11 +62,11 @@ class Events:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Wait for what is under way, for a while, and end the rest."""
+        """Wait for what is under way, for a while, and end the rest, which counts as not told."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_FAREWELL_S)
         for task in list(self._tasks):
-            task.cancel()
+            self.dropped += task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _tell(self, cause: ExecutionRequest, webhook: str, event: str, data: Json) -> None:

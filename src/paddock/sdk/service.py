@@ -134,7 +134,8 @@ class Services:
         from paddock.sdk.webhooks import Webhooks  # noqa: PLC0415 - only who has webhooks pays for it
 
         given = self._settings.sdk
-        return Webhooks(given.webhooks, given.webhook_networks, lambda: self._vault, self._facts.hide)
+        hide, networks = self._facts.hide, given.webhook_networks
+        return Webhooks(given.webhooks, networks, lambda: self._vault, self._secrets, hide)
 
     def webhooks_of(self, event: str) -> list[str]:
         """Return the ids of the webhooks of an event. Raises ConfigurationError."""

@@ -20,6 +20,7 @@ from paddock.model.base import Json
 from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.ids import new_id
 from paddock.model.outcome import Status
+from paddock.policy.known import KnownSecrets
 
 if TYPE_CHECKING:
     from paddock.store.vault import Vault
@@ -44,11 +45,13 @@ class Webhooks:
         file: Path,
         networks: tuple[str, ...],
         vault: "Callable[[], Vault]",
+        secrets: KnownSecrets,
         hide: Callable[[Json], Json],
     ) -> None:
         self._kept = Kept(file)
         self._networks = networks
         self._vault = vault
+        self._secrets = secrets
         self._hide = hide
 
     def of(self, event: str) -> list[str]:
@@ -65,7 +68,7 @@ class Webhooks:
             raise SdkError("paddock.webhook.register: the url must be a string")
         address = str(checked(url))
         id_ = new_id().lower()
-        reference = self._reference(id_, secret)
+        reference = self._reference(secret)
         if reference is None:
             reference = {"scope": SCOPE, "name": id_}
             self._vault().set(SCOPE, id_, str(secret))
@@ -78,7 +81,7 @@ class Webhooks:
         self._kept.update(add)
         return {"id": id_}
 
-    def _reference(self, id_: str, secret: Json) -> dict[str, str] | None:
+    def _reference(self, secret: Json) -> dict[str, str] | None:
         """Return where a secret is kept already, None for one that is given. Raises SdkError for a weak one."""
         if isinstance(secret, dict):
             given = cast("dict[str, Json]", secret)
@@ -87,7 +90,7 @@ class Webhooks:
                 raise SdkError(
                     "paddock.webhook.register: a secret of the vault is {vault: NAME, scope: SCOPE}"
                 )
-            self._secret(id_, {"scope": scope, "name": name})
+            self._secret("paddock.webhook.register", {"scope": scope, "name": name})
             return {"scope": scope, "name": name}
         if not isinstance(secret, str) or len(secret) < SECRET_CHARS:
             raise SdkError(f"paddock.webhook.register: the secret has at least {SECRET_CHARS} characters")
@@ -138,14 +141,16 @@ class Webhooks:
         found = self._kept.read().get(id_)
         if found is None:
             raise SdkError(f"there is no webhook {id_[:64]}; paddock.webhook.list() shows them")
-        return found, self._secret(id_, found["secret"])
+        return found, self._secret(f"webhook {id_}", found["secret"])
 
-    def _secret(self, id_: str, reference: Mapping[str, str]) -> str:
+    def _secret(self, who: str, reference: Mapping[str, str]) -> str:
         secret = self._vault().get(reference["scope"], reference["name"])
         if secret is None:
-            raise SdkError(f"webhook {id_}: its secret {reference['name']} is not in the vault")
+            name = reference["name"]
+            raise SdkError(f"{who}: there is no secret {name}; keep it with: paddock vault set {name}")
+        self._secrets.learn(secret)
         if len(secret) < SECRET_CHARS:
-            raise SdkError(f"webhook {id_}: its secret has fewer than {SECRET_CHARS} characters")
+            raise SdkError(f"{who}: the secret has fewer than {SECRET_CHARS} characters")
         return secret
 
 

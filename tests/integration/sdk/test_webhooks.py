@@ -1,22 +1,13 @@
 """Webhooks and notifications, over TLS to a real server on this machine."""
 
 import base64
-import contextlib
-import datetime as dt
 import hashlib
 import hmac
-import ipaddress
 import json
-import ssl
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from paddock.flows import events
 from paddock.model.command import SdkCommand
 from paddock.model.rules import Rule
 from paddock.sdk import webhooks
@@ -24,79 +15,6 @@ from paddock.sdk import webhooks
 SECRET = "a-secret-of-some-length"
 KEY = SECRET.encode()
 NETWORKS = ("127.0.0.0/8", "::1/128")
-
-
-def certificate(folder):
-    """Write a certificate for this machine, which is its own authority, and return its files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "paddock tests")])
-    now = dt.datetime.now(dt.UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    form, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    (folder / "cert.pem").write_bytes(made.public_bytes(form))
-    (folder / "key.pem").write_bytes(key.private_bytes(form, kind, serialization.NoEncryption()))
-    return folder / "cert.pem", folder / "key.pem"
-
-
-class Receiver:
-    """An HTTPS server that keeps what it is sent and answers as `answers` says, then with 204."""
-
-    def __init__(self, cert, key):
-        self.seen, self.answers = [], []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                outer.seen.append(
-                    (self.path, dict(self.headers), self.rfile.read(int(self.headers["content-length"])))
-                )
-                status, headers, body = outer.answers.pop(0) if outer.answers else (204, {}, b"")
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                with contextlib.suppress(OSError):
-                    self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        class Quiet(ThreadingHTTPServer):
-            def handle_error(self, *_):
-                pass
-
-        self.server = Quiet(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(cert, key)
-        self.server.socket = context.wrap_socket(
-            self.server.socket, server_side=True, do_handshake_on_connect=False
-        )
-        self.port = self.server.server_address[1]
-        self.url = f"https://localhost:{self.port}/hook"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-@pytest.fixture
-def receiver(tmp_path, monkeypatch):
-    cert, key = certificate(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-    monkeypatch.setattr(webhooks, "_BETWEEN_S", 0)
-    made = Receiver(cert, key)
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
 
 
 def granted(desk, **sdk):
@@ -155,6 +73,26 @@ def test_a_secret_of_the_vault_is_referred_to(desk, receiver):
     assert is_signed(*receiver.seen[0][1:], secret=b"k" * 24)
     desk.run(f"paddock.webhook.delete('{name}')")
     assert desk.vault.names("team") == ["hook"]
+
+
+def test_a_secret_that_a_delivery_used_does_not_show_up(desk, receiver):
+    desk.vault.set("global", "hook", SECRET)
+    name = register(granted(desk), receiver.url, secret="{vault: 'hook'}")
+    desk.close()
+    source = f"paddock.webhook.test('{name}'); return '{SECRET}'"
+    assert granted(desk).run(source).value == "[REDACTED:vault]"
+
+
+def test_what_was_not_sent_is_told_when_the_session_ends(desk, receiver, monkeypatch):
+    monkeypatch.setattr(events, "MOST_WAITING", 0)
+    granted(desk)
+    register(desk, receiver.url)
+    desk.run("for (let n = 0; n < 3; n++) paddock.cir.capture('news', {type: 'fact'})")
+    desk.close()
+    assert desk.session.warnings == (
+        "3 messages to webhooks were not sent; paddock audit tail shows what was",
+    )
+    assert receiver.seen == []
 
 
 def test_signals_and_ended_scripts_are_told_each_on_the_record(desk, receiver):
@@ -238,7 +176,10 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(desk, receiver, monkey
             "event is one of script.finished, sequence.finished, signal.captured, notification",
         ),
         ("'notification', 'https://a.example', 's'.repeat(15)", "the secret has at least 16 characters"),
-        ("'notification', 'https://a.example', {vault: 'none'}", "its secret none is not in the vault"),
+        (
+            "'notification', 'https://a.example', {vault: 'none'}",
+            "there is no secret none; keep it with: paddock vault set none",
+        ),
         (
             "'notification', 'http://a.example', 's'.repeat(16)",
             "the url must be https://host/path without a user",

@@ -55,8 +55,8 @@ async def carry_out(
                 outcome = await opened.gate.execute(
                     request, on_console=on_console, on_output=on_output, stop=stop
                 )
-                for text in opened.warnings:
-                    warn(text)
+            for text in opened.warnings:
+                warn(text)
         except asyncio.CancelledError:
             if not received:
                 raise

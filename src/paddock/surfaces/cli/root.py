@@ -24,6 +24,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "approve": ("approve", "List what waits for a person, or answer one question."),
     "output": ("output", "Search, show and delete stored output of programs."),
     "vault": ("vault", "Keep secrets for scripts."),
+    "webhook": ("webhook", "List, register, test and delete webhooks."),
     "tool": ("tool", "List, show, create, check and run script tools."),
     "install": ("install", "Enter Paddock into the configuration of an MCP client."),
     "audit": ("audit", "Read and verify the record of what was done."),

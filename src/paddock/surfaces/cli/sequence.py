@@ -101,8 +101,8 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
                 opened.flows().on_step = tell
                 opened.flows().on_console = _line
                 outcome = await opened.gate.execute(request)
-                for text in opened.warnings:
-                    warn(text)
+            for text in opened.warnings:
+                warn(text)
         except asyncio.CancelledError:
             if not received:
                 raise

@@ -40,11 +40,7 @@ def command() -> None:
 @options.as_json
 def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Keep a secret. Its value is asked for, or read from standard input; it is never an argument."""
-    if sys.stdin.isatty():
-        value: str = click.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        value = _piped()
-    _vault(workspace, flags).set(scope, name, value)
+    _vault(workspace, flags).set(scope, name, ask(f"Value of {name}"))
     if as_json:
         print_json({"scope": scope, "name": name})
 
@@ -76,6 +72,14 @@ def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_
         print_json({"scope": scope, "name": name, "deleted": deleted})
     if not deleted:
         raise Failure(f"there is no secret {name} in the scope {scope}; paddock vault list shows the names")
+
+
+def ask(question: str) -> str:
+    """Return a secret that a person types unseen, twice, or that is piped in."""
+    if not sys.stdin.isatty():
+        return _piped()
+    typed: str = click.prompt(question, hide_input=True, confirmation_prompt=True, err=True)
+    return typed
 
 
 def _piped() -> str:
