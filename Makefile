@@ -22,7 +22,7 @@ $(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/guest/package-
 	@$(UV) sync --frozen --quiet --all-extras
 	@touch $@
 
-demo: $(READY) ## Run a TypeScript program over three real MCP servers, and three hostile ones
+demo: $(READY) ## Run programs over real MCP servers, a computation, a script tool, a sequence, and three hostile programs
 	@$(RUN)python scripts/demo.py
 
 test: $(READY) ## Build the wheel, install it, and run every test against it

@@ -1,4 +1,4 @@
-"""Show Paddock at work: a TypeScript program over three real MCP servers, three hostile programs, and the record.
+"""Show Paddock at work: programs over real MCP servers, computations, script tools, hostile programs, the record.
 
 Everything goes through the command line that people use. The exit code is 1 when anything is not as promised.
 """
@@ -27,6 +27,10 @@ REFUSAL = "the demo reads the repository and does not write to it"
 HOSTILE = {"endless.ts": (1, "timeout"), "greedy.js": (10, "memory_limit"), "escape.js": (10, "failed")}
 """The seconds each program gets, and how it must end."""
 SERVERS = {"git", "files", "memory"}
+FROST = {"cities": {"Oslo": 2, "Rome": 0}, "total": 2}
+"""What the script tool says of the same temperatures."""
+NOISY = "for n in range(20_000): print('reading', n, 'SENSOR FAULT' if n == 12_345 else 'fine')"
+"""A program whose output nobody reads as a whole."""
 TEMPERATURES = "Oslo: 3 readings, mean -1.5, highest 2.25"
 """Part of what the computation emits."""
 
@@ -45,9 +49,12 @@ class Paddock:
         return self.state / "audit"
 
     def __call__(
-        self, *arguments: str, quiet: bool = False, given: str | None = None
+        self, *arguments: str, quiet: bool = False, given: str | None = None, errors: int | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command; what it is called is shown, what it prints is returned. `given` is its standard input."""
+        """Run a command; what it is called is shown, what it prints is returned.
+
+        `given` is its standard input; `errors` says where its standard error goes, as for `subprocess`.
+        """
         if not quiet:
             print(f"$ paddock {shlex.join(arguments)}", flush=True)
         command = [str(PADDOCK), *arguments]
@@ -57,6 +64,7 @@ class Paddock:
             env=self._environment(),
             input=given,
             stdout=subprocess.PIPE,
+            stderr=errors,
             text=True,
             check=False,
         )
@@ -67,10 +75,19 @@ class Paddock:
         done = self("run", f"{place}/{program}", "-w", place, *arguments, "--json")
         return json.loads(done.stdout) if done.stdout else {"status": f"no outcome, exit {done.returncode}"}
 
+    def answer(self, *arguments: str, given: Outcome | None = None) -> Outcome:
+        """Run a command in the workspace of the demo and return its JSON; `given` are inputs on standard input."""
+        further = [] if given is None else ["--input", "-"]
+        body = None if given is None else json.dumps(given)
+        place = os.path.relpath(EXAMPLES, ROOT)
+        done = self(*arguments, *further, "-w", place, "--json", given=body, errors=subprocess.DEVNULL)
+        return json.loads(done.stdout)
+
     def _environment(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
         return {
             **own,
+            "PADDOCK_ARTIFACTS_DIRECTORY": str(self.state / "artifacts"),
             "PADDOCK_AUDIT_DIRECTORY": str(self.audit),
             "PADDOCK_SERVERS_CONFIG": str(EXAMPLES / "mcp.json"),
             "DEMO_STATE": str(self.state),
@@ -90,7 +107,8 @@ def main() -> int:
     install(paddock.state / "servers")
     (paddock.state / "memory.jsonl").unlink(missing_ok=True)
 
-    broken = friendly(paddock) + computed(paddock) + hostile(paddock) + record(paddock)
+    broken = friendly(paddock) + computed(paddock) + tools(paddock) + programs(paddock)
+    broken += hostile(paddock) + record(paddock)
     heading("Done" if not broken else "Not as promised")
     for text in broken:
         print(f"  {text}")
@@ -136,6 +154,37 @@ def computed(paddock: Paddock) -> list[str]:
     print(json.loads(first.stdout)["output"])
     broken = [] if first.stdout == second.stdout else ["statistics.js: two runs did not emit the same"]
     return broken if TEMPERATURES in first.stdout else [*broken, "statistics.js: not the expected statistics"]
+
+
+def tools(paddock: Paddock) -> list[str]:
+    """Run a script tool, once with inputs that its schema refuses, and a sequence over it; return what is wrong."""
+    heading("A script tool behind a schema, and a sequence over it")
+    readings = (EXAMPLES / "temperatures.csv").read_text()
+    counted = paddock.answer("tool", "run", "frost", given={"readings": readings, "at_most": 0})
+    print(f"  {json.dumps(counted['output'])}")
+    refused = paddock.answer("tool", "run", "frost", given={"readings": readings, "at_most": 99})
+    print(f"  refused: {refused['error']}")
+    swept = paddock.answer("sequence", "run", "frost")
+    steps = {step["name"]: step for step in swept["steps"]}
+    said = steps["sentence"]["value"]["stdout"]
+    print("".join(f"  step {name}: {step['status']}\n" for name, step in steps.items()) + f"  {said.strip()}")
+    promises = {
+        "the tool counts": counted["success"] and counted["output"] == FROST,
+        "its schema refuses": not refused["success"] and "at_most" in refused["error"],
+        "the sequence ends with a sentence": swept["ok"] and said == "it froze 2 times\n",
+    }
+    return [f"frost: not kept: {text}" for text, kept in promises.items() if not kept]
+
+
+def programs(paddock: Paddock) -> list[str]:
+    """Run a program that prints much, find one line of it in stored output, and return what is wrong."""
+    heading("A program in Python, whose output is kept and searched")
+    ran = paddock.answer("exec", "python", "-c", NOISY, "--mode", "minimal")
+    print(f"  {ran['status']}, {ran['outputLines']} lines, kept as {ran['artifactHandle']}")
+    found = paddock.answer("output", "query", ran["artifactHandle"], "--term", "fault", "--context", "0")
+    lines = [excerpt["content"] for excerpt in found["excerpts"]]
+    print("".join(f"  found: {line}\n" for line in lines), end="")
+    return [] if lines == ["reading 12345 SENSOR FAULT"] else [f"stored output: found {lines}"]
 
 
 def summary(paddock: Paddock, outcome: Outcome) -> None:

@@ -64,6 +64,13 @@ def test_the_demo_reads_a_history(state, history):
         "   1  pyproject.toml\n"
         '{\n  "project": "ship 1.2.3",\n  "commits": 3,\n  "authors": 1,\n  "areas": 3,\n  '
     )
+    assert '  {"cities": {"Oslo": 2, "Rome": 0}, "total": 2}\n' in printed
+    assert (
+        "  refused: Input validation failed: Field 'at_most': 99 is greater than the maximum of 60\n"
+        in printed
+    )
+    assert "  step read: ok\n  step count: ok\n  step sentence: ok\n  it froze 2 times\n" in printed
+    assert "  found: reading 12345 SENSOR FAULT\n" in printed
     assert "  timeout after 1" in printed
     assert ": MemoryLimit: " in printed
     assert ": EvalError: " in printed
