@@ -5,13 +5,12 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
-from paddock.flows.events import Events
 from paddock.gate import Engines, Gate
 from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Intake
@@ -26,6 +25,7 @@ from paddock.policy.known import KnownSecrets
 from paddock.policy.outgoing import Outgoing
 from paddock.programs import Programs
 from paddock.scripts import Scripts
+from paddock.sdk.events import Events
 from paddock.sdk.service import Facts, Services
 from paddock.store.ledger import Ledger
 from paddock.store.unrecorded import Unopened
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from paddock.approvals import Asker
     from paddock.confine.process import Sandbox
-    from paddock.flows.engine import Flows
+    from paddock.flows.engine import Execute, Flows
     from paddock.flows.temporal import Temporals
     from paddock.hub.admission import Admission
     from paddock.hub.catalog import Catalog
@@ -239,6 +239,32 @@ class Output:
         return self._artifacts
 
 
+class Flowing:
+    """Sequences and schedules of a session, each made at the first use."""
+
+    execute: "Execute"
+    """The gate's one path, which is there once the gate is."""
+
+    def __init__(self, settings: Settings, scripts: Scripts, outgoing: Outgoing) -> None:
+        self._settings = settings
+        self._scripts = scripts
+        self._outgoing = outgoing
+
+    @cached_property
+    def flows(self) -> "Flows":
+        """What runs sequences."""
+        from paddock.flows import engine  # noqa: PLC0415 - only sequences pay for it
+
+        return engine.Flows(self.execute, self._scripts.work, self._outgoing)
+
+    @cached_property
+    def temporals(self) -> "Temporals":
+        """What fires schedules."""
+        from paddock.flows import temporal  # noqa: PLC0415 - only schedules pay for it
+
+        return temporal.Temporals(self.execute, self._settings.sdk.temporals)
+
+
 class Session:
     """One gate with everything behind it, for one workspace."""
 
@@ -252,8 +278,7 @@ class Session:
         *,
         events: Events,
         outgoing: Outgoing,
-        flows: "Callable[[], Flows]",
-        temporals: "Callable[[], Temporals]",
+        flowing: Flowing,
         metrics: "Callable[[], Awaitable[bytes]] | None" = None,
     ) -> None:
         self.gate = gate
@@ -263,8 +288,7 @@ class Session:
         self.processes = processes
         self.output = output
         self.scripts = scripts
-        self.flows = flows
-        self.temporals = temporals
+        self.flowing = flowing
         self.metrics = metrics
         """Returns the metrics of this moment; None unless the settings want them."""
 
@@ -341,32 +365,22 @@ async def open_session(
             output = Output(settings, secrets)
             programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
 
-            @cache
-            def flows() -> "Flows":
-                from paddock.flows import engine  # noqa: PLC0415 - only sequences pay for it
-
-                return engine.Flows(gate.execute, scripts.work, outgoing)
-
-            @cache
-            def temporals() -> "Temporals":
-                from paddock.flows import temporal  # noqa: PLC0415 - only schedules pay for it
-
-                return temporal.Temporals(gate.execute, settings.sdk.temporals)
-
+            scripts = Scripts(settings.tools, workspace, processes.sandbox)
+            flowing = Flowing(settings, scripts, outgoing)
             facts = Facts(
                 output.artifacts,
                 servers.configured,
                 processes.tier,
-                flows,
-                temporals,
+                lambda: flowing.flows,
+                lambda: flowing.temporals,
                 partial(_commands, settings, processes),
                 outgoing.json,
             )
             services = Services(settings, secrets, facts)
-            scripts = Scripts(settings.tools, workspace, processes.sandbox)
             engines = Engines(guest, servers, programs, scripts, services)
             watch = _watch(settings, servers, guest, programs, output)
             gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
+            flowing.execute = gate.execute
             async with Events(gate.execute, services.webhooks_of) as events:
                 gate.on_end = events.ended
                 parts = (gate, servers, processes, output, scripts)
@@ -375,8 +389,7 @@ async def open_session(
                     *parts,
                     events=events,
                     outgoing=outgoing,
-                    flows=flows,
-                    temporals=temporals,
+                    flowing=flowing,
                     metrics=metrics,
                 )
         finally:

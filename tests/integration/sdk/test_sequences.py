@@ -171,7 +171,7 @@ def test_a_sequence_that_runs_itself_is_stopped(desk):
 def test_a_secret_of_a_step_reaches_later_steps_and_nobody_else(desk):
     desk.open().vault.set("global", "api", SECRET)
     told = []
-    desk.session.flows().on_step = told.append
+    desk.session.flowing.flows.on_step = told.append
     script(desk, "read", "return paddock.vault.get('api')")
     script(desk, "use", "throw new Error(`${input.length} ${input}`)")
     write(

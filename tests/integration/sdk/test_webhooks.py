@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from paddock.flows import events
 from paddock.model.command import SdkCommand
 from paddock.model.rules import Rule
-from paddock.sdk import webhooks
+from paddock.sdk import events, webhooks
 
 SECRET = "a-secret-of-some-length"
 KEY = SECRET.encode()

@@ -98,8 +98,8 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
     with cancelled_by_signals() as received:
         try:
             async with session(settings, request.workspace) as opened:
-                opened.flows().on_step = tell
-                opened.flows().on_console = _line
+                opened.flowing.flows.on_step = tell
+                opened.flowing.flows.on_console = _line
                 outcome = await opened.gate.execute(request)
             for text in opened.warnings:
                 warn(text)

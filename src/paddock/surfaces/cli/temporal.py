@@ -82,7 +82,7 @@ async def _serve(workspace: Path, settings: "Settings", *, as_json: bool) -> Non
     with cancelled_by_signals() as received:
         try:
             async with session(settings, workspace) as opened:
-                opened.flows().on_step = tell
+                opened.flowing.flows.on_step = tell
 
                 async def fire(name: str, due: datetime) -> None:
                     outcome = await opened.gate.execute(_request(name, workspace, {"due": due.isoformat()}))
@@ -93,7 +93,7 @@ async def _serve(workspace: Path, settings: "Settings", *, as_json: bool) -> Non
                     else:
                         _print(f"{name}: {_problem(outcome) or outcome.value.get('skipped', 'ok')}")
 
-                await opened.temporals().serve(workspace, fire)
+                await opened.flowing.temporals.serve(workspace, fire)
         except asyncio.CancelledError:
             if not received:
                 raise
