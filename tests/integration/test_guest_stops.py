@@ -150,11 +150,15 @@ def test_a_stack_overflow_inside_the_glue_breaks_nothing(guest, step, jit):
     )
     outcome = guest.run(source, jit=jit)
     if step.startswith("servers") and outcome.error is not None:
-        # The stack ended between a call and its `catch`, or a slow machine has answers still to come.
-        assert (outcome.status, outcome.error.name in {"ToolError", "UnawaitedCall"}) == ("failed", True)
+        # The stack ended between a call and its `catch`, a slow machine has answers still to come, or the frames of
+        # compiled code, which are small and so very many, hold more texts than memory does.
+        end = (outcome.status, outcome.error.name)
+        full = [("memory_limit", "MemoryLimit")] if jit and "15_000" in step else []
+        assert end in [("failed", "ToolError"), ("failed", "UnawaitedCall"), *full]
     else:
         assert (outcome.status, outcome.error, outcome.value) == ("ok", None, True)
-    assert outcome.console_truncated or outcome.console[-1].text == "still here"
+    if outcome.status != "memory_limit":
+        assert outcome.console_truncated or outcome.console[-1].text == "still here"
     assert guest.value("return await servers.odd.call('echo', { text: 'clean' })") == "clean"
 
 
