@@ -116,7 +116,7 @@ def paths_of(command, path):
         {
             option
             for parameter in command.get_params(context)
-            if isinstance(parameter, click.Option) and parameter.name != "help" and not parameter.hidden
+            if isinstance(parameter, click.Option) and "--help" not in parameter.opts and not parameter.hidden
             for option in parameter.opts
         },
     )
