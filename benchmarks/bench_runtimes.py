@@ -25,7 +25,7 @@ from paddock.model.settings import ArtifactSettings, AuditSettings, RuntimeSetti
 from paddock.runtimes.recipe import Recipe, recipes
 from paddock.runtimes.steps import Job, Step, Steps, hello, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
-from paddock.wiring import open_session
+from paddock.wiring.session import open_session
 
 TITLE = "Programs in language runtimes, against the bare toolchain"
 

@@ -13,7 +13,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, GrantSettings, GuestSettings, Settings
-from paddock.wiring import Session, open_session
+from paddock.wiring.session import Session, open_session
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, GrantSettings, Settings
-from paddock.wiring import Session, open_session
+from paddock.wiring.session import Session, open_session
 
 # A test must not depend on the machine's speed.
 hypothesis.settings.register_profile("paddock", deadline=None)

@@ -17,7 +17,7 @@ import pytest
 
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, Settings
-from paddock.wiring import open_session
+from paddock.wiring.session import open_session
 
 CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 if os.geteuid() != 0:
@@ -45,7 +45,7 @@ import asyncio, sys
 from pathlib import Path
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, Settings
-from paddock.wiring import open_session
+from paddock.wiring.session import open_session
 
 async def main(source, directory):
     async with open_session(Settings(audit=AuditSettings(directory=directory / "audit")), directory) as session:

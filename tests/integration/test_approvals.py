@@ -19,7 +19,7 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.rules import ApprovalSettings, PolicySettings, Rule
 from paddock.model.settings import AuditSettings, GrantSettings, SdkSettings, Settings
-from paddock.wiring import Session, open_session
+from paddock.wiring.session import Session, open_session
 
 RULES = (
     Rule(effect="ask", tool="odd/echo", reason="echoes carry far"),

@@ -18,7 +18,7 @@ from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.surfaces.render import encodable
 
 if TYPE_CHECKING:
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 _INT64 = 1 << 63
 # `<`, `>`, `&` and the line separators as Go's encoder spells them (spec 3.1), and what moves a terminal's cursor.

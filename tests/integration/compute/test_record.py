@@ -11,7 +11,7 @@ from paddock.model.errors import LedgerError
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.settings import AuditSettings, Settings
 from paddock.surfaces.compute import compute
-from paddock.wiring import open_session
+from paddock.wiring.session import open_session
 
 SECRET = "neither the source nor the input"
 NAMES = {"tool": "code.sandbox.js.run", "span": "tools.js.run"}

@@ -12,7 +12,7 @@ from paddock.model.errors import ConfigurationError, EngineError
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
 from paddock.model.settings import SandboxSettings
-from paddock.wiring import Processes
+from paddock.wiring.processes import Processes
 
 
 def run(sandbox, grants, argv=("true",)):

@@ -13,7 +13,7 @@ import pytest
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, ServerSettings, Settings
-from paddock.wiring import open_session
+from paddock.wiring.session import open_session
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
 PADDOCK = str(Path(sys.executable).with_name("paddock"))

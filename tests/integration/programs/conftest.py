@@ -15,7 +15,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import ArtifactSettings, AuditSettings, RuntimeSettings, Settings, Tier
-from paddock.wiring import Session, open_session
+from paddock.wiring.session import Session, open_session
 
 PATIENT_MS = 120_000
 """Time for programs that are to end by themselves, however busy the machine is."""

@@ -29,7 +29,7 @@ from paddock.model.settings import (
 from paddock.sdk import webhooks
 from paddock.store.ledger_read import read
 from paddock.store.vault import FileVault
-from paddock.wiring import open_session
+from paddock.wiring.session import open_session
 
 
 class Desk:

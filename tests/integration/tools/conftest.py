@@ -17,7 +17,7 @@ from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.model.settings import AuditSettings, Settings, ToolSettings
 from paddock.model.tool import ToolEnd
 from paddock.scripts import tool_run
-from paddock.wiring import Session, open_session
+from paddock.wiring.session import Session, open_session
 
 
 class Workshop:

@@ -23,7 +23,7 @@ from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool, Hit
 from paddock.model.errors import ConfigurationError
 from paddock.model.settings import ServerSettings, Settings
-from paddock.wiring import Servers
+from paddock.wiring.servers import Servers
 
 OFFER = Offer("@good/git", "Git repositories", {"command": "npx", "args": ["-y", "@good/git@1.2.0"]})
 TRUST = ("@good/*", "exact")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from paddock.approvals import Asker
     from paddock.model.settings import Settings
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> None:
     def opener(
         settings: "Settings", workspace: "Path", asker: "Asker"
     ) -> "AbstractAsyncContextManager[Session]":
-        from paddock.wiring import open_session  # noqa: PLC0415 - a command that is refused does without
+        from paddock.wiring.session import open_session  # noqa: PLC0415 - a command that is refused does without
 
         return open_session(settings, workspace, launcher=launcher, asker=asker)
 

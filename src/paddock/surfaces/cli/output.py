@@ -17,7 +17,7 @@ from paddock.surfaces.cli.answer import print_excerpts
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.render import for_terminal
-from paddock.wiring import open_artifacts
+from paddock.wiring.output import open_artifacts
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
 

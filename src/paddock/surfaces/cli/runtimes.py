@@ -31,7 +31,7 @@ from paddock.surfaces.cli.table import print_json, print_table
 
 if TYPE_CHECKING:
     from paddock.model.program import Runtime
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ async def _serve(
     door: "Door | None",
 ) -> None:
     from paddock.surfaces.mcp import service  # noqa: PLC0415 - the protocol's library costs 0.8 s
-    from paddock.wiring import open_session  # noqa: PLC0415 - help does without
+    from paddock.wiring.session import open_session  # noqa: PLC0415 - help does without
 
     with cancelled_by_signals(), suppress(asyncio.CancelledError):
         async with open_session(settings, workspace, launcher=launcher) as session:

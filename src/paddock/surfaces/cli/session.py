@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 
 def session(
@@ -24,7 +24,7 @@ def session(
 
     A context may have an opener of its own.
     """
-    from paddock.wiring import open_session  # noqa: PLC0415 - help and completion do without
+    from paddock.wiring.session import open_session  # noqa: PLC0415 - help and completion do without
 
     opener: Callable[..., AbstractAsyncContextManager[Session]] = (
         click.get_current_context().obj or open_session

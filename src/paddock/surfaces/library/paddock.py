@@ -16,7 +16,7 @@ from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, Server
 from paddock.model.settings import Settings
 from paddock.store.scripts import read
 from paddock.surfaces.library.asking import on_a_loop
-from paddock.wiring import Session, open_session
+from paddock.wiring.session import Session, open_session
 
 if TYPE_CHECKING:
     from paddock.guest.job import OnConsole

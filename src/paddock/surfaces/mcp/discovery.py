@@ -10,7 +10,7 @@ from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_s
 
 if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
-    from paddock.wiring import Servers
+    from paddock.wiring.servers import Servers
 
 SEARCH_TOOLS = (
     "Use this first to find tools of MCP servers by what they do. Gives TypeScript signatures for "

@@ -19,7 +19,7 @@ from paddock.policy.redact import redact_text
 
 if TYPE_CHECKING:
     from paddock.store.artifacts import Artifacts, Found
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 PAGE = 100
 """Artifacts of one page; each has up to two streams."""

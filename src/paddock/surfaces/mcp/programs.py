@@ -22,7 +22,7 @@ from paddock.surfaces.program_response import program_response
 
 if TYPE_CHECKING:
     from paddock.model.artifact import OutputFound
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 RUN_PROGRAM = (
     "Use this to run a program in a language runtime, confined in the workspace. Only sizes come back: set "

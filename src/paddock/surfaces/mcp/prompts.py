@@ -11,7 +11,7 @@ from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.resources import SavedScripts, beginning, guide
 
 if TYPE_CHECKING:
-    from paddock.wiring import Servers
+    from paddock.wiring.servers import Servers
 
 
 class UnknownPromptError(ValueError):

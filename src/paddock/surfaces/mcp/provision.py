@@ -13,7 +13,7 @@ from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_s
 
 if TYPE_CHECKING:
     from paddock.hub.provision import Match
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 PROVISION_SERVER = (
     "Use this when no server has the tool you need. Lists servers and, by `intent`, more to enable."

@@ -18,7 +18,8 @@ from paddock.surfaces.mcp.outputs import StoredOutput, UnknownResourceError
 from paddock.surfaces.mcp.reply import cut
 
 if TYPE_CHECKING:
-    from paddock.wiring import Servers, Session
+    from paddock.wiring.servers import Servers
+    from paddock.wiring.session import Session
 
 GUIDE = "paddock://guide"
 COMPLETIONS = 100

@@ -14,7 +14,7 @@ from paddock.surfaces.mcp.tools import Answer, text_block
 
 if TYPE_CHECKING:
     from paddock.store.recording import Recording
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 
 class Rest:

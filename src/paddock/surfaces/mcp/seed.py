@@ -15,7 +15,7 @@ from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_blo
 
 if TYPE_CHECKING:
     from paddock.hub.provision import Match
-    from paddock.wiring import Session
+    from paddock.wiring.session import Session
 
 NO_OUTPUT = "(no output)"
 

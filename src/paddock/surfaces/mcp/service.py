@@ -32,7 +32,7 @@ from paddock.surfaces.mcp.seed_programs import seed_program_tools
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.stdio import standard_streams
 from paddock.surfaces.mcp.tools import Toolbox
-from paddock.wiring import Session, open_session
+from paddock.wiring.session import Session, open_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

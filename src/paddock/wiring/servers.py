@@ -1,0 +1,149 @@
+"""The upstream servers of a session. Everything here is made at its first use."""
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.hub.result import ToolInfo, ToolResult
+from paddock.model.base import Json
+from paddock.model.settings import Settings
+from paddock.policy.environment import child_environment
+
+if TYPE_CHECKING:
+    from paddock.hub.admission import Admission
+    from paddock.hub.catalog import Catalog
+    from paddock.hub.config import ServersConfig
+    from paddock.hub.observed import Observed
+    from paddock.hub.pins import Pins
+    from paddock.hub.pool import Hub, ServerStatus
+    from paddock.hub.provision import Provisioning
+    from paddock.hub.search import CatalogTool
+
+
+class Servers:
+    """The upstream servers of a session: their file is read at the first use, each starts at its first call."""
+
+    def __init__(self, settings: Settings, workspace: Path) -> None:
+        self._settings = settings.servers
+        self._file = settings.servers.config or workspace / ".mcp.json"
+        self._hub: Hub | None = None
+        self._reading: dict[str, set[str]] = {}
+        self.used = False
+
+    @cached_property
+    def config(self) -> "ServersConfig":
+        """What the servers file says."""
+        from paddock.hub.config import load_servers  # noqa: PLC0415 - only programs that use servers pay for it
+
+        self.used = True
+        return load_servers(self._file, os.environ)
+
+    def configured(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
+        return tuple(self.config.servers), self.config.warnings
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
+    ) -> ToolResult:
+        """Call a tool, within the server's own time and `limit_ms`. Raises ServerError."""
+        hub = self._live()
+        own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
+        result = await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
+        if (definition := self.admission.definition(server, tool)) is not None:
+            self.observed.learn(self.config.servers[server], definition, result)
+        return result
+
+    async def is_read_only(self, server: str, tool: str) -> bool:
+        """Return whether a server says that a tool only reads; it is asked once. Raises ServerError."""
+        if server not in self._reading:
+            tools = await self.tools(server)
+            self._reading[server] = {
+                each.name for each in tools if each.annotations.get("readOnlyHint") is True
+            }
+        return tool in self._reading[server]
+
+    async def tools(self, server: str) -> list[ToolInfo]:
+        """Ask a server for its tools, as they are now. Raises ServerError."""
+        return await self._live().tools(server)
+
+    @cached_property
+    def pins(self) -> "Pins":
+        """The definitions of tools that are pinned."""
+        from paddock.hub.pins import Pins  # noqa: PLC0415 - only programs that use servers pay for it
+
+        return Pins(self._settings.state, self._file)
+
+    @cached_property
+    def admission(self) -> "Admission":
+        """What calls must satisfy."""
+        from paddock.hub.admission import Admission  # noqa: PLC0415 - only programs that use servers pay for it
+
+        return Admission(self.config.servers, self.pins)
+
+    @cached_property
+    def observed(self) -> "Observed":
+        """The types of results so far."""
+        from paddock.hub.observed import Observed  # noqa: PLC0415 - only programs that use servers pay for it
+
+        return Observed(self._settings.state, self._file)
+
+    @cached_property
+    def catalog(self) -> "Catalog":
+        """All tools of all servers, to be searched and described; servers start when it is first asked."""
+        from paddock.hub.catalog import Catalog  # noqa: PLC0415 - only those who search pay for it
+
+        hub = self._live()
+
+        async def ask(server: str) -> "Sequence[CatalogTool]":
+            await hub.tools(server)
+            return self.admission.shown(server)
+
+        return Catalog(tuple(self.config.servers), ask, version=hub.changes, observed=self.observed.type_of)
+
+    @cached_property
+    def provisioning(self) -> "Provisioning":
+        """What further servers can be had, and which are enabled."""
+        from paddock.hub.provision import Provisioning  # noqa: PLC0415 - only those who want more servers pay for it
+
+        return Provisioning(self._file, self._settings.registry, self._settings.trust)
+
+    async def refresh(self) -> int:
+        """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""
+        from paddock.hub.registry import refresh  # noqa: PLC0415 - its HTTP client takes a while to load
+
+        return await refresh(self._settings.registry_source, self._settings.registry)
+
+    def told(self, server: str, tool: str) -> tuple[str, str]:
+        """Return the names of a call that may be told; empty where no file and no listing has them."""
+        if "config" not in vars(self) or server not in self.config.servers:
+            return "", ""
+        return server, tool if self.admission.definition(server, tool) is not None else ""
+
+    @property
+    def live(self) -> int:
+        """How many servers run."""
+        return sum(each.live for each in self._hub.status().values()) if self._hub is not None else 0
+
+    def status(self) -> dict[str, "ServerStatus"]:
+        """Return the facts of every configured server; starts nothing."""
+        return self._live().status()
+
+    async def close(self) -> None:
+        """End every server that was started."""
+        if self._hub is not None:
+            await self._hub.close()
+
+    def _live(self) -> "Hub":
+        if self._hub is None:
+            from paddock.hub.pool import Hub  # noqa: PLC0415 - only programs that use servers pay for it
+
+            self._hub = Hub(
+                self.config.servers,
+                environment=child_environment(os.environ),
+                admission=self.admission,
+                max_live=self._settings.max_live,
+                idle_timeout_ms=self._settings.idle_timeout_ms,
+            )
+        return self._hub

@@ -1,0 +1,173 @@
+"""Make a session out of settings: here the gate, the engines and the mechanisms meet."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+from paddock.gate import Engines, Gate
+from paddock.guest.engine import GuestEngine
+from paddock.guest.intake import Intake
+from paddock.guest.launch import Launcher
+from paddock.guest.pool import Pool
+from paddock.model.errors import LedgerUnusable
+from paddock.model.settings import AuditSettings, Settings
+from paddock.policy.known import KnownSecrets
+from paddock.policy.outgoing import Outgoing
+from paddock.programs import Programs
+from paddock.scripts import Scripts
+from paddock.sdk.events import Events
+from paddock.sdk.service import Facts, Services
+from paddock.store.ledger import Ledger
+from paddock.store.unrecorded import Unopened
+from paddock.wiring.flowing import Flowing
+from paddock.wiring.output import Output
+from paddock.wiring.processes import Processes
+from paddock.wiring.servers import Servers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from paddock.approvals import Asker
+    from paddock.runtimes.engine import RuntimeEngine
+    from paddock.sdk.commands import Commands
+    from paddock.telemetry.watch import Watch
+
+
+class Session:
+    """One gate with everything behind it, for one workspace."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        hub: Servers,
+        processes: Processes,
+        output: Output,
+        scripts: Scripts,
+        *,
+        events: Events,
+        outgoing: Outgoing,
+        flowing: Flowing,
+        metrics: "Callable[[], Awaitable[bytes]] | None" = None,
+    ) -> None:
+        self.gate = gate
+        self.events = events
+        self.outgoing = outgoing
+        self.hub = hub
+        self.processes = processes
+        self.output = output
+        self.scripts = scripts
+        self.flowing = flowing
+        self.metrics = metrics
+        """Returns the metrics of this moment; None unless the settings want them."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was wrong with files that were read so far, with patterns that were used, and with telling webhooks."""
+        of_files = self.hub.config.warnings if self.hub.used else ()
+        return (*of_files, *self.outgoing.warnings, *self.events.warnings)
+
+
+def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
+    from paddock.runtimes.cache import Cache  # noqa: PLC0415 - only programs in other languages pay for it
+    from paddock.runtimes.engine import RuntimeEngine  # noqa: PLC0415
+
+    compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
+    return RuntimeEngine(processes.sandbox, os.environ, compiled)
+
+
+def _commands(settings: Settings, processes: Processes, secret: "Callable[[str], str | None]") -> "Commands":
+    from paddock.sdk.commands import Commands  # noqa: PLC0415 - only who calls one pays for it
+
+    return Commands(settings.sdk.commands, os.environ, processes.sandbox, secret)
+
+
+def _watch(
+    settings: Settings, servers: Servers, guest: GuestEngine, programs: Programs, output: Output
+) -> "Watch | None":
+    watched = settings.telemetry.metrics or settings.telemetry.traces != "none"
+    if not watched and not logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
+        return None
+    from paddock.telemetry.watch import Sources, Watch  # noqa: PLC0415 - only who wants it pays for it
+
+    def waiting() -> int:
+        return guest.waiting + programs.waiting
+
+    return Watch(
+        settings,
+        Sources(servers.told, waiting, lambda: guest.workers, lambda: servers.live, output.artifacts),
+    )
+
+
+def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
+    try:
+        return Ledger(settings.directory, sync=settings.sync)
+    except LedgerUnusable as why:
+        if settings.required == "all":
+            raise
+        return Unopened(why)
+
+
+@asynccontextmanager
+async def open_session(
+    settings: Settings, workspace: Path, *, launcher: Launcher | None = None, asker: "Asker | None" = None
+) -> AsyncGenerator[Session]:
+    """Open a session; leaving it ends every process it started and makes the record durable.
+
+    `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
+    a request brings nobody along who does.
+    Raises LedgerError when the ledger cannot be opened: without a record nothing runs, but for what `audit.required`
+    lets run.
+    """
+    with closing(_open_ledger(settings.audit)) as ledger:
+        launcher = launcher or Launcher()
+        frame_bytes = settings.limits.execute.frame_bytes
+        pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
+        intake = Intake(launcher)
+        servers = Servers(settings, workspace)
+        processes = Processes(settings.sandbox)
+        secrets = KnownSecrets()
+        outgoing = Outgoing(settings.redaction, secrets)
+        watch: Watch | None = None
+        try:
+            guest = GuestEngine(pool, intake, settings.guest.max_workers)
+            output = Output(settings, secrets)
+            programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
+
+            scripts = Scripts(settings.tools, workspace, processes.sandbox)
+            flowing = Flowing(settings, scripts, outgoing)
+            facts = Facts(
+                output.artifacts,
+                servers.configured,
+                processes.tier,
+                lambda: flowing.flows,
+                lambda: flowing.temporals,
+                partial(_commands, settings, processes),
+                outgoing.json,
+            )
+            services = Services(settings, secrets, facts)
+            engines = Engines(guest, servers, programs, scripts, services)
+            watch = _watch(settings, servers, guest, programs, output)
+            gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
+            flowing.execute = gate.execute
+            async with Events(gate.execute, services.webhooks_of) as events:
+                gate.on_end = events.ended
+                parts = (gate, servers, processes, output, scripts)
+                metrics = watch.metrics if watch else None
+                yield Session(
+                    *parts,
+                    events=events,
+                    outgoing=outgoing,
+                    flowing=flowing,
+                    metrics=metrics,
+                )
+        finally:
+            await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
+            if watch is not None:
+                await watch.close()
