@@ -59,7 +59,7 @@ async def _rounds(
     """Return milliseconds by contender and round. The bare client has a server of its own; both are running."""
     from mcp import Client, StdioServerParameters  # noqa: PLC0415 - imported while nothing is measured
 
-    hub = subject.session.hub
+    hub = subject.session.servers
     async with Client(StdioServerParameters(command=command, args=arguments, env=dict(os.environ))) as client:
 
         async def bare(number: int) -> bool:

@@ -46,7 +46,7 @@ class Session:
     def __init__(
         self,
         gate: Gate,
-        hub: Servers,
+        servers: Servers,
         processes: Processes,
         output: Output,
         scripts: Scripts,
@@ -59,7 +59,7 @@ class Session:
         self.gate = gate
         self.events = events
         self.outgoing = outgoing
-        self.hub = hub
+        self.servers = servers
         self.processes = processes
         self.output = output
         self.scripts = scripts
@@ -70,7 +70,7 @@ class Session:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was wrong with files that were read so far, with patterns that were used, and with telling webhooks."""
-        of_files = self.hub.config.warnings if self.hub.used else ()
+        of_files = self.servers.config.warnings if self.servers.used else ()
         return (*of_files, *self.outgoing.warnings, *self.events.warnings)
 
 

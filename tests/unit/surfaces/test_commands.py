@@ -35,7 +35,7 @@ def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return workspace
 
 
-class Hub:
+class Servers:
     """Two servers, of which one has a tool."""
 
     config = ServersConfig(
@@ -53,11 +53,11 @@ class Hub:
 
 
 class Session:
-    """A session with a hub, whose gate answers every request with 42."""
+    """A session with servers, whose gate answers every request with 42."""
 
     def __init__(self) -> None:
         self.requests: list[ExecutionRequest] = []
-        self.hub = Hub()
+        self.servers = Servers()
         self.gate = self
         self.warnings = ("odd file",)
 

@@ -69,20 +69,20 @@ def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
 async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str) -> "tuple[Path, Change]":
     async with session(settings, workspace) as opened:
-        provisioning = opened.hub.provisioning
+        provisioning = opened.servers.provisioning
         change = provisioning.enable(name, own_name=own_name, approved=True)
         return provisioning.servers_file, change
 
 
 async def _disable(settings: "Settings", workspace: Path, name: str) -> "tuple[Path, Change]":
     async with session(settings, workspace) as opened:
-        provisioning = opened.hub.provisioning
+        provisioning = opened.servers.provisioning
         return provisioning.servers_file, provisioning.disable(name, approved=True)
 
 
 async def _refresh(settings: "Settings", workspace: Path) -> int:
     async with session(settings, workspace) as opened:
-        return await opened.hub.refresh()
+        return await opened.servers.refresh()
 
 
 def _tell(file: Path, change: "Change", done: str, *, as_json: bool) -> None:

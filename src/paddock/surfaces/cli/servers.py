@@ -119,7 +119,7 @@ def call(
 
 async def _configured(settings: Settings, workspace: Path) -> ServersConfig:
     async with session(settings, workspace) as opened:
-        return opened.hub.config
+        return opened.servers.config
 
 
 async def _tools(
@@ -127,10 +127,10 @@ async def _tools(
 ) -> tuple[Sequence[tuple[str, ToolInfo]], Sequence[str]]:
     """Return the tools by server, and why servers could not tell theirs."""
     async with session(settings, workspace) as opened:
-        hub = opened.hub
-        _warn_about(hub.config)
-        names = [only] if only is not None else list(hub.config.servers)
-        answers = await asyncio.gather(*(hub.tools(name) for name in names), return_exceptions=True)
+        servers = opened.servers
+        _warn_about(servers.config)
+        names = [only] if only is not None else list(servers.config.servers)
+        answers = await asyncio.gather(*(servers.tools(name) for name in names), return_exceptions=True)
     found: list[tuple[str, ToolInfo]] = []
     failures: list[str] = []
     for name, answer in zip(names, answers, strict=True):

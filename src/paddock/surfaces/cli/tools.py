@@ -109,7 +109,7 @@ async def _search(
     from paddock.hub.signatures import signature  # noqa: PLC0415 - help does without
 
     async with session(settings, workspace) as opened:
-        catalog = opened.hub.catalog
+        catalog = opened.servers.catalog
         listing = await catalog.listing(server)
         hits = await catalog.search(query, server=server, limit=limit)
         return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing
@@ -119,7 +119,7 @@ async def _describe(
     settings: Settings, workspace: Path, names: tuple[str, ...]
 ) -> "tuple[tuple[Described | Unknown, ...], Listing]":
     async with session(settings, workspace) as opened:
-        catalog = opened.hub.catalog
+        catalog = opened.servers.catalog
         return await catalog.describe(names), await catalog.listing()
 
 
@@ -127,15 +127,15 @@ async def _diff(
     settings: Settings, workspace: Path, server: str | None
 ) -> "tuple[tuple[Change, ...], Listing]":
     async with session(settings, workspace) as opened:
-        listing = await opened.hub.catalog.listing(server)
-        return opened.hub.pins.changes(server), listing
+        listing = await opened.servers.catalog.listing(server)
+        return opened.servers.pins.changes(server), listing
 
 
 async def _approve(
     settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
 ) -> "tuple[Change, ...]":
     async with session(settings, workspace) as opened:
-        return opened.hub.pins.approve(server, tools or None)
+        return opened.servers.pins.approve(server, tools or None)
 
 
 def _tell(listing: "Listing") -> None:

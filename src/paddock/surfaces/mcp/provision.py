@@ -28,7 +28,7 @@ class Provision:
     """What the tool does, on the servers of one session; results have at most `cap` characters."""
 
     def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
-        self._servers = session.hub
+        self._servers = session.servers
         self._approvals = session.gate.approvals
         self._workspace = workspace
         self._cap = cap

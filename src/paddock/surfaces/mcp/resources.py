@@ -133,7 +133,7 @@ class Resources:
     def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
         self._outputs = StoredOutput(session, workspace)
         self._scripts = SavedScripts(workspace)
-        self._kinds: tuple[Kind, ...] = (self._outputs, ToolTypes(session.hub, cap), self._scripts)
+        self._kinds: tuple[Kind, ...] = (self._outputs, ToolTypes(session.servers, cap), self._scripts)
 
     async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page: guide and scripts first, then what is stored. Raises UnknownResourceError."""

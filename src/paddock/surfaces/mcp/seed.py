@@ -29,10 +29,10 @@ class SeedTools:
 
     async def discover(self, arguments: Arguments, _caller: Caller) -> Answer:
         """List the servers, or find tools by the seed's score."""
-        catalog = self._session.hub.catalog
+        catalog = self._session.servers.catalog
         listing = await catalog.listing()
         if not arguments.get("query"):
-            status = self._session.hub.status()
+            status = self._session.servers.status()
             counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
             return _pretty(
                 [
@@ -61,9 +61,9 @@ class SeedTools:
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
             return _missing(["intent"])
-        tools = (await self._session.hub.catalog.listing()).tools
+        tools = (await self._session.servers.catalog.listing()).tools
         hits = keyword_search(tools, f"{intent} {context}".strip())
-        found = self._session.hub.provisioning.answer(intent, hits, context=context)
+        found = self._session.servers.provisioning.answer(intent, hits, context=context)
         match found.source:
             case "local":
                 told = [

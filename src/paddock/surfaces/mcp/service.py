@@ -56,7 +56,7 @@ class Service:
         cap = settings.mcp.answer_characters
         own = [
             *code_tools(session.gate, workspace, cap, Rest(session, workspace)),
-            *discovery_tools(session.hub, cap),
+            *discovery_tools(session.servers, cap),
         ]
         programs = Programs(session, workspace, cap)
         own += [provision_tool(session, workspace, cap), *program_tools(programs)]
@@ -71,7 +71,7 @@ class Service:
             self._tools = Toolbox(own, seed, further=further)
         else:
             self._tools = Toolbox(seed, own, suggests=False, further=further, shows_further=False)
-        self._offers = Offers(Prompts(session.hub, workspace, cap), Resources(session, workspace, cap))
+        self._offers = Offers(Prompts(session.servers, workspace, cap), Resources(session, workspace, cap))
         self._announcer = Announcer()
         self._metrics = session.metrics
         self._changes = names == "native"
