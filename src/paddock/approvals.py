@@ -21,8 +21,8 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
 from paddock.model.rules import ApprovalSettings
 from paddock.policy import asking
+from paddock.policy.decision import answered
 from paddock.policy.outgoing import Outgoing
-from paddock.policy.rules import answered
 from paddock.record import identity
 from paddock.store.audit import AuditSink, Field
 

@@ -41,9 +41,9 @@ from paddock.model.outcome import (
 )
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
+from paddock.policy.decision import Policy
 from paddock.policy.outgoing import OnCall, Outgoing
 from paddock.policy.rehearsal import planned_call, stub, would_ask
-from paddock.policy.rules import Policy
 from paddock.programs import Programs
 from paddock.record import ending, identity
 from paddock.scripts import Scripts

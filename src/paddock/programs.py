@@ -16,8 +16,8 @@ from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import RuntimeSettings
+from paddock.policy.decision import refuse
 from paddock.policy.jail import JailError, resolve
-from paddock.policy.rules import refuse
 from paddock.runtimes.job import ProgramJob, Sinks
 from paddock.runtimes.turns import Turns
 

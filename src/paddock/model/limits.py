@@ -1,6 +1,6 @@
 """Ceilings (limits) and permissions (grants). Always the effective ones; a request asks, policy answers."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from paddock.model.base import PositiveInt, Value
 Calls = Literal["run", "read_only", "dry_run"]
 """Which calls a program may make, widest first: all; those that their servers mark as read-only, others being refused;
 the same, others being answered with a stub and listed."""
+_WIDEST_FIRST: tuple[Calls, ...] = get_args(Calls)
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -59,3 +60,8 @@ class Grants(Value):
     """Upstream servers the program may call: names, or `*` for every configured one."""
     calls: Calls = "run"
     """Which calls it may make: all (`run`), only those marked read-only (`read_only`), or a rehearsal (`dry_run`)."""
+
+
+def narrower(one: Calls, other: Calls) -> Calls:
+    """Return which of the two allows less."""
+    return one if _WIDEST_FIRST.index(one) >= _WIDEST_FIRST.index(other) else other

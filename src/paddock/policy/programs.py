@@ -22,9 +22,7 @@ from paddock.model.request import RuntimeRun
 from paddock.model.rules import Rule
 from paddock.model.settings import Settings
 from paddock.policy.jail import is_confined
-
-Verdict = tuple[str, str]
-"""Name of the rule that decided, and the reason for people."""
+from paddock.policy.reason import Reason
 
 Catalogue = Callable[[Runtime], Executables]
 
@@ -39,7 +37,7 @@ def nothing_known(_runtime: Runtime) -> Executables:
 
 def judge(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
-) -> tuple[ProgramTerms, list[Verdict], list[Verdict]]:
+) -> tuple[ProgramTerms, list[Reason], list[Reason]]:
     """Return what a program gets, what was clamped, and what is refused; each with the name of its rule."""
     limits, clamped, _ = _limits(asked, settings)
     grants = ProgramGrants(
@@ -57,7 +55,7 @@ def judge(
 
 def stages(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
-) -> Iterator[tuple[str, list[Verdict]]]:
+) -> Iterator[tuple[str, list[Reason]]]:
     """Yield what each rule asks, in order, and its objections; the first with any decides."""
     known = catalogue(work.runtime)
     yield "programs run at all", list(_enabled(settings))
@@ -69,12 +67,12 @@ def stages(
     yield "workspace and network are granted", list(_grants(work, settings))
 
 
-def _enabled(settings: Settings) -> Iterator[Verdict]:
+def _enabled(settings: Settings) -> Iterator[Reason]:
     if not settings.runtimes.enabled:
         yield "runtimes.enabled", DISABLED
 
 
-def _runtime(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Verdict]:
+def _runtime(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Reason]:
     allowed = settings.runtimes.allowed
     if work.runtime not in allowed:
         names = ", ".join(allowed)
@@ -97,20 +95,20 @@ def _allowed_names(work: RuntimeRun, settings: Settings, known: Executables) -> 
     return tuple(name for name in wanted if not allowed or file_name(name) in allowed)
 
 
-def _executable(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Verdict]:
+def _executable(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Reason]:
     if settings.runtimes.executables and not _allowed_names(work, settings, known):
         wanted = work.executable or next(iter(known.candidates), work.runtime)
         yield "runtimes.executables", f'Executable "{wanted[:_SHOWN]}" is not in the allowed executables list'
 
 
-def _path(work: RuntimeRun) -> Iterator[Verdict]:
+def _path(work: RuntimeRun) -> Iterator[Reason]:
     """Object to paths: with them a request could choose what whoever writes to the workspace has put there."""
     if "/" in (work.executable or ""):
         shown = (work.executable or "")[:_SHOWN]
         yield "runtimes.executable", f'Executable "{shown}" must be a name, which is looked for on PATH'
 
 
-def _cwd(work: RuntimeRun) -> Iterator[Verdict]:
+def _cwd(work: RuntimeRun) -> Iterator[Reason]:
     if not is_confined(work.cwd):
         shown = work.cwd[:_SHOWN]
         yield (
@@ -119,7 +117,7 @@ def _cwd(work: RuntimeRun) -> Iterator[Verdict]:
         )
 
 
-def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, list[Verdict], list[Verdict]]:
+def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, list[Reason], list[Reason]]:
     """Return the effective limits, what was clamped, and what is refused (rule 5; S13)."""
     mine = settings.runtimes
     limits = ProgramLimits(
@@ -128,7 +126,7 @@ def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, l
         stdout_bytes=mine.max_stdout_bytes,
         stderr_bytes=mine.max_stderr_bytes,
     )
-    over: list[Verdict] = []
+    over: list[Reason] = []
     if asked.wall_ms is not None and asked.wall_ms > mine.max_duration_ms:
         text = f"Requested timeout ({asked.wall_ms}ms) exceeds maximum ({mine.max_duration_ms}ms)"
         over.append(("runtimes.max_duration_ms", text))
@@ -144,7 +142,7 @@ def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, l
     return limits, [], over + unknown
 
 
-def _grants(work: RuntimeRun, settings: Settings) -> Iterator[Verdict]:
+def _grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
     mine = settings.runtimes
     fix = "in the paddock.toml of the user or the system"
     if ACCESSES.index(work.access) > ACCESSES.index(mine.access):

@@ -12,16 +12,14 @@ from paddock.model.request import ToolRun
 from paddock.model.rules import Rule
 from paddock.model.settings import Settings
 from paddock.model.tool import ToolTerms
-
-Verdict = tuple[str, str]
-"""Name of the rule that decided, and the reason for people."""
+from paddock.policy.reason import Reason
 
 DISABLED = "Script tools are disabled in configuration (tools.enabled = false)"
 
 
 def judge(
     work: ToolRun, asked: LimitOverrides, settings: Settings
-) -> tuple[ToolTerms, list[Verdict], list[Verdict]]:
+) -> tuple[ToolTerms, list[Reason], list[Reason]]:
     """Return what a tool gets, what was cut, and what is refused; each with the name of its rule."""
     given = settings.tools
     wall_ms = asked.wall_ms or max(1, round(work.timeout_ms or given.timeout_ms))
@@ -34,7 +32,7 @@ def judge(
         network=work.network,
         environment=given.environment,
     )
-    cut: list[Verdict] = []
+    cut: list[Reason] = []
     if wall_ms > given.max_timeout_ms:
         text = f"the timeout of {wall_ms} ms is over tools.max_timeout_ms, which holds instead"
         cut.append(("tools.max_timeout_ms", text))
@@ -46,11 +44,11 @@ def concerns(rule: Rule, work: ToolRun) -> bool:
     return fnmatchcase(work.tool, rule.script or "*")
 
 
-def _refused(work: ToolRun, settings: Settings) -> list[Verdict]:
+def _refused(work: ToolRun, settings: Settings) -> list[Reason]:
     given = settings.tools
     if not given.enabled:
         return [("tools.enabled", DISABLED)]
-    found: list[Verdict] = []
+    found: list[Reason] = []
     where = "under [tools] in the paddock.toml of the user or the system"
     if ACCESSES.index(work.access) > ACCESSES.index(given.access):
         text = f"tool {work.tool} declares workspace: {work.access}, and at most {given.access} is allowed"

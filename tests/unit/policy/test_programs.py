@@ -19,7 +19,7 @@ from paddock.model.program import (
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.rules import PolicySettings, Rule
 from paddock.model.settings import LimitSettings, RuntimeSettings, Settings
-from paddock.policy.rules import decide, refuse
+from paddock.policy.decision import decide, refuse
 from paddock.runtimes.recipe import executables as known
 from paddock.runtimes.recipe import recipes
 

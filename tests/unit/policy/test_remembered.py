@@ -11,7 +11,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, SdkCall, ServerCall
 from paddock.model.rules import Rule
 from paddock.model.settings import GrantSettings, PolicySettings, Settings
-from paddock.policy.rules import Policy, decide
+from paddock.policy.decision import Policy, decide
 
 SETTINGS = Settings(
     grants=GrantSettings(servers=("git",)),

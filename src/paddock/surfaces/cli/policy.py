@@ -15,9 +15,9 @@ from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Run
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
 from paddock.model.rules import Rule
 from paddock.model.settings import Settings
+from paddock.policy.decision import decide
 from paddock.policy.layers import RULES
 from paddock.policy.programs import stages
-from paddock.policy.rules import decide
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.exec import DENIED
 from paddock.surfaces.cli.help import examples

@@ -12,7 +12,8 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.rules import PolicySettings, Rule
 from paddock.model.settings import GrantSettings, LimitSettings, Settings
-from paddock.policy.rules import JIT_REFUSED, answered, decide
+from paddock.policy.decision import answered, decide
+from paddock.policy.guests import JIT_REFUSED
 
 CLAMP = Settings(limits=LimitSettings(timeout_policy="clamp"))
 

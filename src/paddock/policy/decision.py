@@ -1,0 +1,206 @@
+"""Decide on a request. A pure function of request and settings: no clock, no files, no state."""
+
+import hashlib
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from paddock.model.approval import YES, Answer
+from paddock.model.canonical import canonical
+from paddock.model.limits import narrower
+from paddock.model.outcome import Decision
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
+from paddock.model.settings import Settings
+from paddock.policy import guests, programs, rules, scripts
+from paddock.policy.programs import Catalogue, nothing_known
+from paddock.policy.reason import Reason, label
+
+_REMEMBERED = 4096
+MOST_DEEP = 7
+"""Requests that may ask for each other: fewer than workers, so that no chain waits for itself."""
+
+
+class Policy:
+    """Decides on requests under one set of settings.
+
+    A program may call the same tool a thousand times, and many programs differ in their text alone: what was decided
+    under the same circumstances is remembered. Only the audit hash is made anew.
+    """
+
+    def __init__(self, settings: Settings, catalogue: Catalogue = nothing_known) -> None:
+        self._settings = settings
+        self._catalogue = catalogue
+        self._decided: dict[tuple[object, ...], Decision] = {}
+
+    def decide(self, request: ExecutionRequest) -> Decision:
+        """Return what `decide` returns."""
+        work = request.work
+        if isinstance(work, (RuntimeRun, ToolRun)):
+            return decide(request, self._settings, self._catalogue)
+        circumstances = _circumstances(request, work, self._settings)
+        decision = self._decided.get(circumstances)
+        if decision is None:
+            decision = _judge(request, work, self._settings)
+            if len(self._decided) < _REMEMBERED:
+                self._decided[circumstances] = decision
+        return _signed(request, decision)
+
+
+def _circumstances(
+    request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
+) -> tuple[object, ...]:
+    """Return all that `_judge` looks at."""
+    if isinstance(work, ServerCall):
+        what = work.server, work.tool, work.read_only
+    elif isinstance(work, SdkCall):
+        what = (work.method,)
+    else:
+        # At most four bytes to a character: most texts are short enough without being measured.
+        small = 4 * len(work.source) <= settings.limits.of(work.profile).code_bytes
+        measured = not small or request.limits.code_bytes is not None
+        what = work.profile, len(work.source.encode("utf-8", "surrogatepass")) if measured else 0
+    asked = vars(request.limits).values()
+    whence = request.workspace, request.calls, request.jit, request.depth, request.caller
+    return work.kind, *what, *whence, *asked
+
+
+def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue = nothing_known) -> Decision:
+    """Return whether a request may run and with which limits and grants.
+
+    All objections are given as reasons, the first of them names the deciding rule. The audit hash covers the
+    decision and the identity of the request, never its payload.
+    """
+    work = request.work
+    match work:
+        case RuntimeRun():
+            judged = _judge_program(request, work, settings, catalogue)
+        case ToolRun():
+            judged = _judge_tool(request, work, settings)
+        case GuestRun() | ServerCall() | SdkCall():
+            judged = _judge(request, work, settings)
+    return _signed(request, judged)
+
+
+def refuse(request: ExecutionRequest, decision: Decision, rule: str, reason: str) -> Decision:
+    """Return the refusal of what was allowed, for a reason that only the moment could show."""
+    refused = decision.model_copy(update={"allowed": False, "rule": rule, "reasons": (reason,)})
+    return _signed(request, _hashed(refused))
+
+
+def answered(request: ExecutionRequest, decision: Decision, rule: str, answer: Answer) -> Decision:
+    """Return what became of a decision that asks, now that there is an answer. Only a yes allows."""
+    yes = answer.verdict in YES
+    changes = {"allowed": yes, "asks": (), "rule": rule, "answer": answer.verdict, "reasons": (answer.told,)}
+    return _signed(request, _hashed(decision.model_copy(update=changes)))
+
+
+def _judge_program(
+    request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
+) -> Decision:
+    terms, notes, objections = programs.judge(work, request.limits, settings, catalogue)
+    objections = [*objections, *_may_change(request, work, settings)]
+    return _judged(request, settings, notes, objections, program=terms)
+
+
+def _judge_tool(request: ExecutionRequest, work: ToolRun, settings: Settings) -> Decision:
+    terms, notes, objections = scripts.judge(work, request.limits, settings)
+    objections = [*objections, *_may_change(request, work, settings)]
+    return _judged(request, settings, notes, objections, tool=terms)
+
+
+def _judge(request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings) -> Decision:
+    """Return the decision; its audit hash covers only itself."""
+    limits, grants, notes, objections = guests.judge(request, work, settings)
+    return _judged(request, settings, notes, objections, limits=limits, grants=grants)
+
+
+def _judged(
+    request: ExecutionRequest,
+    settings: Settings,
+    notes: list[Reason],
+    objections: list[Reason],
+    **terms: object,
+) -> Decision:
+    """Return the decision on terms, after what every kind of work is held against. What is refused asks nobody."""
+    objections = [
+        *objections,
+        *_depth(request),
+        *_caller(request, settings),
+        *rules.denials(request, settings),
+    ]
+    asks = [] if objections else [*rules.questions(request, settings)]
+    reasons = objections or asks or notes
+    fields = {
+        "allowed": not objections and not asks,
+        "reasons": tuple(reason for _, reason in reasons),
+        "asks": tuple(reason for _, reason in asks),
+        "rule": (reasons or [("default", "")])[0][0],
+        **terms,
+    }
+    return _hashed(Decision.model_validate(fields))
+
+
+def _hashed(decision: Decision) -> Decision:
+    itself = canonical(decision.model_dump(mode="json", exclude={"audit_hash"}))
+    return decision.model_copy(update={"audit_hash": _sha256(itself)})
+
+
+def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
+    """Return the decision with an audit hash that covers who asked for what (ids and hashes) as well."""
+    work = request.work
+    match work:
+        case GuestRun():
+            what = {
+                "name": work.name,
+                "profile": work.profile,
+                "source_sha256": _sha256(work.source.encode("utf-8", "surrogatepass")),
+            }
+        case ServerCall():
+            what = {"server": work.server, "tool": work.tool}
+        case RuntimeRun():
+            what = {"runtime": work.runtime, "content_sha256": work.sha256}
+        case SdkCall():
+            what = {"method": work.method}
+        case ToolRun():
+            what = {"tool": work.tool, "prompt": work.prompt, "script_sha256": work.script_sha256}
+    identity = {
+        # Equal requests for programs have equal hashes (S17).
+        "id": None if isinstance(work, RuntimeRun) else request.id,
+        "parent": None if isinstance(work, RuntimeRun) else request.parent,
+        "actor": request.actor,
+        "surface": request.surface,
+        "kind": work.kind,
+        **what,
+    }
+    signature = _sha256(canonical({"decision": decision.audit_hash, "request": identity}))
+    return decision.model_copy(update={"audit_hash": signature})
+
+
+def _depth(request: ExecutionRequest) -> Iterator[Reason]:
+    """Object to what runs itself over and over."""
+    if request.depth > MOST_DEEP:
+        what = f"{label(request)} is nested more than {MOST_DEEP} deep"
+        yield "depth", f"{what}; a script or a sequence that runs itself never ends"
+
+
+def _may_change(
+    request: ExecutionRequest, work: RuntimeRun | ToolRun, settings: Settings
+) -> Iterator[Reason]:
+    """Object to programs and script tools that may change something where the request may only read."""
+    calls = narrower(request.calls, settings.grants.calls)
+    if calls != "run" and (work.access == "workspace-write" or work.network != "none"):
+        yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"
+
+
+def _caller(request: ExecutionRequest, settings: Settings) -> Iterator[Reason]:
+    """Object to a method of the SDK that is not granted to programs of the profile that calls it."""
+    if (caller := request.caller) is None:
+        return
+    granted = {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[caller.profile]
+    if not any(fnmatchcase(caller.method, name) for name in granted):
+        what = f"paddock.{caller.method} is not granted to programs of the profile {caller.profile}"
+        key = f"sdk.{caller.profile}"
+        yield key, f"{what}; name it in `{caller.profile}` under [sdk] in paddock.toml"
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
