@@ -30,7 +30,7 @@ if "pydantic" in sys.modules:
     waiting = [Value]
     while waiting:
         waiting += (kinds := waiting.pop().__subclasses__())
-        values += [kind.__name__ for kind in kinds if kind.__module__ == "paddock.model.settings"
+        values += [kind.__name__ for kind in kinds if kind.__module__.endswith((".settings", ".profiles"))
                    and kind.__pydantic_complete__]
 json.dump([sorted(sys.modules), values, early], sys.stderr)
 """

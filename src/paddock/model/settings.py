@@ -9,68 +9,16 @@ from pydantic import AfterValidator, Field
 
 from paddock.model.base import PositiveInt, Value
 from paddock.model.command import SdkCommand
-from paddock.model.limits import KIB, MIB, Calls, Grants, GuestLimits
+from paddock.model.limits import KIB, MIB, Calls, Grants
+from paddock.model.profiles import LimitSettings
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
-from paddock.model.request import Profile
 from paddock.model.rules import ApprovalSettings, PolicySettings
-
-HOUR_MS = 3_600_000
 
 Count = Annotated[int, Field(ge=0)]
 
 Tier = Literal["unconfined", "landlock", "namespaces"]
 """How strongly a worker must be confined, weakest first."""
 TIERS: tuple[Tier, ...] = get_args(Tier)
-
-
-class ProfileLimits(GuestLimits):
-    """Limits of one profile: what a program gets and, but for the wall time, the most it may ask for."""
-
-    wall_ceiling_ms: PositiveInt = 600_000
-    """Longest wall time a request may ask for, in milliseconds; `wall_ms` is what it gets without asking."""
-
-
-class ScriptLimits(ProfileLimits):
-    """Limits of `paddock run` (seed 000)."""
-
-    wall_ms: PositiveInt = 300_000
-    """Wall time from the first byte of the program to its result, in milliseconds."""
-    wall_ceiling_ms: PositiveInt = 24 * HOUR_MS
-    """Longest wall time that `--timeout` may ask for, in milliseconds."""
-
-
-class ExecuteLimits(ProfileLimits):
-    """Limits of programs that agents send (seed 001)."""
-
-
-class ComputeLimits(ProfileLimits):
-    """Limits of pure computations without console, timers and servers (seed 002)."""
-
-    wall_ms: PositiveInt = 1_000
-    """Wall time from the first byte of the program to its result, in milliseconds."""
-    code_bytes: PositiveInt = MIB
-    """Program size as UTF-8 bytes."""
-    output_bytes: PositiveInt = 64 * KIB
-    """Bytes that `emit()` may write: what a program gets without asking."""
-    output_ceiling_bytes: PositiveInt = 2 * MIB
-    """Most bytes that a request may ask for."""
-
-
-class LimitSettings(Value):
-    """`[limits]`: ceilings of guest programs, one group for each profile."""
-
-    timeout_policy: Literal["deny", "clamp"] = "deny"
-    """A request that asks for more than a ceiling is refused (`deny`) or gets the ceiling (`clamp`)."""
-    script: ScriptLimits = Field(default_factory=ScriptLimits)
-    """Limits of `paddock run`."""
-    execute: ExecuteLimits = Field(default_factory=ExecuteLimits)
-    """Limits of programs that agents send."""
-    compute: ComputeLimits = Field(default_factory=ComputeLimits)
-    """Limits of pure computations."""
-
-    def of(self, profile: Profile) -> ProfileLimits:
-        """Return the limits of a profile."""
-        return {"script": self.script, "execute": self.execute, "compute": self.compute}[profile]
 
 
 class GrantSettings(Grants):

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from paddock.model.limits import Grants, GuestLimits, narrower
+from paddock.model.profiles import ComputeLimits, ProfileLimits
 from paddock.model.request import ExecutionRequest, GuestRun, SdkCall, ServerCall
-from paddock.model.settings import TIERS, ComputeLimits, ProfileLimits, Settings, Tier
+from paddock.model.settings import TIERS, Settings, Tier
 from paddock.policy.reason import Reason, label
 
 JIT_REFUSED = (

@@ -6,8 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from paddock.model.keys import assembled, built_in, leaves
+from paddock.model.profiles import LimitSettings
 from paddock.model.rules import Rule
-from paddock.model.settings import AuditSettings, LimitSettings, Settings
+from paddock.model.settings import AuditSettings, Settings
 
 
 def test_the_defaults_of_the_profiles() -> None:

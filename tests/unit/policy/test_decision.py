@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from paddock.model.approval import Answer, Verdict
 from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
+from paddock.model.profiles import LimitSettings
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.rules import PolicySettings, Rule
-from paddock.model.settings import GrantSettings, LimitSettings, Settings
+from paddock.model.settings import GrantSettings, Settings
 from paddock.policy.decision import answered, decide
 from paddock.policy.guests import JIT_REFUSED
 

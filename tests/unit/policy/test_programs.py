@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
+from paddock.model.profiles import LimitSettings
 from paddock.model.program import (
     RUNTIMES,
     OutputWishes,
@@ -18,7 +19,7 @@ from paddock.model.program import (
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.rules import PolicySettings, Rule
-from paddock.model.settings import LimitSettings, RuntimeSettings, Settings
+from paddock.model.settings import RuntimeSettings, Settings
 from paddock.policy.decision import decide, refuse
 from paddock.runtimes.recipe import executables as known
 from paddock.runtimes.recipe import recipes
