@@ -12,6 +12,7 @@ import json
 import os
 import select
 import signal
+import time
 from collections.abc import Iterable
 
 from paddock.confine import lockdown
@@ -67,11 +68,11 @@ class Jail:
         self._ready, theirs_out = os.pipe2(os.O_CLOEXEC)
         self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
         self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
-        self._inside = 0
+        self._held: list[int] = []
         os.write(self._wake, b"\n")
         command = [part.replace("{info}", str(theirs_info)) for part in order.jail]
-        self._monitor = os.fork()
-        if self._monitor == 0:
+        monitor = os.fork()
+        if monitor == 0:
             try:
                 os.dup2(theirs_in, 0)
                 os.dup2(theirs_out, 1)
@@ -87,6 +88,7 @@ class Jail:
                 os._exit(127)
         for file in (theirs_in, theirs_out, theirs_info, theirs_errors):
             os.close(file)
+        self._processes = [os.pidfd_open(monitor)]
 
     def wait(self) -> None:
         """Return when the namespaces stand. Raises StartError when they do not."""
@@ -97,27 +99,28 @@ class Jail:
                     f"namespaces: {os.read(self._errors, 4096).decode(errors='replace').strip()}"
                 )
             raise StartError("namespaces: bubblewrap did not finish the jail")
-        text = os.read(self._info, 4096)
-        self._inside = int(json.loads(text)["child-pid"])
+        inside = int(json.loads(os.read(self._info, 4096))["child-pid"])
+        self._processes.insert(0, os.pidfd_open(inside))
+        # While somebody holds the mounts, the last process in them does not wait for the kernel to clear them away.
+        self._held.append(os.open(f"/proc/{inside}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
 
     def handle(self) -> int:
-        """Return a pidfd of the first process inside."""
-        return os.pidfd_open(self._inside)
+        """Return a pidfd of the first process inside, which stays the jail's."""
+        return self._processes[0]
 
     def close(self) -> None:
         """Close what is open to the jail, when it is no more."""
-        for file in (self._wake, self._ready, self._info, self._errors):
+        for file in (self._wake, self._ready, self._info, self._errors, *self._processes, *self._held):
             os.close(file)
 
     def kill(self) -> None:
-        """Kill the first process inside, and with it, by the kernel, everything in the pid namespace."""
-        if self._inside:
-            with contextlib.suppress(OSError):
-                os.kill(self._inside, signal.SIGKILL)
+        """Kill the first process inside, and with it, by the kernel, all of the pid namespace; then the monitor."""
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
 
     def wait_for_end(self) -> None:
-        """Return when the kernel has emptied the namespaces, which bubblewrap waits for, or a little later."""
-        with contextlib.suppress(OSError):  # reaped already
-            handle = os.pidfd_open(self._monitor)
-            select.select([handle], [], [], _END_S)
-            os.close(handle)
+        """Return when the kernel has emptied the pid namespace, before its first process ends, or a little later."""
+        until = time.monotonic() + _END_S
+        for process in self._processes:
+            select.select([process], [], [], max(0.0, until - time.monotonic()))

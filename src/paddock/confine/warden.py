@@ -134,8 +134,8 @@ class Warden:
             door = self._leaf.door if self._leaf is not None else -1
             shim.become_program(self._order, theirs, door=door, jail=jail, ruleset=ruleset, program=program)
         theirs.close()
-        for file in {jail, ruleset} - {-1}:
-            os.close(file)
+        if ruleset >= 0:
+            os.close(ruleset)
 
     def _start(self, files: tuple[int, ...], others: int) -> int:
         """Tell the shim what to run; return a pidfd of the program once it runs. Raises StartError."""
