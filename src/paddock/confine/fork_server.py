@@ -59,6 +59,8 @@ class Place:
     """What has been prepared."""
     on_start: Callable[[], None] = lambda: None
     """Called when the job is on its way, for what can be done beside it."""
+    on_end: Callable[[], None] = lambda: None
+    """Called when nothing of the job is left, for what would have taken the processor from it."""
 
     def prepare(self, room: Order) -> None:
         """Have the warden prepare for a program that is not known yet."""
@@ -78,6 +80,7 @@ class Place:
             self.lose()
             return
         self.state = "ended"
+        self.on_end()
         if not kept:
             self.release()
 

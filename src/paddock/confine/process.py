@@ -30,7 +30,8 @@ _IDLE = 16
 """Wardens without a job that are kept; the first fork costs a millisecond."""
 _KEPT_GRANTS = 8
 """Sets of grants for which places are kept; the one not used for longest loses its own."""
-
+_PAUSE_S = 0.05
+"""A program that starts so soon after another has ended comes in a row with it."""
 
 _Key = tuple[int, str, tuple[object, ...]]
 
@@ -63,6 +64,7 @@ class Sandbox:
     _waiting: dict[_Key, deque[Place]] = field(default_factory=dict)
     _jobs: set[Job] = field(default_factory=set)
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
+    _last_end: float = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -198,10 +200,30 @@ class Sandbox:
             waiting.popleft().release()
         place = waiting.popleft() if waiting else await self._new_place(grants)
         if self.spares and again:
-            place.on_start = partial(self._refill, grants, limits)
+            self._refill_for(place, grants, limits)
         return place
 
+    def _refill_for(self, place: Place, grants: ProcessGrants, limits: ProcessLimits) -> None:
+        """Have the next place prepared after the program of this one, or beside it when programs come in a row.
+
+        Beside it, it takes processor time from the program; after it, from the next one that does not wait.
+        """
+        now = asyncio.get_running_loop().time
+        refill = partial(self._refill, grants, limits)
+        in_a_row = now() - self._last_end < _PAUSE_S
+
+        def end() -> None:
+            self._last_end = now()
+            if not in_a_row:
+                refill()
+
+        if in_a_row:
+            place.on_start = refill
+        place.on_end = end
+
     def _refill(self, grants: ProcessGrants, limits: ProcessLimits) -> None:
+        if self._zygote is None:  # closed meanwhile
+            return
         task = asyncio.create_task(self.prepare(grants, limits, self.spares))
         self._refills.add(task)
         task.add_done_callback(self._refills.discard)
@@ -232,16 +254,16 @@ class Sandbox:
 
     async def close(self) -> None:
         """End every job, every waiting place and the zygote; scratch is gone but for what takes long to remove."""
-        for task in self._refills:
-            task.cancel()
-        await asyncio.gather(*self._refills, return_exceptions=True)
-        for key in list(self._waiting):
-            self._drop(key)
         jobs = list(self._jobs)
         for job in jobs:
             job.cancel()
         if jobs:
             await asyncio.wait({job.result for job in jobs}, timeout=GRACE_S)
+        for task in self._refills:
+            task.cancel()
+        await asyncio.gather(*self._refills, return_exceptions=True)
+        for key in list(self._waiting):
+            self._drop(key)
         self._close_idle()
         if self._zygote is not None:
             await self._zygote.close()

@@ -125,6 +125,26 @@ def test_spares_are_filled_up_again(tier, open_path):
 
 
 @tiers
+def test_the_next_place_waits_for_the_end_of_a_program_unless_they_come_in_a_row(tier, open_path):
+    async def go(sandbox, seconds_ago):
+        for _ in range(2):
+            await sandbox.run(["true"])
+            await asyncio.gather(*sandbox._refills)
+        sandbox._last_end = asyncio.get_running_loop().time() - seconds_ago
+        task = await started(sandbox, "echo; sleep 60")
+        await asyncio.gather(*sandbox._refills)
+        beside = [len(places) for places in sandbox._waiting.values()]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*sandbox._refills)
+        return beside, [len(places) for places in sandbox._waiting.values()]
+
+    assert with_sandbox(tier, open_path, lambda sandbox: go(sandbox, 60), spares=1) == ([0], [1])
+    assert with_sandbox(tier, open_path, lambda sandbox: go(sandbox, -60), spares=1) == ([1], [1])
+    assert list(open_path.iterdir()) == []
+
+
+@tiers
 def test_scratch_of_a_killed_warden_is_removed(tier, open_path):
     async def go(sandbox):
         task = await started(
