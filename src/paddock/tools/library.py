@@ -8,7 +8,7 @@ show a private key to whoever lists the tools, and a grant to read the directory
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -88,8 +88,6 @@ class ToolLibrary:
     workspace: Path
     owned: Sequence[Path] = ()
     _read: dict[Path, tuple[Signature, Tool | Broken]] = field(default_factory=dict)
-    _listeners: list[Callable[[], None]] = field(default_factory=list)
-    _told: list[Json] | None = None
 
     @property
     def folders(self) -> list[Path]:
@@ -108,7 +106,6 @@ class ToolLibrary:
                 before = (_signature(directory, tool), tool)
             now.setdefault(directory, before)
         self._read = now
-        self._announce()
         return [tool for _, tool in now.values()]
 
     def tools(self) -> dict[str, Tool]:
@@ -140,21 +137,6 @@ class ToolLibrary:
             for name, tool in sorted(self.tools().items())
             if tool.manifest.enabled
         ]
-
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called whenever a look at the directories shows another listing than the one before."""
-        self._listeners.append(listener)
-
-    def _announce(self) -> None:
-        told: list[Json] = [
-            (tool.id, tool.manifest, tool.content, tool.schema.document)
-            for _, tool in self._read.values()
-            if isinstance(tool, Tool)
-        ]
-        before, self._told = self._told, told
-        if before is not None and before != told:
-            for listener in self._listeners:
-                listener()
 
     def _search(self, folder: Path) -> Iterator[_Found]:
         """Yield the tool directories of a folder: its own, and those in `tools` beside a prompt at any depth."""
