@@ -1,4 +1,4 @@
-"""Log lines: one JSON object a line, and one line for each request that ended."""
+"""Log lines: one JSON object a line, and one line for each request that ended and each answer of a person."""
 
 import json
 import logging
@@ -26,9 +26,16 @@ class Lines:
     def ended(self, request: str, parent: str | None, facts: Facts) -> None:
         """Say how it ended."""
         known = {name: facts[name] for name in _FACTS if facts.get(name) is not None}
-        told = {"request": request, **({"parent": parent} if parent else {}), **known}
+        self._say("ended", request, parent, known)
+
+    def answered(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Say what a person answered, and after how long."""
+        self._say("answered", request, parent, {"answer": facts["answer"], "ms": facts["ms"]})
+
+    def _say(self, event: str, request: str, parent: str | None, facts: Facts) -> None:
+        told = {"request": request, **({"parent": parent} if parent else {}), **facts}
         text = " ".join(f"{name}={value}" for name, value in told.items())
-        REQUESTS.info("ended %s", text, extra={"facts": told})
+        REQUESTS.info("%s %s", event, text, extra={"event": event, "facts": told})
 
 
 class JsonFormatter(logging.Formatter):
@@ -51,7 +58,7 @@ class JsonFormatter(logging.Formatter):
         }
         facts = getattr(record, "facts", None)
         if isinstance(facts, dict):
-            line |= {"message": "ended", **facts}
+            line |= {"message": getattr(record, "event", ""), **facts}
         elif self._all_text or record.name.partition(".")[0] in _OWN:
             line["message"] = record.getMessage()
         else:

@@ -4,17 +4,25 @@ No label holds what somebody made up: kinds and statuses are Paddock's, servers 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from paddock.telemetry.watched import Facts, Told, call_of
+from paddock.model.errors import ArtifactError
+from paddock.telemetry.watched import Facts, Sources, call_of
+
+if TYPE_CHECKING:
+    from paddock.store.artifacts import Artifacts
 
 SERVERS = 64
 """Servers that have labels of their own; calls of further ones, and of those that do not exist, are `other`."""
 _OTHER = "other"
+_SIZE_AGE_S = 60.0
+_ANSWER_SECONDS = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 Reading = tuple[str, str, float]
@@ -22,61 +30,120 @@ Reading = tuple[str, str, float]
 
 
 class Metrics:
-    """Counts requests. `readings` are taken in another thread, at each scrape."""
+    """Counts the requests of all sessions of a process."""
 
-    def __init__(self, told: Told, readings: Callable[[], Iterable[Reading]]) -> None:
-        self._told = told
-        self._servers: set[str] = set()
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._registry.register(_Readings(readings))
-        self._requests = Counter(
-            "paddock_requests", "Requests that ended.", ("kind", "status"), registry=self._registry
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.registry.register(_Readings(self._readings))
+        self.requests = Counter(
+            "paddock_requests", "Requests that ended.", ("kind", "status"), registry=self.registry
         )
-        self._running = Gauge(
-            "paddock_requests_running", "Requests that run.", ("kind",), registry=self._registry
+        self.running = Gauge(
+            "paddock_requests_running", "Requests that run.", ("kind",), registry=self.registry
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "paddock_request_seconds",
             "Wall time of requests that ran.",
             ("kind",),
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
-        self._calls = Counter(
+        self.calls = Counter(
             "paddock_server_calls",
             "Calls of upstream servers that ended.",
             ("server", "status"),
-            registry=self._registry,
+            registry=self.registry,
         )
+        self.approvals = Histogram(
+            "paddock_approval_seconds",
+            "Time until a person answered a question, or nobody did.",
+            ("answer",),
+            buckets=_ANSWER_SECONDS,
+            registry=self.registry,
+        )
+        self._servers: set[str] = set()
+        self._sessions: list[Counting] = []
+        self._sizes: dict[str, tuple[float, int]] = {}
+
+    def session(self, sources: Sources) -> "Counting":
+        """Count a session too, until `leave`."""
+        counting = Counting(self, sources)
+        self._sessions.append(counting)
+        return counting
+
+    def leave(self, counting: "Counting") -> None:
+        """Look at a session no more; what it counted stays."""
+        self._sessions.remove(counting)
+
+    async def page(self) -> bytes:
+        """Return everything in the text format of Prometheus, version 0.0.4."""
+        return await asyncio.to_thread(generate_latest, self.registry)
+
+    def label(self, server: str) -> str:
+        """Return what calls of a server are counted under; empty is one that may not be told."""
+        if server and (server in self._servers or len(self._servers) < SERVERS):
+            self._servers.add(server)
+            return server
+        return _OTHER
+
+    def _readings(self) -> Iterator[Reading]:
+        """Yield the gauges, of all sessions together; called in a thread of its own."""
+        sources = [each.sources for each in tuple(self._sessions)]
+        yield "paddock_waiting", "Programs that wait for a place.", sum(each.waiting() for each in sources)
+        about = "Live workers of the guest, spares included."
+        yield "paddock_workers", about, sum(each.workers() for each in sources)
+        yield "paddock_servers", "Live upstream servers.", sum(each.servers() for each in sources)
+        stored = {
+            str(where.settings.url or where.settings.directory): where for where in map(_place, sources)
+        }
+        sizes = [size for name, where in stored.items() if (size := self._size(name, where)) is not None]
+        if sizes:
+            yield "paddock_artifacts_bytes", "Bytes of stored output.", sum(sizes)
+
+    def _size(self, name: str, where: "Artifacts") -> int | None:
+        """Return the size of what is stored, a minute old at most: a bucket has to be listed for that."""
+        now = time.monotonic()
+        if name not in self._sizes or now - self._sizes[name][0] >= _SIZE_AGE_S:
+            try:
+                self._sizes[name] = (now, where.size())
+            except ArtifactError:
+                return None
+        return self._sizes[name][1]
+
+
+class Counting:
+    """Counts the requests of one session."""
+
+    def __init__(self, metrics: Metrics, sources: Sources) -> None:
+        self.sources = sources
+        self._metrics = metrics
         self._begun: set[str] = set()
 
     def started(self, request: str, parent: str | None, facts: Facts) -> None:  # noqa: ARG002 - an observer's signature
         """Count a request that runs."""
         self._begun.add(request)
-        self._running.labels(str(facts["kind"])).inc()
+        self._metrics.running.labels(str(facts["kind"])).inc()
 
     def ended(self, request: str, parent: str | None, facts: Facts) -> None:  # noqa: ARG002
         """Count a request that ended."""
-        kind, status = str(facts["kind"]), str(facts["status"])
+        metrics, kind, status = self._metrics, str(facts["kind"]), str(facts["status"])
         if request in self._begun:
             self._begun.remove(request)
-            self._running.labels(kind).dec()
-        self._requests.labels(kind, status).inc()
+            metrics.running.labels(kind).dec()
+        metrics.requests.labels(kind, status).inc()
         if isinstance(ms := facts.get("ms"), (int, float)):
-            self._seconds.labels(kind).observe(ms / 1000)
+            metrics.seconds.labels(kind).observe(ms / 1000)
         if kind == "server":
-            self._calls.labels(self._label(call_of(facts, self._told)[0]), status).inc()
+            metrics.calls.labels(metrics.label(call_of(facts, self.sources.told)[0]), status).inc()
 
-    async def page(self) -> bytes:
-        """Return everything in the text format of Prometheus, version 0.0.4."""
-        return await asyncio.to_thread(generate_latest, self._registry)
+    def answered(self, request: str, parent: str | None, facts: Facts) -> None:  # noqa: ARG002
+        """Count an answer, and how long it took."""
+        self._metrics.approvals.labels(str(facts["answer"])).observe(cast("float", facts["ms"]) / 1000)
 
-    def _label(self, server: str) -> str:
-        if server and (server in self._servers or len(self._servers) < SERVERS):
-            self._servers.add(server)
-            return server
-        return _OTHER
+
+def _place(sources: Sources) -> "Artifacts":
+    return sources.artifacts()
 
 
 class _Readings(Collector):

@@ -96,6 +96,15 @@ class Traces:
             span.set_status(StatusCode.ERROR, status)
         span.end()
 
+    def answered(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Make a span of the wait for an answer, beside that of the request, which has not begun."""
+        now, waited = time.time_ns(), round(float(cast("float", facts["ms"])) * 1_000_000)
+        span = self._tracer.start_span("approval", context=self._above(parent), start_time=now - waited)
+        about = {"request": request, "answer": facts["answer"], "ms": facts["ms"]}
+        for name, value in about.items():
+            span.set_attribute(f"paddock.{name}", cast("str | float", value))
+        span.end(now)
+
     async def close(self) -> None:
         """Send what is there, for at most `FLUSH_S`."""
         sending = threading.Thread(target=self._provider.shutdown, daemon=True)
@@ -105,15 +114,18 @@ class Traces:
             _log.warning("the last spans were not exported within %g s, so they are lost", FLUSH_S)
 
     def _begin(self, parent: str | None, facts: Facts) -> trace.Span:
-        above = self._open.get(parent or "")
-        where = trace.set_span_in_context(above.span) if above else None
         kind = str(facts["kind"])
         return self._tracer.start_span(
             kind,
-            context=where,
+            context=self._above(parent),
             kind=SpanKind.CLIENT if kind == "server" else SpanKind.INTERNAL,
             start_time=time.time_ns(),
         )
+
+    def _above(self, parent: str | None) -> Context | None:
+        """Return where a span begins that a request's parent is above of; None where that is what is current."""
+        above = self._open.get(parent or "")
+        return trace.set_span_in_context(above.span) if above else None
 
     def _names(self, kind: str, status: str, facts: Facts) -> dict[str, Field]:
         if kind == "server":

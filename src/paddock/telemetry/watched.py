@@ -3,9 +3,12 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.store.audit import AuditRecord, AuditSink, Field
+
+if TYPE_CHECKING:
+    from paddock.store.artifacts import Artifacts
 
 _ENDS = ("finished", "decided")
 
@@ -18,6 +21,20 @@ Told = Callable[[str, str], tuple[str, str]]
 """Returns a server's and a tool's name if they are configured and listed; empty for those that a program made up."""
 
 
+class Sources(NamedTuple):
+    """What is known of a session besides its requests."""
+
+    told: Told
+    waiting: Callable[[], int]
+    """How many programs wait for a place."""
+    workers: Callable[[], int]
+    """How many workers of the guest live, spares included."""
+    servers: Callable[[], int]
+    """How many upstream servers live."""
+    artifacts: "Callable[[], Artifacts]"
+    """Where output is stored."""
+
+
 class Observer(Protocol):
     """Hears of requests, in the task that carries them out."""
 
@@ -27,6 +44,10 @@ class Observer(Protocol):
 
     def ended(self, request: str, parent: str | None, facts: Facts) -> None:
         """Hear how a request ended; one that was decided without running never started."""
+        ...
+
+    def answered(self, request: str, parent: str | None, facts: Facts) -> None:
+        """Hear what a person said who was asked about a request, and how long that took."""
         ...
 
 
@@ -50,6 +71,8 @@ class Watched:
         finally:
             if event in _ENDS:
                 self._tell(lambda observer: observer.ended(request, parent, fields))
+            elif event == "answered":
+                self._tell(lambda observer: observer.answered(request, parent, fields))
 
     def query(
         self,

@@ -32,11 +32,12 @@ from paddock.wiring.processes import Processes
 from paddock.wiring.servers import Servers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from paddock.approvals import Asker
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sdk.commands import Commands
+    from paddock.telemetry.metrics import Metrics
     from paddock.telemetry.watch import Watch
 
 
@@ -54,7 +55,7 @@ class Session:
         events: Events,
         outgoing: Outgoing,
         flowing: Flowing,
-        metrics: "Callable[[], Awaitable[bytes]] | None" = None,
+        metrics: "Metrics | None" = None,
     ) -> None:
         self.gate = gate
         self.events = events
@@ -65,7 +66,7 @@ class Session:
         self.scripts = scripts
         self.flowing = flowing
         self.metrics = metrics
-        """Returns the metrics of this moment; None unless the settings want them."""
+        """What counts requests; None unless the settings want that."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -89,20 +90,25 @@ def _commands(settings: Settings, processes: Processes, secret: "Callable[[str],
 
 
 def _watch(
-    settings: Settings, servers: Servers, guest: GuestEngine, programs: Programs, output: Output
+    settings: Settings,
+    servers: Servers,
+    guest: GuestEngine,
+    programs: Programs,
+    output: Output,
+    *,
+    metrics: "Metrics | None",
 ) -> "Watch | None":
     watched = settings.telemetry.metrics or settings.telemetry.traces != "none"
     if not watched and not logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
         return None
-    from paddock.telemetry.watch import Sources, Watch  # noqa: PLC0415 - only who wants it pays for it
+    from paddock.telemetry.watch import Watch  # noqa: PLC0415 - only who wants it pays for it
+    from paddock.telemetry.watched import Sources  # noqa: PLC0415
 
     def waiting() -> int:
         return guest.waiting + programs.waiting
 
-    return Watch(
-        settings,
-        Sources(servers.told, waiting, lambda: guest.workers, lambda: servers.live, output.artifacts),
-    )
+    sources = Sources(servers.told, waiting, lambda: guest.workers, lambda: servers.live, output.artifacts)
+    return Watch(settings, sources, metrics)
 
 
 def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
@@ -116,12 +122,17 @@ def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
 
 @asynccontextmanager
 async def open_session(
-    settings: Settings, workspace: Path, *, launcher: Launcher | None = None, asker: "Asker | None" = None
+    settings: Settings,
+    workspace: Path,
+    *,
+    launcher: Launcher | None = None,
+    asker: "Asker | None" = None,
+    metrics: "Metrics | None" = None,
 ) -> AsyncGenerator[Session]:
     """Open a session; leaving it ends every process it started and makes the record durable.
 
     `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
-    a request brings nobody along who does.
+    a request brings nobody along who does. `metrics` of another session count this one too.
     Raises LedgerError when the ledger cannot be opened: without a record nothing runs, but for what `audit.required`
     lets run.
     """
@@ -153,19 +164,18 @@ async def open_session(
             )
             services = Services(settings, secrets, facts)
             engines = Engines(guest, servers, programs, scripts, services)
-            watch = _watch(settings, servers, guest, programs, output)
+            watch = _watch(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
             async with Events(gate.execute, services.webhooks_of) as events:
                 gate.on_end = events.ended
                 parts = (gate, servers, processes, output, scripts)
-                metrics = watch.metrics if watch else None
                 yield Session(
                     *parts,
                     events=events,
                     outgoing=outgoing,
                     flowing=flowing,
-                    metrics=metrics,
+                    metrics=watch.metrics if watch else None,
                 )
         finally:
             await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())

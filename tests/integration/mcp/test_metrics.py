@@ -1,6 +1,7 @@
 """`/metrics` of `paddock serve mcp --http`: what it counts, for whom, and that no label is made up."""
 
 import asyncio
+from pathlib import Path
 
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
@@ -45,7 +46,7 @@ def test_metrics_count_requests_calls_and_what_lives(place: Place) -> None:
             await client.call_tool("execute_code", {"code": code})
             await client.call_tool("execute_code", {"code": "throw new Error('x')"})
             arguments = {"runtime": "sh", "code": "echo x"}
-            await client.call_tool("execute_program", arguments)
+            await client.call_tool("run_program", arguments)
             return series(await scraped(http, web))
 
     found = asyncio.run(main())
@@ -100,6 +101,45 @@ def test_metrics_are_for_those_who_hold_the_token(place: Place) -> None:
             return [answer.status_code for answer in asked]
 
     assert asyncio.run(main()) == [401, 401, 405, 200]
+
+
+def test_metrics_are_not_for_web_pages_that_a_browser_shows(place: Place) -> None:
+    """DNS rebinding: the name is the attacker's, the address is ours; a page knows no token, but a proxy may add it."""
+    place.settings(ON)
+
+    async def main() -> list[int]:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            url = web.url.replace("/mcp", "/metrics")
+            port = url.split(":")[2].partition("/")[0]
+            asked = [
+                {"Host": "evil.example"},
+                {"Host": "localhost:1"},
+                {"Origin": "http://evil.example"},
+                {"Origin": "null"},
+                {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"},
+            ]
+            return [(await http.get(url, headers=each)).status_code for each in asked]
+
+    assert asyncio.run(main()) == [421, 421, 403, 403, 200]
+
+
+def test_programs_in_other_workspaces_are_counted_too(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    place.settings(f'{ON}[[mcp.repos]]\nrepo_id = "site"\nroot_path = "{tmp_path / "elsewhere"}"\n')
+
+    async def main() -> list[dict[str, float]]:
+        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=60) as http:
+            found = []
+            for repository in ("site", "ws"):
+                arguments = {"repoId": repository, "runtime": "shell", "code": "true"}
+                await client.call_tool("sdl.runtime.execute", arguments)
+                found.append(series(await scraped(http, web)))
+            return found
+
+    there, both = asyncio.run(main())
+    assert there["paddock_requests_total runtime ok"] == 1
+    assert both["paddock_requests_total runtime ok"] == 2
+    assert (both["paddock_requests_running runtime"], both["paddock_waiting"]) == (0, 0)
 
 
 def test_without_the_setting_there_are_none(place: Place) -> None:

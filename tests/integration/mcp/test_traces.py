@@ -73,6 +73,23 @@ def test_a_program_and_its_calls_are_spans_without_any_data(place: Place) -> Non
     assert [text for text in places if text.encode() in collector.bytes] == []
 
 
+def test_the_wait_for_an_answer_is_a_span_beside_that_of_the_request(place: Place) -> None:
+    rule = '[[policy.rule]]\neffect = "ask"\nserver = "odd"\nreason = "why not"\n'
+    with collecting() as collector:
+        place.settings(telemetry(collector.url) + rule)
+        done = run(place, f'await servers.odd.echo({{text: "{SECRET}"}}).catch(() => 0)')
+        assert (done.returncode, done.stderr) == (0, "")
+    root, waited, call = (collector.named()[name] for name in ("guest", "approval", "server"))
+    assert {span.parent_span_id for span in (waited, call)} == {root.span_id}
+    told, of_call = attributes(waited), attributes(call)
+    assert told.pop("paddock.ms") * 1e6 == pytest.approx(
+        waited.end_time_unix_nano - waited.start_time_unix_nano, rel=1e-3
+    )
+    assert told == {"paddock.request": of_call["paddock.request"], "paddock.answer": "unasked"}
+    assert of_call["paddock.status"] == "denied"
+    assert SECRET.encode() not in collector.bytes
+
+
 @pytest.mark.parametrize("mode", ERAS)
 def test_the_trace_of_a_client_goes_on_in_its_servers(place: Place, mode: str) -> None:
     place.servers({"context": {"command": sys.executable, "args": ["-I", "-S", str(CONTEXT)]}})

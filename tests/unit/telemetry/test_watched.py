@@ -1,14 +1,27 @@
 """The audit sink with observers: what they hear, and that they fail nothing."""
 
+from pathlib import Path
+
 import pytest
 
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
+from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction import Redactor
+from paddock.store.artifacts import Artifacts
 from paddock.store.memory import MemoryAudit
 from paddock.telemetry.metrics import SERVERS, Metrics
-from paddock.telemetry.watched import Watched
+from paddock.telemetry.watched import Sources, Watched
 
 CALL = {"kind": "server", "name": "a/b", "status": "ok", "ms": 1.0}
+
+
+def sources(directory, workers=1):
+    """What is known of a session whose output is stored in a directory."""
+    artifacts = Artifacts(ArtifactSettings(directory=directory), Redactor(RedactionSettings()))
+    return Sources(
+        lambda server, tool: (server, tool), lambda: 2, lambda: workers, lambda: 1, lambda: artifacts
+    )
 
 
 class Heard:
@@ -21,12 +34,18 @@ class Heard:
     def ended(self, request, parent, facts):
         self.events.append(("ended", request, parent, facts["kind"]))
 
+    def answered(self, request, parent, facts):
+        self.events.append(("answered", request, parent, facts["answer"]))
+
 
 class Broken:
     def started(self, *_):
         raise RuntimeError("hush")
 
     def ended(self, *_):
+        raise RuntimeError("hush")
+
+    def answered(self, *_):
         raise RuntimeError("hush")
 
 
@@ -36,20 +55,23 @@ def test_observers_hear_what_was_written_and_fail_nothing(caplog):
     one, other = new_id(), new_id()
     watched.claim(one, {"kind": "guest"}, parent=None)
     watched.append("asked", one, {"kind": "guest"})
+    watched.append("answered", one, {"answer": "once"})
     watched.append("finished", one, {"kind": "guest"})
     watched.append("decided", other, {"kind": "sdk"}, parent=one)
     assert heard.events == [
         ("started", one, None, "guest"),
+        ("answered", one, None, "once"),
         ("ended", one, None, "guest"),
         ("ended", other, one, "sdk"),
     ]
     assert [each.event for each in watched.query(newest_first=False)] == [
         "started",
         "asked",
+        "answered",
         "finished",
         "decided",
     ]
-    assert [each.getMessage() for each in caplog.records] == ["Broken failed: RuntimeError"] * 3
+    assert [each.getMessage() for each in caplog.records] == ["Broken failed: RuntimeError"] * 4
 
 
 def test_what_could_not_be_claimed_was_not_started():
@@ -74,10 +96,62 @@ def test_an_end_that_cannot_be_written_is_one_all_the_same():
 
 
 def test_even_configured_servers_have_a_bounded_number_of_labels():
-    metrics = Metrics(lambda server, tool: (server, tool), lambda: ())
+    metrics = Metrics()
+    counting = metrics.session(sources(Path("/nowhere")))
     for number in range(SERVERS + 10):
-        metrics.ended("r", None, {**CALL, "name": f"s{number}/t"})
-    family = next(each for each in metrics._registry.collect() if each.name == "paddock_server_calls")
+        counting.ended("r", None, {**CALL, "name": f"s{number}/t"})
+    family = next(each for each in metrics.registry.collect() if each.name == "paddock_server_calls")
     labels = {sample.labels["server"] for sample in family.samples}
     assert len(labels) == SERVERS + 1
     assert "other" in labels
+
+
+def read(metrics):
+    return {
+        sample.name: sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if not sample.labels and sample.name.startswith("paddock_")
+    }
+
+
+def test_gauges_are_those_of_all_sessions_and_what_is_stored_counts_once(tmp_path):
+    for name, size in (("one", 10), ("other", 5)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_bytes(b"x" * size)
+    metrics = Metrics()
+    assert read(metrics) == {"paddock_waiting": 0, "paddock_workers": 0, "paddock_servers": 0}
+    first = metrics.session(sources(tmp_path / "one", workers=3))
+    metrics.session(sources(tmp_path / "one", workers=4))
+    second = metrics.session(sources(tmp_path / "other", workers=5))
+    together = {"paddock_waiting": 6, "paddock_workers": 12, "paddock_servers": 3}
+    assert read(metrics) == {**together, "paddock_artifacts_bytes": 15}
+    metrics.leave(first)
+    metrics.leave(second)
+    left = {"paddock_waiting": 2, "paddock_workers": 4, "paddock_servers": 1}
+    assert read(metrics) == {**left, "paddock_artifacts_bytes": 10}
+
+
+def test_a_request_of_one_session_is_no_end_of_anothers():
+    metrics = Metrics()
+    one, other = metrics.session(sources(Path("/a"))), metrics.session(sources(Path("/b")))
+    one.started("r", None, {"kind": "guest"})
+    other.ended("r", None, {"kind": "guest", "status": "denied"})
+    assert metrics.running.labels("guest")._value.get() == 1
+    one.ended("r", None, {"kind": "guest", "status": "ok", "ms": 5.0})
+    assert metrics.running.labels("guest")._value.get() == 0
+
+
+def test_the_wait_for_an_answer_is_counted_by_answer():
+    metrics = Metrics()
+    counting = metrics.session(sources(Path("/nowhere")))
+    for answer, ms in (("once", 500.0), ("once", 1500.0), ("expired", 300_000.0)):
+        counting.answered("r", None, {"answer": answer, "ms": ms})
+    family = next(each for each in metrics.registry.collect() if each.name == "paddock_approval_seconds")
+    told = {(s.name.rpartition("_")[2], s.labels["answer"]): s.value for s in family.samples}
+    assert {key: value for key, value in told.items() if key[0] in ("count", "sum")} == {
+        ("count", "once"): 2,
+        ("sum", "once"): 2.0,
+        ("count", "expired"): 1,
+        ("sum", "expired"): 300.0,
+    }

@@ -50,31 +50,45 @@ class TokenRequired:
         await send({"type": "http.response.body", "body": text})
 
     def _has_token(self, scope: Scope) -> bool:
-        given = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
+        given = _values(scope, b"authorization")
         kind, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
 
 
 class Measured:
-    """An ASGI application that answers `/metrics` itself."""
+    """An ASGI application that answers `/metrics` itself, where it is asked for by one of `hosts` (`NAME:PORT`)."""
 
-    def __init__(self, app: App, page: Metrics) -> None:
+    def __init__(self, app: App, page: Metrics, hosts: list[str]) -> None:
         self._app = app
         self._page = page
+        self._hosts = [[host.encode()] for host in hosts]
+        self._origins = [[], *([f"http://{host}".encode()] for host in hosts)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on."""
         if scope["type"] != "http" or scope["path"] != METRICS:
             await self._app(scope, receive, send)
             return
-        known = scope["method"] == "GET"
+        status, text = self._refusal(scope) or (200, await self._page())
         headers = [
             (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
             (b"cache-control", b"no-store"),
         ]
-        text = await self._page() if known else b"Metrics are read with GET.\n"
-        await send({"type": "http.response.start", "status": 200 if known else 405, "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": text})
+
+    def _refusal(self, scope: Scope) -> tuple[int, bytes] | None:
+        """Return status and text of a refusal; None for a request that may be answered."""
+        if _values(scope, b"host") not in self._hosts:
+            return 421, b"This server is not reached under this name (Host); see `--allowed-host`.\n"
+        if _values(scope, b"origin") not in self._origins:
+            return 403, b"Metrics are not for the web pages of others (Origin).\n"
+        return None if scope["method"] == "GET" else (405, b"Metrics are read with GET.\n")
+
+
+def _values(scope: Scope, name: bytes) -> list[bytes]:
+    """Return every value of a header."""
+    return [value for each, value in scope.get("headers", ()) if each == name]
 
 
 def application(server: "Server[Any]", hosts: list[str]) -> App:
@@ -98,9 +112,10 @@ async def http_service(
     Leaving the context ends all work in order.
     """
     port = door.listener.getsockname()[1]
-    app: App = AbandonedSessions(application(server, [f"{host}:{port}" for host in door.names]))
+    hosts = [f"{host}:{port}" for host in door.names]
+    app: App = AbandonedSessions(application(server, hosts))
     if metrics is not None:
-        app = Measured(app, metrics)
+        app = Measured(app, metrics, hosts)
     config = uvicorn.Config(
         TokenRequired(app, door.token),  # pyright: ignore[reportArgumentType] - the same protocol under other names
         log_config=None,

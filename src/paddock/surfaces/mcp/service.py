@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from mcp.server.lowlevel.server import Server
 
+    from paddock.telemetry.metrics import Metrics
+
 _log = logging.getLogger("paddock.mcp")
 
 Names = Literal["native", "seed"]
@@ -61,7 +63,7 @@ class Service:
         programs = Programs(session, workspace, cap)
         own += [provision_tool(session, workspace, cap), *program_tools(programs)]
         own.append(compute_tool(session.gate, workspace, cap))
-        opened = partial(_programs, settings_of)
+        opened = partial(_programs, settings_of, session.metrics)
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
         seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
         seed.append(seed_compute_tool(session.gate, workspace))
@@ -73,7 +75,7 @@ class Service:
             self._tools = Toolbox(seed, own, suggests=False, further=further, shows_further=False)
         self._offers = Offers(Prompts(session.servers, workspace, cap), Resources(session, workspace, cap))
         self._announcer = Announcer()
-        self._metrics = session.metrics
+        self._metrics = session.metrics.page if session.metrics else None
         self._changes = names == "native"
         self._inbox = Inbox(settings.approvals.directory)
         self._rounds = Rounds(settings.approvals.wait_ms, Held(self._inbox, FETCHING[names]))
@@ -113,8 +115,10 @@ class Service:
 
 
 @asynccontextmanager
-async def _programs(settings_of: SettingsOf, workspace: Path) -> "AsyncGenerator[Programs]":
-    """Give what runs programs in a workspace, under its own settings."""
+async def _programs(
+    settings_of: SettingsOf, metrics: "Metrics | None", workspace: Path
+) -> "AsyncGenerator[Programs]":
+    """Give what runs programs in a workspace, under its own settings; `metrics` count what runs there too."""
     settings = settings_of(workspace)
-    async with open_session(settings, workspace) as session:
+    async with open_session(settings, workspace, metrics=metrics) as session:
         yield Programs(session, workspace, settings.mcp.answer_characters)
