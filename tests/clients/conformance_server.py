@@ -1,21 +1,39 @@
-"""Paddock's server with the tools and prompts that the official conformance suite wants to find; prints its port."""
+"""Paddock's server with the tools and prompts that the official conformance suite wants to find; prints its port.
+
+Its argument is a directory of its own.
+"""
 
 import asyncio
 import json
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import uvicorn
+from conformance_asking import ask, asking_tools
 from mcp.shared.uri_template import UriTemplate
 
 from paddock.model.outcome import ConsoleLine
+from paddock.store.inbox import Inbox
+from paddock.surfaces.mcp.announce import Announcer
+from paddock.surfaces.mcp.asking import Rounds
+from paddock.surfaces.mcp.held import FETCHING, Held
 from paddock.surfaces.mcp.http import application
 from paddock.surfaces.mcp.offers import Offers
 from paddock.surfaces.mcp.outputs import UnknownResourceError
 from paddock.surfaces.mcp.prompts import UnknownPromptError
 from paddock.surfaces.mcp.server import protocol_server
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
+from paddock.surfaces.mcp.tools import (
+    Answer,
+    Arguments,
+    Caller,
+    Inquire,
+    Tool,
+    Toolbox,
+    object_schema,
+    text_block,
+)
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
@@ -101,6 +119,14 @@ async def progress(_arguments: Arguments, caller: Caller) -> Answer:
     return Answer([text_block("done")])
 
 
+async def logging(_arguments: Arguments, caller: Caller) -> Answer:
+    for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        if caller.on_console is not None:
+            caller.on_console(ConsoleLine(level="info", text=text))
+        await asyncio.sleep(0.05)
+    return Answer([text_block("done")])
+
+
 async def rich(arguments: Arguments, _caller: Caller) -> Answer:
     return Answer([text_block(json.dumps(dict(arguments)))])
 
@@ -117,9 +143,10 @@ class FixturePrompts:
             {"name": "test_prompt_with_arguments", "description": "Says two things.", "arguments": arguments},
             {"name": "test_prompt_with_embedded_resource", "description": "Shows.", "arguments": [URI]},
             {"name": "test_prompt_with_image", "description": "Shows an image."},
+            {"name": "test_input_required_result_prompt", "description": "Asks."},
         ]
 
-    async def messages(self, name: str, arguments: Any) -> list[dict[str, Any]]:
+    async def messages(self, name: str, arguments: Any, inquire: Inquire | None) -> list[dict[str, Any]]:
         match name:
             case "test_simple_prompt":
                 said = [text_block("This is a simple prompt for testing.")]
@@ -131,6 +158,11 @@ class FixturePrompts:
                 said = [{"type": "resource", "resource": resource}, text_block("Process the resource above.")]
             case "test_prompt_with_image":
                 said = [IMAGE, text_block("Analyze the image above.")]
+            case "test_input_required_result_prompt":
+                context = await ask(
+                    inquire, "user_context", "What context should the prompt use?", context="string"
+                )
+                said = [text_block(f"Context: {context}")]
             case _:
                 raise UnknownPromptError(name)
         return [{"role": "user", "content": each} for each in said]
@@ -164,16 +196,28 @@ class FixtureResources:
         return [word for word in ("paris", "park", "party") if word.startswith(begun)]
 
 
-async def main() -> None:
+async def main(directory: Path) -> None:
+    announcer = Announcer()
+
+    async def change(_arguments: Arguments, _caller: Caller) -> Answer:
+        await announcer.tools_changed()
+        return Answer([text_block("changed")])
+
     tools = [
         *(constant(name, content) for name, content in CONTENT.items()),
         Tool("test_error_handling", "Fails", "Always fails.", NO_ARGUMENTS, fail),
         Tool("test_tool_with_progress", "Reports", "Reports progress.", NO_ARGUMENTS, progress),
+        Tool("test_tool_with_logging", "Logs", "Logs.", NO_ARGUMENTS, logging),
+        Tool("test_logging_tool", "Logs", "Logs.", NO_ARGUMENTS, logging),
+        Tool("test_trigger_tool_change", "Changes", "Says that tools changed.", NO_ARGUMENTS, change),
+        *asking_tools(),
         Tool("json_schema_2020_12_tool", "Rich", "Tool with JSON Schema 2020-12 features", RICH, rich),
         Tool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
-    server = protocol_server(Toolbox(tools), Offers(FixturePrompts(), FixtureResources()))
+    rounds = Rounds(60_000, Held(Inbox(directory / "approvals"), FETCHING["native"]))
+    offers = Offers(FixturePrompts(), FixtureResources())
+    server = protocol_server(Toolbox(tools), offers, rounds, announcer)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     app = application(server, [f"{host}:{port}" for host in ("127.0.0.1", "localhost")])
@@ -182,4 +226,4 @@ async def main() -> None:
     await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])
 
 
-asyncio.run(main())
+asyncio.run(main(Path(sys.argv[1])))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from mcp import MCPError
-from mcp_types import PromptReference
+from mcp_types import ElicitRequestParams, ElicitResult, PromptReference
 
 from .conftest import ERAS, Place
 
@@ -43,3 +43,65 @@ def test_the_guide_and_the_scripts(place: Place, mode: str) -> None:
     assert "[REDACTED:KEY]" in seen["leaky"].messages[0].content.text
     assert (seen["servers"], seen["scripts"]) == (["odd"], ["leaky", "report"])
     assert seen["refused"] == "there is no script nothing; there are leaky, report"
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_person_chooses_the_script_that_was_left_out(place: Place, transport: str, mode: str) -> None:
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    for name in ("first", "second"):
+        (scripts / f"{name}.js").write_text(f"return '{name}'")
+    asked: list[ElicitRequestParams] = []
+    results = iter(
+        [
+            ElicitResult(action="accept", content={"script": "second"}),
+            ElicitResult(action="decline"),
+            ElicitResult(action="accept", content={"script": "../second"}),
+        ]
+    )
+
+    async def person(_context: Any, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params)
+        return next(results)
+
+    async def ask(client: Any) -> list[str]:
+        got = [(await client.get_prompt("run-script")).messages[0].content.text]
+        for _ in range(2):
+            with pytest.raises(MCPError) as refused:
+                await client.get_prompt("run-script")
+            got.append(str(refused.value))
+        return got
+
+    async def main() -> list[str]:
+        if transport == "stdio":
+            async with place.client(mode=mode, elicitation_callback=person) as client:
+                return await ask(client)
+        async with place.web() as web, web.client(mode=mode, elicitation_callback=person) as client:
+            return await ask(client)
+
+    assert asyncio.run(main()) == [
+        "Run this program with execute_code and tell me what it returns.\n\n```js\nreturn 'second'\n```\n",
+        "name a script; there are first, second",
+        "there is no script ../second; there are first, second",
+    ]
+    choice = {"type": "string", "enum": ["first", "second"]}
+    schema = {"type": "object", "properties": {"script": choice}, "required": ["script"]}
+    assert [(each.message, each.requested_schema) for each in asked] == [
+        ("Which script shall run?", schema)
+    ] * 3
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_who_cannot_be_asked_is_told_which_scripts_there_are(place: Place, mode: str) -> None:
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "first.js").write_text("return 1")
+
+    async def main() -> str:
+        async with place.client(mode=mode) as client:
+            with pytest.raises(MCPError) as refused:
+                await client.get_prompt("run-script")
+            return str(refused.value)
+
+    assert asyncio.run(main()) == "name a script; there are first"

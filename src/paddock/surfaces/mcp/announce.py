@@ -2,24 +2,47 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
     ResourcesListChanged,
+    ResourceUpdated,
     ToolsListChanged,
 )
-from mcp_types import NotificationParams, SubscriptionsListenRequestParams
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    NotificationParams,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
 
-_CLIENTS = 64
+from paddock.model.base import Json
+
+if TYPE_CHECKING:
+    from mcp.server.session import ServerSession
+
+CLIENTS = 64
 """Clients of 2025-11-25 that are told, the latest ones, and streams of 2026-07-28."""
+_RESOURCES = 100
+"""Resources that one client watches."""
+_LONGEST_URI = 4096
 _PATIENCE_SECONDS = 1.0
+
+Context = ServerRequestContext[Any, Any]
+
+
+def session_of(context: Context) -> str:
+    """Return the id of the session that a request of 2025-11-25 belongs to; over standard streams there is one."""
+    return context.request.headers.get("mcp-session-id", "") if context.request else ""
 
 
 class Announcer:
@@ -27,31 +50,57 @@ class Announcer:
 
     def __init__(self) -> None:
         self._bus = InMemorySubscriptionBus()
-        self._sessions: deque[ServerSession] = deque(maxlen=_CLIENTS)
+        self._sessions: deque[ServerSession] = deque(maxlen=CLIENTS)
+        self._watched: dict[str, tuple[ServerSession, set[str]]] = {}
 
     def attach(self, server: "Server[Any]") -> None:
         """Have a server tell its clients."""
-        listen = ListenHandler(self._bus, max_subscriptions=_CLIENTS)
+        listen = ListenHandler(self._bus, max_subscriptions=CLIENTS)
         server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
+        server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
+        server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
         server.add_notification_handler("notifications/initialized", NotificationParams, self._meet)
 
     async def tools_changed(self) -> None:
         """Tell everybody. A client that does not read is not waited for."""
         await self._bus.publish(ToolsListChanged())
-        await asyncio.gather(*map(_tell, tuple(self._sessions)))
+        await asyncio.gather(*(_tell(session.send_tool_list_changed()) for session in tuple(self._sessions)))
 
     async def resources_changed(self) -> None:
         """Tell those who listen for it; clients of 2025-11-25 are not told that they could."""
         await self._bus.publish(ResourcesListChanged())
 
-    async def _meet(self, context: ServerRequestContext[Any, Any], _params: NotificationParams) -> None:
+    async def resource_updated(self, uri: str) -> None:
+        """Tell those who watch a resource that it has changed."""
+        await self._bus.publish(ResourceUpdated(uri=uri))
+        watching = [session for session, uris in self._watched.values() if uri in uris]
+        await asyncio.gather(*(_tell(session.send_resource_updated(uri)) for session in watching))
+
+    async def _subscribe(self, context: Context, params: SubscribeRequestParams) -> dict[str, Json]:
+        """Have a client watch a resource, which may not exist yet."""
+        _, uris = self._watched.pop(session_of(context), (None, set[str]()))
+        self._watched[session_of(context)] = (context.session, uris)
+        if len(self._watched) > CLIENTS:
+            del self._watched[next(iter(self._watched))]
+        if len(uris) >= _RESOURCES or len(params.uri) > _LONGEST_URI:
+            text = f"a client watches {_RESOURCES} resources at most, with {_LONGEST_URI} characters each"
+            raise MCPError(code=INVALID_PARAMS, message=text)
+        uris.add(params.uri)
+        return {}
+
+    async def _unsubscribe(self, context: Context, params: UnsubscribeRequestParams) -> dict[str, Json]:
+        if session_of(context) in self._watched:
+            self._watched[session_of(context)][1].discard(params.uri)
+        return {}
+
+    async def _meet(self, context: Context, _params: NotificationParams) -> None:
         self._sessions.append(context.session)
 
 
-async def _tell(session: ServerSession) -> None:
+async def _tell(sending: Coroutine[Any, Any, None]) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            await session.send_tool_list_changed()
+            await sending
 
 
 class AnnouncingServer(Server[Any]):

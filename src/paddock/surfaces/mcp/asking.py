@@ -1,20 +1,39 @@
-"""Asking the person behind an MCP client, each era in its own way.
+"""Asking the client behind a request for what only it has, most of all its person: each era in its own way.
 
-2025-11-25    `elicitation/create` while the call runs
-2026-07-28    the call ends with `input_required`, the program waits, the repeated call brings the answer and goes on
+2025-11-25    a request of ours while theirs runs
+2026-07-28    theirs ends with `input_required`, the work waits, the repeated request brings the answer and it goes on
 without       the call ends with `waiting`, and the person answers `paddock approve` (`paddock.surfaces.mcp.held`)
 
-Of `requestState` the library's boundary sees to it that it is ours, of this call, of this client and not too old; here
-it is the name of one question, and good for one answer.
+Of `requestState` the library's boundary sees to it that it is ours, of this request, of this client and not too old;
+here it is the name of what was asked, and good for one answer.
 """
 
 import asyncio
 import secrets
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast
 
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolRequestParams, ElicitResult
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequest,
+    InputRequests,
+    InputResponse,
+    InputResponses,
+    ListRootsRequest,
+    ListRootsResult,
+)
+from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.approvals import Asker
@@ -22,23 +41,45 @@ from paddock.guest.job import OnConsole
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
-from paddock.surfaces.mcp.held import Detached, Held, Work, fetched_run
-from paddock.surfaces.mcp.tools import Answer, Caller
+from paddock.surfaces.mcp.held import Errand, Held, Work, fetched_run
+from paddock.surfaces.mcp.tools import Answer, Caller, Inquire
 
 Context = ServerRequestContext[Any, Any]
+T = TypeVar("T")
 _KEY = "approval"
 _LABELS = {"once": "this call only", "run": "all such calls of this run"}
+_MOST_WAITING = 64
+"""Requests that wait for the next one of their client."""
+_KINDS: dict[type[InputRequest], tuple[str, type[InputResponse]]] = {
+    ElicitRequest: ("elicitation", ElicitResult),
+    CreateMessageRequest: ("sampling", CreateMessageResult),
+    ListRootsRequest: ("roots", ListRootsResult),
+}
+"""What clients can be asked for: the capability that says so, and the answer."""
+
+
+class Repeated(Protocol):
+    """The parameters of a request that may be repeated with answers."""
+
+    input_responses: InputResponses | None
+    request_state: str | None
 
 
 def can_ask(context: Context) -> bool:
     """Tell whether a client says that it can ask its person to fill in a form; an empty capability says so."""
-    capabilities = context.session.client_capabilities
-    offered = capabilities.elicitation if capabilities else None
-    return offered is not None and (offered.form is not None or offered.url is None)
+    return _offers(context, "elicitation")
 
 
-def form(question: Question) -> dict[str, Any]:
-    """Return a question as the parameters of `elicitation/create`."""
+def actor(context: Context) -> str:
+    """Return who calls: what the client says it is, which is for the record and grants nothing."""
+    params = context.session.client_params
+    if params is None:
+        return "mcp client"
+    return f"{params.client_info.name} {params.client_info.version}".strip()
+
+
+def form(question: Question) -> ElicitRequest:
+    """Return a question as a form."""
     why = f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0]
     message = "\n".join(
         [
@@ -54,7 +95,7 @@ def form(question: Question) -> dict[str, Any]:
         "oneOf": [{"const": scope, "title": _LABELS[scope]} for scope in question.scopes],
     }
     schema = {"type": "object", "properties": {"allow": allow}, "required": ["allow"]}
-    return {"mode": "form", "message": message, "requestedSchema": schema}
+    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
 def read(result: object, question: Question, actor: str) -> approval.Answer:
@@ -67,55 +108,66 @@ def read(result: object, question: Question, actor: str) -> approval.Answer:
     return approval.Answer(verdict="denied", by=f"the person at {actor}")
 
 
-def eliciting(context: Context, actor: str) -> Asker:
-    """Return what asks while the call runs."""
+def asker(inquire: Inquire, actor: str) -> Asker:
+    """Return what asks the person behind a client."""
 
     async def ask(question: Question) -> approval.Answer:
-        asked = form(question)
-        result = await context.session.elicit_form(
-            asked["message"], asked["requestedSchema"], context.request_id
-        )
-        return read(result, question, actor)
+        answers = await inquire({_KEY: form(question)})
+        return read(answers.get(_KEY), question, actor)
 
     return ask
 
 
+def at_once(context: Context) -> Inquire:
+    """Return what asks a client of 2025-11-25 while its request runs."""
+
+    async def inquire(requests: InputRequests) -> Mapping[str, object]:
+        _check(context, requests)
+        related = ServerMessageMetadata(related_request_id=context.request_id)
+        send = context.session.send_request
+        return {
+            key: await send(request, _KINDS[type(request)][1], metadata=related)
+            for key, request in requests.items()
+        }
+
+    return inquire
+
+
 class Rounds:
-    """How each call of a tool reaches its person; the calls that wait for the next request of their client."""
+    """How the work for each request reaches its client; the work that waits for the next request of its client."""
 
     def __init__(self, wait_ms: int, held: Held) -> None:
         """Keep what waits at most `wait_ms` for its answer; `held` keeps the calls of clients that cannot ask."""
         self.wait_ms = wait_ms
         self._held = held
-        self._waiting: dict[str, _Round] = {}
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self.waiting: dict[str, _Round[Any]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def call(
         self,
         context: Context,
         params: CallToolRequestParams,
         actor: str,
-        work: Work,
+        work: Work[Answer],
         on_console: OnConsole | None,
     ) -> Answer | dict[str, Json]:
         """Return the answer of a tool, or the result that asks the client for an answer first."""
         if (run := fetched_run(params.name, params.arguments)) is not None:
             return await self._held.fetch(run, actor)
-        if not can_ask(context):
-            return await self._held.call(actor, work, on_console)
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            current = self._round(context, params, actor, work)
+            return await current.asked(on_console) or await self._held.settled(current)
+        inquire = at_once(context)
+        if can_ask(context):
+            return await work(Caller(actor, on_console, asker(inquire, actor), inquire, present=True))
+        return await self._held.call(actor, lambda caller: work(replace(caller, inquire=inquire)), on_console)
+
+    async def get(self, context: Context, params: Repeated, actor: str, work: Work[T]) -> T | dict[str, Json]:
+        """Return what any other request gives, or the result that asks its client first."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return await work(Caller(actor, on_console, eliciting(context, actor), present=True))
-        if params.request_state is None:
-            current = _Round(actor, work, self._waiting)
-            self._tasks.add(current.task)
-            current.task.add_done_callback(self._tasks.discard)
-        else:
-            current = self._waiting.pop(params.request_state, None)
-            if current is None or current.question is None:
-                raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState")
-            given = (params.input_responses or {}).get(_KEY)
-            current.answer(read(given, current.question, actor))
-        return await current.next(on_console)
+            return await work(Caller(actor, inquire=at_once(context)))
+        current = self._round(context, params, actor, work)
+        return await current.asked(None) or await current.task
 
     async def close(self) -> None:
         """End what still waits."""
@@ -125,43 +177,91 @@ class Rounds:
         if tasks:
             await asyncio.wait(tasks)
 
+    def _round(self, context: Context, params: Repeated, actor: str, work: Work[T]) -> "_Round[T]":
+        """Return the work for a request: begun, or for one that is repeated that which waits, with its answers."""
+        if params.request_state is None:
+            begun = _Round(context, self, self._held, actor, work)
+            self._tasks.add(begun.task)
+            begun.task.add_done_callback(self._tasks.discard)
+            return begun
+        current = self.waiting.pop(params.request_state, None)
+        if current is None:
+            raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState")
+        current.answer(params.input_responses or {})
+        return cast("_Round[T]", current)
 
-class _Round(Detached):
-    """One call of a tool, over as many requests as it has questions and one more."""
 
-    present = True
+class _Round(Errand[T]):
+    """The work for one request, over as many requests as it asks for something and one more."""
 
-    def __init__(self, actor: str, work: Work, waiting: "dict[str, _Round]") -> None:
-        self._waiting = waiting
+    def __init__(self, context: Context, rounds: Rounds, held: Held, actor: str, work: Work[T]) -> None:
+        self._context = context
+        self._rounds = rounds
+        self._requests: InputRequests = {}
         self._state = ""
-        self._reply: asyncio.Future[approval.Answer] | None = None
-        super().__init__(actor, work)
+        self._reply: asyncio.Future[Mapping[str, object]] | None = None
+        super().__init__(actor, work, held.inbox)
 
-    async def ask(self, question: Question) -> approval.Answer:
+    def caller(self) -> Caller:
+        """Return a caller who can be asked as the client says."""
+        if not can_ask(self._context):
+            return replace(super().caller(), inquire=self.inquire)
+        return Caller(self.actor, self.hear, asker(self.inquire, self.actor), self.inquire, present=True)
+
+    async def inquire(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the next request of the client. When none comes in time, nobody is there for the rest."""
+        _check(self._context, requests)
+        waiting = self._rounds.waiting
+        if len(waiting) >= _MOST_WAITING:
+            text = f"{_MOST_WAITING} requests wait for what they asked their clients for; try later"
+            raise MCPError(code=INTERNAL_ERROR, message=text)
         self._reply = asyncio.get_running_loop().create_future()
         self._state = secrets.token_urlsafe(24)
-        self.question = question
-        self._waiting[self._state] = self
+        self._requests = requests
+        waiting[self._state] = self
         self.asking.set()
         try:
-            return await self._reply
+            async with asyncio.timeout(self._rounds.wait_ms / 1000):
+                return await self._reply
         finally:
-            self.question = None
-            if self._waiting.pop(self._state, None) is not None:
+            self._requests = {}
+            if waiting.pop(self._state, None) is not None:
                 self.task.cancel()
 
-    def answer(self, answer: approval.Answer) -> None:
-        """Let the program go on."""
+    def answer(self, responses: InputResponses) -> None:
+        """Let the work go on with those answers that were asked for."""
         if self._reply is not None and not self._reply.done():
-            self._reply.set_result(answer)
+            self._reply.set_result({key: responses[key] for key in self._requests if key in responses})
 
-    async def next(self, listener: OnConsole | None) -> Answer | dict[str, Json]:
-        """Return the answer of the tool, or the next question. Cancelling ends the work."""
+    async def asked(self, listener: OnConsole | None) -> dict[str, Json] | None:
+        """Wait for the end of the work; return what it asks its client for instead, if it does.
+
+        Cancelling ends the work.
+        """
         await self.pause(listener)
-        if self.task.done() or self.question is None:
-            return await self.task
+        if not self._requests:
+            return None
         self.asking.clear()
-        request = {"method": "elicitation/create", "params": form(self.question)}
-        result = {"resultType": "input_required", "inputRequests": {_KEY: request}}
-        return cast("dict[str, Json]", {**result, "requestState": self._state})
+        requests = {
+            key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
+            for key, request in self._requests.items()
+        }
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": self._state}
+
+
+def _offers(context: Context, kind: str) -> bool:
+    offered = getattr(context.session.client_capabilities, kind, None)
+    return offered is not None and (kind != "elicitation" or offered.form is not None or offered.url is None)
+
+
+def _check(context: Context, requests: InputRequests) -> None:
+    """Raise MCPError unless a client says that it can do all that is asked of it, as both revisions want."""
+    missing = {
+        kind for kind, _ in (_KINDS[type(each)] for each in requests.values()) if not _offers(context, kind)
+    }
+    if missing:
+        text = f"this needs a client that declares the capability {', '.join(sorted(missing))}"
+        required: dict[str, Json] = {kind: {"form": {}} if kind == "elicitation" else {} for kind in missing}
+        raise MCPError(
+            code=MISSING_REQUIRED_CLIENT_CAPABILITY, message=text, data={"requiredCapabilities": required}
+        )

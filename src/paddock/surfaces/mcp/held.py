@@ -6,10 +6,9 @@ is kept until it is fetched under the id of its run, once, with the tool that fe
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import anyio
 
@@ -25,8 +24,9 @@ from paddock.surfaces.mcp.tools import Answer, Caller, refusal, text_block
 
 _log = logging.getLogger("paddock.mcp")
 
-Work = Callable[[Caller], Coroutine[Any, Any, Answer]]
-"""What a call of a tool is, for whoever calls."""
+T = TypeVar("T")
+Work = Callable[[Caller], Coroutine[Any, Any, T]]
+"""What is to be done for a request, for whoever calls."""
 
 FETCHING = {"native": "query_output", "seed": "sdl.runtime.queryOutput"}
 """The tools that fetch, by the names that are listed."""
@@ -36,23 +36,22 @@ _KEPT = 16
 """Answers that wait to be fetched."""
 
 
-class Detached(ABC):
-    """A call of a tool that goes on by itself, whoever waits for it."""
+class Errand(Generic[T]):
+    """Work for a request that goes on by itself, whoever waits for it; its questions wait in the inbox."""
 
-    def __init__(self, actor: str, work: Work) -> None:
+    def __init__(self, actor: str, work: Work[T], inbox: Inbox) -> None:
         self.actor = actor
         self.question: Question | None = None
         self.asking = asyncio.Event()
-        """Set as long as it has a question."""
+        """Set as long as something is asked."""
+        self.answered = asyncio.Event()
+        self._inbox = inbox
         self._listener: OnConsole | None = None
-        self.task = asyncio.create_task(work(Caller(actor, self.hear, self.ask, present=self.present)))
+        self.task = asyncio.create_task(work(self.caller()))
 
-    present = False
-    """Whether its person is asked by the client itself."""
-
-    @abstractmethod
-    async def ask(self, question: Question) -> approval.Answer:
-        """Wait for an answer."""
+    def caller(self) -> Caller:
+        """Return who calls, for the work."""
+        return Caller(self.actor, self.hear, self._ask)
 
     def hear(self, line: ConsoleLine) -> None:
         """Pass a console line on to whoever listens now."""
@@ -75,6 +74,22 @@ class Detached(ABC):
             self._listener = None
             asking.cancel()
 
+    async def _ask(self, question: Question) -> approval.Answer:
+        try:
+            with self._inbox.kept(question):
+                self.question = question
+                self.answered.clear()
+                self.asking.set()
+                answer = await self._inbox.answer(question)
+        except (ApprovalError, OSError) as error:  # its text is for the person, not for the program
+            _log.warning("nobody can be asked: %s", error)
+            return approval.Answer(verdict="unasked", by="paddock", told=UNUSABLE)
+        finally:
+            self.question = None
+            self.asking.clear()
+            self.answered.set()
+        return answer.model_copy(update={"by": f"{answer.by} (paddock approve)"})
+
 
 class Held:
     """The calls of one server that wait for `paddock approve`, and the answers that nobody has fetched."""
@@ -84,18 +99,22 @@ class Held:
 
         Who comes back while a person thinks waits with them for `patience_s`.
         """
-        self._inbox = inbox
+        self.inbox = inbox
         self._fetching = fetching
         self._patience_s = patience_s
-        self._calls: dict[str, _Errand] = {}
+        self._calls: dict[str, Errand[Answer]] = {}
         self.running: set[asyncio.Task[Answer]] = set()
 
-    async def call(self, actor: str, work: Work, listener: OnConsole | None) -> Answer:
+    async def call(self, actor: str, work: Work[Answer], listener: OnConsole | None) -> Answer:
         """Return the answer of a tool, or that it waits for a person."""
-        errand = _Errand(actor, work, self._inbox)
+        errand = Errand(actor, work, self.inbox)
         self.running.add(errand.task)
         errand.task.add_done_callback(self.running.discard)
         await errand.pause(listener)
+        return await self.settled(errand)
+
+    async def settled(self, errand: Errand[Answer]) -> Answer:
+        """Return the answer of a call that has ended, or that it waits for a person, and keep it."""
         if errand.task.done() or (question := errand.question) is None:
             return await errand.task
         self._keep(question.run, errand)
@@ -124,7 +143,7 @@ class Held:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _keep(self, run: str, errand: "_Errand") -> None:
+    def _keep(self, run: str, errand: Errand[Answer]) -> None:
         self._calls[run] = errand
         ended = [each for each, kept in self._calls.items() if kept.task.done()]
         for each in ended[:-_KEPT]:
@@ -145,31 +164,6 @@ class Held:
             "message": text,
         }
         return Answer([text_block(f"waiting · run {question.run}\n{text}")], data)
-
-
-class _Errand(Detached):
-    """A call whose questions wait in the inbox."""
-
-    def __init__(self, actor: str, work: Work, inbox: Inbox) -> None:
-        self._inbox = inbox
-        self.answered = asyncio.Event()
-        super().__init__(actor, work)
-
-    async def ask(self, question: Question) -> approval.Answer:
-        try:
-            with self._inbox.kept(question):
-                self.question = question
-                self.answered.clear()
-                self.asking.set()
-                answer = await self._inbox.answer(question)
-        except (ApprovalError, OSError) as error:  # its text is for the person, not for the program
-            _log.warning("nobody can be asked: %s", error)
-            return approval.Answer(verdict="unasked", by="paddock", told=UNUSABLE)
-        finally:
-            self.question = None
-            self.asking.clear()
-            self.answered.set()
-        return answer.model_copy(update={"by": f"{answer.by} (paddock approve)"})
 
 
 def fetched_run(name: str, arguments: Mapping[str, Json] | None) -> str | None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
@@ -16,13 +15,13 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.model.base import Json
+from paddock.surfaces.mcp.asking import Context, Rounds, actor
 from paddock.surfaces.mcp.outputs import UnknownResourceError
 from paddock.surfaces.mcp.prompts import UnknownPromptError
+from paddock.surfaces.mcp.tools import Caller, Inquire
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
-
-Context = ServerRequestContext[Any, Any]
 
 PAGE = 100
 COMPLETE: dict[str, Json] = {"resultType": "complete"}
@@ -38,8 +37,10 @@ class PromptOffer(Protocol):
         """Return the prompts as `prompts/list` shows them."""
         ...
 
-    async def messages(self, name: str, arguments: Mapping[str, str]) -> list[dict[str, Json]]:
-        """Return the messages of a prompt. Raises UnknownPromptError."""
+    async def messages(
+        self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
+    ) -> list[dict[str, Json]]:
+        """Return the messages of a prompt, for which its client may be asked. Raises UnknownPromptError."""
         ...
 
     def completions(self, argument: str, begun: str) -> list[str]:
@@ -76,9 +77,9 @@ class Offers(NamedTuple):
     resources: ResourceOffer
 
 
-def offer(server: "Server[Any]", offers: Offers) -> None:
+def offer(server: "Server[Any]", offers: Offers, rounds: Rounds) -> None:
     """Have a server offer prompts and resources and complete their arguments."""
-    _offer_prompts(server, offers.prompts)
+    _offer_prompts(server, offers.prompts, rounds)
     _offer_resources(server, offers.resources)
 
     async def complete(_context: Context, params: CompleteRequestParams) -> dict[str, Json]:
@@ -93,16 +94,19 @@ def offer(server: "Server[Any]", offers: Offers) -> None:
     server.add_request_handler("completion/complete", CompleteRequestParams, complete)
 
 
-def _offer_prompts(server: "Server[Any]", prompts: PromptOffer) -> None:
+def _offer_prompts(server: "Server[Any]", prompts: PromptOffer, rounds: Rounds) -> None:
     async def list_prompts(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         return page("prompts", prompts.entries(), params)
 
-    async def get_prompt(_context: Context, params: GetPromptRequestParams) -> dict[str, Json]:
+    async def get_prompt(context: Context, params: GetPromptRequestParams) -> dict[str, Json]:
+        async def messages(caller: Caller) -> dict[str, Json]:
+            found = await prompts.messages(params.name, params.arguments or {}, caller.inquire)
+            return {"messages": [*found], **COMPLETE}
+
         try:
-            messages = await prompts.messages(params.name, params.arguments or {})
+            return await rounds.get(context, params, actor(context), messages)
         except UnknownPromptError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
-        return {"messages": [*messages], **COMPLETE}
 
     server.add_request_handler("prompts/list", PaginatedRequestParams, list_prompts)
     server.add_request_handler("prompts/get", GetPromptRequestParams, get_prompt)

@@ -1,4 +1,4 @@
-"""What a running program prints, line by line, as progress notifications."""
+"""What a running program prints, line by line, on its way to the client; as progress of its call."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -12,38 +12,64 @@ from paddock.model.outcome import ConsoleLine
 from paddock.surfaces import render
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
+Sink = Callable[[list[ConsoleLine]], Awaitable[None]]
+"""Tells a client of console lines, in order."""
 
-_LONGEST = 4000
-_MOST = 200
-"""Notifications of one call; a program that prints more shows its last lines in its result only."""
+LONGEST = 4000
+"""Characters of one notification."""
+MOST = 200
+"""Notifications of one call and kind; a program that prints more shows its last lines in its result only."""
+_PATIENCE_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def streamed(report: Report) -> AsyncGenerator[OnConsole]:
-    """Give a listener to console lines that reports them in order, those that pile up together in one message."""
-    pending: list[str] = []
+async def streamed(*sinks: Sink) -> AsyncGenerator[OnConsole]:
+    """Give a listener to console lines that passes them on in order, those that pile up together.
+
+    What was heard is told before this ends, unless the client does not read or the work was cancelled.
+    """
+    pending: list[ConsoleLine] = []
     arrived = asyncio.Event()
+    ended = False
 
     def listen(line: ConsoleLine) -> None:
-        if task.done() or len(pending) > _LONGEST:
+        if len(pending) > LONGEST:
             return  # what piles up beyond one message would not be shown
-        pending.append(render.encodable(render.console_text(line))[:_LONGEST])
+        pending.append(line.model_copy(update={"text": line.text[:LONGEST]}))
         arrived.set()
 
     async def pump() -> None:
-        for number in range(1, _MOST + 1):
+        while not ended or pending:
             await arrived.wait()
             arrived.clear()
-            lines, pending[:] = "\n".join(pending), []
-            await report(float(number), None, lines[:_LONGEST])
+            lines, pending[:] = [*pending], []
+            for sink in sinks if lines else ():
+                await sink(lines)
 
     task = asyncio.create_task(pump())
     try:
         yield listen
+        ended = True
+        arrived.set()
+        await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+def as_progress(report: Report) -> Sink:
+    """Return what reports console lines as progress of their call."""
+    reported = 0
+
+    async def take(lines: list[ConsoleLine]) -> None:
+        nonlocal reported
+        if reported < MOST:
+            reported += 1
+            text = render.encodable("\n".join(map(render.console_text, lines)))
+            await report(float(reported), None, text[:LONGEST])
+
+    return take
 
 
 class OutputLines:
@@ -62,4 +88,4 @@ class OutputLines:
         *whole, begun = (self._begun[stream] + text).split("\n")
         for line in whole:
             self._listen(ConsoleLine(level="log" if stream == "stdout" else "error", text=line))
-        self._begun[stream] = begun[:_LONGEST]
+        self._begun[stream] = begun[:LONGEST]

@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+
 from paddock.hub.signatures import signature
 from paddock.model.base import Json
 from paddock.policy.redact import redact_text
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.resources import SavedScripts, beginning, guide
+from paddock.surfaces.mcp.tools import Inquire
 
 if TYPE_CHECKING:
     from paddock.wiring.servers import Servers
+
+_CHOICE = "script"
 
 
 class UnknownPromptError(ValueError):
@@ -29,7 +35,7 @@ class Prompts:
     def entries(self) -> list[dict[str, Json]]:
         """Return the prompts as `prompts/list` shows them."""
         server = {"name": "server", "description": "Add the tools of this server", "required": False}
-        name = {"name": "name", "description": "Name of the script", "required": True}
+        name = {"name": "name", "description": "Name of the script; left out, you choose", "required": False}
         return [
             {
                 "name": "write-program",
@@ -45,9 +51,11 @@ class Prompts:
             },
         ]
 
-    async def messages(self, name: str, arguments: Mapping[str, str]) -> list[dict[str, Json]]:
-        """Return the messages of a prompt. Raises UnknownPromptError."""
-        text = await self._text(name, arguments)
+    async def messages(
+        self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
+    ) -> list[dict[str, Json]]:
+        """Return the messages of a prompt; its person is asked for what is left out. Raises UnknownPromptError."""
+        text = await self._text(name, arguments, inquire)
         return [{"role": "user", "content": {"type": "text", "text": text}}]
 
     def completions(self, argument: str, begun: str) -> list[str]:
@@ -60,14 +68,14 @@ class Prompts:
             case _:
                 return []
 
-    async def _text(self, name: str, arguments: Mapping[str, str]) -> str:
+    async def _text(self, name: str, arguments: Mapping[str, str], inquire: Inquire | None) -> str:
         match name:
             case "write-program":
                 text = guide()
                 if server := arguments.get("server"):
                     text += await self._tools(server)
             case "run-script":
-                text = self._script(arguments.get("name", ""))
+                text = self._script(arguments.get("name") or await self._choice(inquire))
             case _:
                 raise UnknownPromptError(
                     f"there is no prompt {name[:100]}; there are write-program and run-script"
@@ -81,12 +89,29 @@ class Prompts:
             [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), ""]
         )
 
+    async def _choice(self, inquire: Inquire | None) -> str:
+        """Return the script that a person chooses; an empty name where nobody can be asked, or nobody chooses."""
+        names = beginning(self._scripts.files(), "")
+        if not names or inquire is None:
+            return ""
+        schema = {
+            "type": "object",
+            "properties": {_CHOICE: {"type": "string", "enum": names}},
+            "required": [_CHOICE],
+        }
+        params = ElicitRequestFormParams(message="Which script shall run?", requested_schema=schema)
+        try:
+            given = (await inquire({_CHOICE: ElicitRequest(params=params)})).get(_CHOICE)
+        except MCPError:
+            return ""
+        chosen = (given.content or {}).get(_CHOICE) if isinstance(given, ElicitResult) else None
+        return chosen if isinstance(chosen, str) else ""
+
     def _script(self, name: str) -> str:
         scripts = self._scripts.files()
         if name not in scripts:
-            raise UnknownPromptError(
-                f"there is no script {name[:100]}; there are {', '.join(scripts) or 'none'}"
-            )
+            what = f"there is no script {name[:100]}" if name else "name a script"
+            raise UnknownPromptError(f"{what}; there are {', '.join(scripts) or 'none'}")
         path = scripts[name]
         source = path.read_text(encoding="utf-8", errors="replace")
         wish = "Run this program with execute_code and tell me what it returns."

@@ -1,6 +1,8 @@
 """What clients may read without calling a tool: the guide, saved scripts, types of tools, stored output."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import suppress
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 GUIDE = "paddock://guide"
 COMPLETIONS = 100
 """As many as the protocol allows in one answer."""
+LOOK_SECONDS = 2.0
+"""Between two looks at the scripts for who watches them."""
 _SCRIPT = UriTemplate.parse("paddock://scripts/{name}")
 _TYPES = UriTemplate.parse("paddock://tools/{server}/{tool}")
 
@@ -79,6 +83,25 @@ class SavedScripts:
             for name in map(render.encodable, self.files())
         ]
 
+    async def changes(self) -> AsyncGenerator[tuple[set[str], bool]]:
+        """Yield, soon after they changed, the addresses of scripts, and whether one came or went."""
+        known = await asyncio.to_thread(self._versions)
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            before, known = known, await asyncio.to_thread(self._versions)
+            changed = {name for name, _ in before.items() ^ known.items()}
+            if changed:
+                yield {_SCRIPT.expand({"name": name}) for name in changed}, before.keys() != known.keys()
+
+    def _versions(self) -> dict[str, tuple[str, int, int]]:
+        """Return what tells that a script has changed, by its name: which file it is, and of when."""
+        found: dict[str, tuple[str, int, int]] = {}
+        for name, path in self.files().items():
+            with suppress(OSError):
+                seen = path.stat()
+                found[render.encodable(name)] = (str(path), seen.st_mtime_ns, seen.st_size)
+        return found
+
     async def read(self, uri: str) -> dict[str, Json] | None:
         """Return the source of a script."""
         if (found := _SCRIPT.match(uri)) is None:
@@ -132,15 +155,15 @@ class Resources:
 
     def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
         self._outputs = StoredOutput(session, workspace)
-        self._scripts = SavedScripts(workspace)
-        self._kinds: tuple[Kind, ...] = (self._outputs, ToolTypes(session.servers, cap), self._scripts)
+        self.scripts = SavedScripts(workspace)
+        self._kinds: tuple[Kind, ...] = (self._outputs, ToolTypes(session.servers, cap), self.scripts)
 
     async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page: guide and scripts first, then what is stored. Raises UnknownResourceError."""
         entries, following = await self._outputs.page(cursor)
         if cursor is None:
             about: dict[str, Json] = {"title": "Programs for execute_code", "mimeType": "text/markdown"}
-            entries = [{"uri": GUIDE, "name": "guide", **about}, *self._scripts.entries(), *entries]
+            entries = [{"uri": GUIDE, "name": "guide", **about}, *self.scripts.entries(), *entries]
         return entries, following
 
     def templates(self) -> list[dict[str, Json]]:

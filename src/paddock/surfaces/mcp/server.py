@@ -8,16 +8,17 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import Server
 from mcp_types import CallToolRequestParams, Icon, PaginatedRequestParams
+from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock import __version__
-from paddock.guest.job import OnConsole
 from paddock.model.base import Json
 from paddock.surfaces.mcp.announce import Announcer, AnnouncingServer
-from paddock.surfaces.mcp.asking import Rounds, can_ask
-from paddock.surfaces.mcp.offers import COMPLETE, Context, Offers, offer, page
-from paddock.surfaces.mcp.progress import streamed
-from paddock.surfaces.mcp.tools import Answer, Caller, Toolbox
+from paddock.surfaces.mcp.asking import Context, Rounds, actor
+from paddock.surfaces.mcp.log import Logs
+from paddock.surfaces.mcp.offers import COMPLETE, Offers, offer, page
+from paddock.surfaces.mcp.progress import as_progress, streamed
+from paddock.surfaces.mcp.tools import Answer, Toolbox
 
 if TYPE_CHECKING:
     from mcp.server.request_state import RequestStateBoundary
@@ -37,26 +38,28 @@ _MINUTE_MS = 60_000
 
 
 def protocol_server(
-    toolbox: Toolbox,
-    offers: Offers | None = None,
-    announcer: Announcer | None = None,
-    rounds: Rounds | None = None,
+    toolbox: Toolbox, offers: Offers, rounds: Rounds, announcer: Announcer | None = None
 ) -> "Server[Any]":
     """Return the protocol's side of a server that offers the tools of `toolbox`, prompts and resources.
 
-    With an announcer clients are told that the tools may change, and when they do; with `rounds` their people are
-    asked what a rule wants to be asked.
+    Through `rounds` clients and their people are asked; with an announcer clients are told that the tools may change,
+    and when they do.
     """
+    logs = Logs()
 
     async def list_tools(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         return page("tools", [tool.entry for tool in await toolbox.listed()], params)
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
-        if (context.meta or {}).get("progress_token") is None:
-            answer = await _answered(toolbox, rounds, context, params)
+        work = partial(toolbox.call, params.name, params.arguments)
+        sinks = [logs.sink(context)]
+        if (context.meta or {}).get("progress_token") is not None:
+            sinks.append(as_progress(context.session.report_progress))
+        if wanted := [sink for sink in sinks if sink is not None]:
+            async with streamed(*wanted) as listen:
+                answer = await rounds.call(context, params, actor(context), work, listen)
         else:
-            async with streamed(context.session.report_progress) as listen:
-                answer = await _answered(toolbox, rounds, context, params, listen)
+            answer = await rounds.call(context, params, actor(context), work, None)
         if not isinstance(answer, Answer):
             return answer
         if announcer is not None and any(block["type"] == "resource_link" for block in answer.content):
@@ -81,32 +84,16 @@ def protocol_server(
     )
     server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, call_tool)
-    if offers is not None:
-        offer(server, offers)
+    offer(server, offers, rounds)
+    logs.attach(server)
     if announcer is not None:
         announcer.attach(server)
-    if rounds is not None:
-        _seal(server, rounds.wait_ms)
+    _seal(server, rounds.wait_ms)
     return server
 
 
-async def _answered(
-    toolbox: Toolbox,
-    rounds: Rounds | None,
-    context: Context,
-    params: CallToolRequestParams,
-    listen: OnConsole | None = None,
-) -> Answer | dict[str, Json]:
-    """Return what a tool answers, or what must be answered before it goes on."""
-    actor = _actor(context)
-    if rounds is None:
-        return await toolbox.call(params.name, params.arguments, Caller(actor, listen))
-    work = partial(toolbox.call, params.name, params.arguments)
-    return await rounds.call(context, params, actor, work, listen)
-
-
 def _seal(server: "Server[Any]", wait_ms: int) -> None:
-    """Have what clients bring back be encrypted by us, for this call of this client, and not for long."""
+    """Have what clients bring back be encrypted by us, for this request of this client, and not for long."""
 
     @cache
     def boundary() -> "RequestStateBoundary":
@@ -116,15 +103,20 @@ def _seal(server: "Server[Any]", wait_ms: int) -> None:
         )
 
         keys = [os.urandom(32)]
-        security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=_actor)
+        security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=actor)
         return RequestStateBoundary(security, default_audience="paddock")
 
     async def sealed(ctx: Context, call_next: CallNext) -> HandlerResult:
-        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        brought = (ctx.params or {}).get("requestState") is not None
-        if ctx.method == "tools/call" and (brought or (modern and can_ask(ctx))):
+        if (ctx.params or {}).get("requestState") is not None:
             return await boundary()(ctx, call_next)
-        return await call_next(ctx)
+        result = await call_next(ctx)
+        if not is_input_required(result):
+            return result
+
+        async def given(_ctx: Context) -> HandlerResult:
+            return result
+
+        return await boundary()(ctx, given)
 
     server.middleware.append(sealed)
 
@@ -140,11 +132,3 @@ def _result(answer: Answer, version: str) -> dict[str, Json]:
     if version not in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("structuredContent", {}), dict):
         del result["structuredContent"]
     return result
-
-
-def _actor(context: Context) -> str:
-    """Return who calls: what the client says it is, which is for the record and grants nothing."""
-    params = context.session.client_params
-    if params is None:
-        return "mcp client"
-    return f"{params.client_info.name} {params.client_info.version}".strip()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,7 +73,9 @@ class Service:
             self._tools = Toolbox(own, seed, further=further)
         else:
             self._tools = Toolbox(seed, own, suggests=False, further=further, shows_further=False)
-        self._offers = Offers(Prompts(session.servers, workspace, cap), Resources(session, workspace, cap))
+        resources = Resources(session, workspace, cap)
+        self._saved = resources.scripts
+        self._offers = Offers(Prompts(session.servers, workspace, cap), resources)
         self._announcer = Announcer()
         self._metrics = session.metrics.page if session.metrics else None
         self._changes = names == "native"
@@ -92,24 +94,32 @@ class Service:
 
     @asynccontextmanager
     async def _server(self) -> "AsyncGenerator[Server[Any]]":
-        """Give the protocol's side; changes of the tools are announced as long as it is there."""
-        watching = asyncio.create_task(self._watch()) if self._changes else None
+        """Give the protocol's side; changes are announced as long as it is there."""
+        looks = (self._watch_tools(), self._watch_scripts()) if self._changes else ()
+        watching = [*map(asyncio.create_task, looks)]
         announcer = self._announcer if self._changes else None
         try:
             self._inbox.sweep()
         except ApprovalError as error:
             _log.warning("no question can wait for `paddock approve`: %s", error)
         try:
-            yield protocol_server(self._tools, self._offers, announcer, self._rounds)
+            yield protocol_server(self._tools, self._offers, self._rounds, announcer)
         finally:
             await self._rounds.close()
             await self._repositories.close()
-            if watching is not None:
-                watching.cancel()
-                with suppress(asyncio.CancelledError):
-                    await watching
+            for task in watching:
+                task.cancel()
+            if watching:
+                await asyncio.wait(watching)
 
-    async def _watch(self) -> None:
+    async def _watch_scripts(self) -> None:
+        async for changed, others in self._saved.changes():
+            for uri in changed:
+                await self._announcer.resource_updated(uri)
+            if others:
+                await self._announcer.resources_changed()
+
+    async def _watch_tools(self) -> None:
         async for _ in self._scripts.changes():
             await self._announcer.tools_changed()
 

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
+from mcp.shared.exceptions import MCPError
 
 from paddock.approvals import Asker
 from paddock.guest.job import OnConsole
@@ -21,7 +22,16 @@ from paddock.policy.redact import may_hold_secrets, redact_json
 from paddock.surfaces import render
 from paddock.surfaces.mcp.icons import icons
 
+if TYPE_CHECKING:
+    from mcp_types import InputRequests
+
 Arguments = Mapping[str, Json]
+Inquire = Callable[["InputRequests"], Awaitable[Mapping[str, object]]]
+"""Asks a client for what only it has, one time after another, and gives the answers under the same keys.
+
+A key that was not answered is missing. Raises MCPError for what the client cannot do, TimeoutError when it does not
+come back.
+"""
 
 _SURROGATE = "\\ud"
 """How `json.dumps` begins to spell half of a character."""
@@ -37,6 +47,8 @@ class Caller:
     on_console: OnConsole | None = None
     asker: Asker | None = None
     """Asks their person what a rule wants to be asked."""
+    inquire: Inquire | None = None
+    """Asks their client."""
     present: bool = False
     """Whether the client itself asks its person, while the call lasts."""
 
@@ -145,7 +157,10 @@ class Toolbox:
         return self._known[name].input_schema if name in self._known else None
 
     async def call(self, name: str, arguments: Json, caller: Caller) -> Answer:
-        """Return what a tool answers. Cancelling the task ends the work before this returns."""
+        """Return what a tool answers. Cancelling the task ends the work before this returns.
+
+        Raises MCPError for what the tool wants to be answered with an error of the protocol.
+        """
         return _fit_to_leave(await self._answer(name, arguments, caller))
 
     async def _answer(self, name: str, arguments: Json, caller: Caller) -> Answer:
@@ -160,6 +175,8 @@ class Toolbox:
             return tool.explain(tool, given, problems)
         try:
             return await _whole(tool.run(given, caller))
+        except MCPError:
+            raise
         except PaddockError as error:
             return refusal(Status.ERROR, type(error).__name__, str(error))
         except Exception:  # noqa: BLE001 - the library would tell the client its text, which may hold anything

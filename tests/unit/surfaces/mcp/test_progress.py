@@ -2,8 +2,12 @@
 
 import asyncio
 
-from paddock.model.outcome import ConsoleLine
-from paddock.surfaces.mcp.progress import OutputLines, streamed
+import pytest
+from mcp_types import LoggingLevel
+
+from paddock.model.outcome import ConsoleLevel, ConsoleLine
+from paddock.surfaces.mcp.log import messages
+from paddock.surfaces.mcp.progress import OutputLines, as_progress, streamed
 
 
 def test_lines_come_whole_however_they_are_cut() -> None:
@@ -37,7 +41,7 @@ def test_a_flood_is_a_bounded_number_of_bounded_messages() -> None:
         async def report(_progress: float, _total: float | None, message: str | None) -> None:
             messages.append(message or "")
 
-        async with streamed(report) as listen:
+        async with streamed(as_progress(report)) as listen:
             for _ in range(300):
                 for _ in range(100):
                     listen(ConsoleLine(level="log", text="y" * 100))
@@ -45,3 +49,78 @@ def test_a_flood_is_a_bounded_number_of_bounded_messages() -> None:
 
     asyncio.run(main())
     assert (len(messages), max(map(len, messages))) == (200, 4000)
+
+
+def test_what_was_printed_last_is_told_too() -> None:
+    told: list[list[ConsoleLine]] = []
+    last = ConsoleLine(level="warn", text="last")
+
+    async def main() -> None:
+        async def sink(lines: list[ConsoleLine]) -> None:
+            told.append(lines)
+
+        async with streamed(sink) as listen:
+            listen(last)
+
+    asyncio.run(main())
+    assert told == [[last]]
+
+
+def test_a_client_that_does_not_read_is_not_waited_for_when_its_call_is_cancelled() -> None:
+    async def never(_lines: list[ConsoleLine]) -> None:
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        async with streamed(never) as listen:
+            listen(ConsoleLine(level="log", text="x"))
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def test_log_messages_have_a_level_and_neighbours_of_one_level_are_one() -> None:
+    sent: list[tuple[str, str]] = []
+
+    async def main() -> None:
+        async def send(level: LoggingLevel, text: str) -> None:
+            sent.append((level, text))
+
+        levels: list[ConsoleLevel] = ["debug", "log", "info", "warn", "warn", "error", "log"]
+        lines = [ConsoleLine(level=level, text=f"{number} {level}") for number, level in enumerate(levels)]
+        await messages(send, "debug")(lines)
+        sent.append(("notice", "and up"))
+        await messages(send, "notice")(lines)
+
+    asyncio.run(main())
+    assert sent == [
+        ("debug", "0 debug"),
+        ("info", "1 log\n2 info"),
+        ("warning", "3 warn\n4 warn"),
+        ("error", "5 error"),
+        ("info", "6 log"),
+        ("notice", "and up"),
+        ("warning", "3 warn\n4 warn"),
+        ("error", "5 error"),
+    ]
+
+
+def test_a_flood_is_a_bounded_number_of_bounded_log_messages() -> None:
+    sent: list[str] = []
+
+    async def main() -> None:
+        async def send(_level: LoggingLevel, text: str) -> None:
+            sent.append(text)
+
+        take = messages(send, "debug")
+        for _ in range(300):
+            await take([ConsoleLine(level=level, text="z" * 5000) for level in ("warn", "error")])
+
+    asyncio.run(main())
+    assert (len(sent), {len(text) for text in sent}) == (200, {4000})
