@@ -1,5 +1,6 @@
 """The command line from a cold process, next to interpreters that do nothing."""
 
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from benchmarks import peers
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds
 
 TITLE = "Command line, cold process"
+_TYPESCRIPT = "const name: string = paddock.vars.NAME; console.log(`Hello, ${name}!`)"
 
 
 def measure(scale: Scale) -> list[Line]:
@@ -17,20 +19,23 @@ def measure(scale: Scale) -> list[Line]:
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made:
         home = Path(made)
         (home / "hello.js").write_text("console.log(`Hello, ${paddock.vars.NAME}!`)")
-        (home / "hello.ts").write_text(
-            "const name: string = paddock.vars.NAME; console.log(`Hello, ${name}!`)"
-        )
+        (home / "hello.ts").write_text(_TYPESCRIPT)
         hello = b"Hello, world!\n"
         commands: dict[str, tuple[list[str], bytes | None]] = {
             "version": ([program, "--version"], None),
             "js": ([program, "run", "./hello.js", "--var", "NAME=world"], hello),
             "ts": ([program, "run", "./hello.ts", "--var", "NAME=world"], hello),
+            "new ts": ([program, "run", "./new.ts", "--var", "NAME=world"], hello),
             "python": ([sys.executable, "-I", "-S", "-c", "pass"], b""),
             "node": ([peers.node(), "-e", "0"], b""),
         }
 
+        numbers = itertools.count()
+
         def once(name: str) -> float:
             command, expected = commands[name]
+            if name == "new ts":
+                (home / "new.ts").write_text(_TYPESCRIPT + f"// {next(numbers)}")
             return milliseconds(lambda: _run(command, home, expected))
 
         for name in commands:  # warm up the caches of files
@@ -40,6 +45,7 @@ def measure(scale: Scale) -> list[Line]:
     return [
         Line("paddock run hello.js, p50", p50["js"], "ms", at_most(300)),
         Line("paddock run hello.ts, p50", p50["ts"], "ms", at_most(300)),
+        Line("the same, a text never seen before, p50", p50["new ts"], "ms"),
         Line("paddock --version, p50", p50["version"], "ms", at_most(120)),
         Line("floor: python -I -S -c pass", p50["python"], "ms"),
         Line("floor: node -e 0", p50["node"], "ms"),

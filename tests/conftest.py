@@ -20,6 +20,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from paddock.guest import answers
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
@@ -38,6 +39,7 @@ ODD_SERVER = ROOT / "tests/servers/odd.py"
 _STATE = tempfile.TemporaryDirectory(prefix="paddock-tests-")
 atexit.register(_STATE.cleanup)
 os.environ["XDG_STATE_HOME"] = _STATE.name
+answers.directory = lambda: Path(_STATE.name) / "intake"
 
 
 class Guest:

@@ -14,11 +14,13 @@ import json, sys
 sys.argv[1:] = {arguments!r}
 from paddock.guest.launch import Launcher
 early = []
-begin = Launcher.begin
-def begun(self, profile, *, reader=True):
-    early.append([profile, reader, "click" in sys.modules])
-    begin(self, profile, reader=reader)
-Launcher.begin = begun
+def noted(begin):
+    def begun(self, *profile):
+        early.append([begin.__name__, *profile, *(name for name in ("click", "pydantic") if name in sys.modules)])
+        begin(self, *profile)
+    return begun
+Launcher.begin_zygote = noted(Launcher.begin_zygote)
+Launcher.begin_reader = noted(Launcher.begin_reader)
 from paddock.surfaces.cli import main
 try:
     main()
@@ -42,7 +44,7 @@ class Start(NamedTuple):
     settings: list[str]
     """Settings for which a validator was made."""
     early: list[object]
-    """What was begun early: profile, whether with a reader, and whether the command line was loaded by then."""
+    """What was begun early, and which heavy libraries were loaded by then."""
 
 
 def started(home: Path, *arguments: str, stdin: str = "") -> Start:
@@ -95,19 +97,32 @@ def test_a_script_loads_what_it_needs(tmp_path: Path, name: str) -> None:
     start = started(tmp_path, "run", f"./{name}")
     assert start.modules & (LIBRARIES | ROOMS) == set()
     assert start.settings == []
-    assert start.early == [["guest", True, False]]
+    assert start.early == [["begin_zygote", "guest"], ["begin_reader"]]
+
+
+def test_a_script_that_was_read_before_needs_no_reader(tmp_path: Path) -> None:
+    folder = tmp_path / ".paddock" / "scripts"
+    folder.mkdir(parents=True)
+    (folder / "hello.ts").write_text("const a: number = 1; console.log(a)")
+    assert started(tmp_path, "run", "hello").early == [["begin_zygote", "guest"], ["begin_reader"]]
+    assert started(tmp_path, "run", "hello").early == [["begin_zygote", "guest"]]
+    (folder / "hello.ts").write_text("const a: number = 2; console.log(a)")
+    assert started(tmp_path, "run", "hello").early == [["begin_zygote", "guest"], ["begin_reader"]]
 
 
 def test_a_computation_loads_what_it_needs(tmp_path: Path) -> None:
     start = started(tmp_path, "compute", stdin='{"source": "emit(read_input())", "input": "1"}')
     assert start.modules & (LIBRARIES | ROOMS) == {"paddock.surfaces.compute"}
     assert start.settings == []
-    assert start.early == [["guest", False, False]]
+    assert start.early == [["begin_zygote", "guest"]]
 
 
 def test_a_granted_jit_is_begun_early_too(tmp_path: Path) -> None:
     (tmp_path / "hello.js").write_text("console.log(1)")
-    assert started(tmp_path, "run", "--jit", "./hello.js").early == [["guest-jit", True, False]]
+    assert started(tmp_path, "run", "--jit", "./hello.js").early == [
+        ["begin_zygote", "guest-jit"],
+        ["begin_reader"],
+    ]
 
 
 def test_a_setting_makes_the_validators_of_settings(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import struct
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Literal
 
+from paddock.guest.answers import Answers
 from paddock.guest.launch import Launcher
 from paddock.guest.positions import Positions, locate, place
 from paddock.model.base import Json, Value
@@ -82,10 +83,10 @@ def answer(response: bytes, source: str) -> Program:
     a response that intake.js does not make.
     """
     read = _Answer.model_validate_json(response)
-    if read.ok:
+    if read.ok and read.code:
         return Program(source=source, code=read.code, language=read.language, positions=read.positions)
-    if read.error is None or read.error.line is None or read.error.column is None:
-        raise ValueError("intake refused a program without saying where")
+    if read.ok or read.error is None or read.error.line is None or read.error.column is None:
+        raise ValueError("neither a program nor a refusal that says where")
     spot = place(read.error.line, read.error.column, source)
     raise ProgramError(
         read.error.model_copy(
@@ -105,11 +106,14 @@ _TOO_LONG = ErrorInfo(
 class Intake:
     """The parent's side of the process that reads programs. It starts at `prepare` or at the first text."""
 
-    def __init__(self, launcher: Launcher) -> None:
+    def __init__(self, launcher: Launcher, answers: Answers) -> None:
         self._launcher = launcher
+        self._answers = answers
         self._process: subprocess.Popen[bytes] | None = None
         self._starting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]] | None = None
         self._turn = asyncio.Lock()
+        self._asked = 0
+        """How many questions the process has heard."""
         self._known: OrderedDict[tuple[str, Language], Program] = OrderedDict()
 
     def prepare(self) -> None:
@@ -125,7 +129,7 @@ class Intake:
         key = (source, language)
         program = self._known.get(key)
         if program is None:
-            program = await self._read(source, language)
+            program = self._recalled(source, language) or await self._read(source, language)
             if len(source) <= _KNOWN_CHARACTERS:
                 self._known[key] = program
                 if len(self._known) > _KNOWN_PROGRAMS:
@@ -133,6 +137,14 @@ class Intake:
         else:
             self._known.move_to_end(key)
         return program
+
+    def _recalled(self, source: str, language: Language) -> Program | None:
+        """Return what an earlier process was told of a text."""
+        kept = self._answers.look(source, language)
+        try:
+            return None if kept is None else answer(kept, source)
+        except (ValueError, ProgramError):
+            return None  # damaged: it is read again, and replaced
 
     async def _read(self, source: str, language: Language) -> Program:
         async with self._turn:
@@ -142,9 +154,14 @@ class Intake:
             try:
                 async with asyncio.timeout(_START_SECONDS):
                     reader, writer = await self._starting
+                self._asked += 1
                 async with asyncio.timeout(_READ_SECONDS):
                     response = await _ask(reader, writer, question(source, language))
-                return answer(response, source)
+                program = answer(response, source)
+                if self._asked == 1:
+                    # A text that has taken over its reader can change what is said of texts after it; that must
+                    # not outlive the reader. What is said of the text itself can harm nobody but its own run.
+                    self._answers.keep(source, language, response)
             except TimeoutError:
                 if self._starting.done():
                     raise ProgramError(_TOO_LONG) from None
@@ -156,6 +173,7 @@ class Intake:
             finally:
                 if response is None:  # also when the task was cancelled: an answer may still be on its way
                     await self.close()
+            return program
 
     async def close(self) -> None:
         """End the process."""
@@ -172,6 +190,7 @@ class Intake:
             await asyncio.to_thread(process.wait)
 
     async def _start(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._asked = 0
         self._process, connection = self._launcher.reader()
         connection.setblocking(False)  # noqa: FBT003
         reader, writer = await asyncio.open_connection(sock=connection)

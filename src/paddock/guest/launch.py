@@ -1,7 +1,7 @@
 """Start this package's own child processes: zygotes, and the reader of programs.
 
 To import the rest of Paddock takes as long as these need to get ready. So this module imports little, and the command
-line starts one of each before it imports anything else (`Launcher.begin`).
+line starts what it will need before it imports anything else (`begin_zygote`, `begin_reader`).
 """
 
 import socket
@@ -30,11 +30,13 @@ class Launcher:
         self._zygotes: dict[EngineProfile, Child] = {}
         self._readers: list[Child] = []
 
-    def begin(self, profile: EngineProfile, *, reader: bool = True) -> None:
-        """Start what one program needs, before anybody asks for it; computations are read by V8 alone."""
+    def begin_zygote(self, profile: EngineProfile) -> None:
+        """Start a fork server before anybody asks for it."""
         self._zygotes[profile] = self.zygote(profile)
-        if reader:
-            self._readers.append(self.reader())
+
+    def begin_reader(self) -> None:
+        """Start a reader of programs before anybody asks for it."""
+        self._readers.append(self.reader())
 
     def zygote(self, profile: EngineProfile) -> Child:
         """Return a fork server (`paddock.guest.zygote`); the caller ends it."""

@@ -1,26 +1,27 @@
 """The scripts that people call by name, and where they are looked for (spec 1.1, M1 to M5)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.model.errors import ScriptNotFound
-from paddock.model.request import Language
 
-LANGUAGES: dict[str, Language] = {".ts": "typescript", ".js": "javascript", ".mjs": "javascript"}
+if TYPE_CHECKING:
+    from paddock.model.request import Language
+
+LANGUAGES: "dict[str, Language]" = {".ts": "typescript", ".js": "javascript", ".mjs": "javascript"}
 SUFFIXES = tuple(LANGUAGES)
 SEED_FOLDER = ".mentu"
 """Scripts below such a folder were written for another runner: their tool calls give raw results."""
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(NamedTuple):
     """A program, ready to be sent."""
 
     name: str
     """File name, for error texts; never a path."""
     source: str
-    language: Language = "auto"
+    language: "Language" = "auto"
     raw_results: bool = False
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from platformdirs import user_cache_path
 
 from paddock.gate import Engines, Gate
+from paddock.guest import answers
 from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Intake
 from paddock.guest.launch import Launcher
@@ -140,7 +141,7 @@ async def open_session(
         launcher = launcher or Launcher()
         frame_bytes = settings.limits.execute.frame_bytes
         pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
-        intake = Intake(launcher)
+        intake = Intake(launcher, answers.Answers(answers.directory()))
         servers = Servers(settings, workspace)
         processes = Processes(settings.sandbox)
         secrets = KnownSecrets()

@@ -331,7 +331,7 @@ def test_more_module_words_than_any_program_needs_are_refused(host):
 
 
 def test_answer_refuses_a_response_that_intake_does_not_make():
-    with pytest.raises(ValueError, match="without saying where"):
+    with pytest.raises(ValueError, match="neither a program nor a refusal that says where"):
         intake.answer(b'{"ok":false}', "1")
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         intake.answer(b'{"ok":true,"surprise":1}', "1")

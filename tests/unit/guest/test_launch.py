@@ -13,7 +13,7 @@ def end(child: Child) -> None:
 
 def test_a_zygote_begun_early_is_handed_out_once() -> None:
     launcher = Launcher()
-    launcher.begin("guest")
+    launcher.begin_zygote("guest")
     early, later = launcher.zygote("guest"), launcher.zygote("guest")
     try:
         greeting = json.loads(early.connection.recv(4096))
@@ -27,7 +27,7 @@ def test_a_zygote_begun_early_is_handed_out_once() -> None:
 
 def test_a_zygote_of_another_profile_is_started_anew() -> None:
     launcher = Launcher()
-    launcher.begin("guest-jit")
+    launcher.begin_zygote("guest-jit")
     other = launcher.zygote("guest")
     try:
         assert "guest" in other.process.args
@@ -38,14 +38,15 @@ def test_a_zygote_of_another_profile_is_started_anew() -> None:
 
 def test_what_nobody_asked_for_ends_with_its_launcher() -> None:
     launcher = Launcher()
-    launcher.begin("guest")
+    launcher.begin_reader()
     reader = launcher.reader()
     launcher.close()
     try:
         assert reader.process.poll() is None
     finally:
         end(reader)
-    launcher.begin("guest")
+    launcher.begin_zygote("guest")
+    launcher.begin_reader()
     [zygote], [reader] = launcher._zygotes.values(), launcher._readers
     launcher.close()
     assert (zygote.process.returncode, reader.process.returncode) == (-9, -9)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.guest.launch import Launcher
-from paddock.model.errors import EngineError
+from paddock.model.errors import EngineError, ScriptNotFound
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
     from paddock.approvals import Asker
     from paddock.model.settings import Settings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def run(arguments: Sequence[str]) -> None:
     """Run the command line that `arguments` begin, a command for programs of guests.
 
-    A zygote, and perhaps a reader of programs, are started first; they end with the command, if not before.
+    A zygote, and a reader for a program that was not read before, are started first; they end with the command.
     """
     launcher = Launcher()
 
@@ -32,9 +32,24 @@ def run(arguments: Sequence[str]) -> None:
 
     try:
         with suppress(EngineError, OSError):  # the session will try again, and say why it cannot
-            launcher.begin("guest-jit" if "--jit" in arguments else "guest", reader=arguments[0] == "run")
+            launcher.begin_zygote("guest-jit" if "--jit" in arguments else "guest")
+            if arguments[0] == "run" and not _was_read(arguments[1:]):
+                launcher.begin_reader()
         from paddock.surfaces.cli.root import command  # noqa: PLC0415 - this is what takes its time
 
         command(prog_name="paddock", obj=opener)
     finally:
         launcher.close()
+
+
+def _was_read(arguments: Sequence[str]) -> bool:
+    """Guess whether a program was read before; a wrong guess costs time and nothing else."""
+    from paddock.guest import answers  # noqa: PLC0415 - while the zygote starts
+    from paddock.store import scripts  # noqa: PLC0415
+
+    program = next((word for word in arguments if not word.startswith("-")), "-")
+    try:
+        script = scripts.read(program, Path())
+    except (ScriptNotFound, OSError):
+        return False
+    return answers.Answers(answers.directory()).has(script.source, script.language)

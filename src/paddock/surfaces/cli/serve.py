@@ -89,7 +89,8 @@ def mcp(
 
     launcher = Launcher()
     try:
-        launcher.begin("guest")  # it comes up while the protocol's library is imported
+        launcher.begin_zygote("guest")
+        launcher.begin_reader()  # they come up while the protocol's library is imported
         asyncio.run(_serve(settings, settings_of, workspace, names, launcher=launcher, door=door))
     finally:
         launcher.close()

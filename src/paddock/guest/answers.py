@@ -1,0 +1,93 @@
+"""What intake said of programs, kept for later processes of the same user: a script that ran before need not be read.
+
+An entry is named by the SHA-256 of the text and of the reader itself, appears by one rename, and is never changed. It
+is checked like an answer that just came. This module imports little: the command line asks it before anything else.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+_NEW = ".new-"
+_ANSWER_BYTES = 1024 * 1024
+_ENTRIES = 512
+
+
+def directory() -> Path:
+    """Return where the answers of this user are."""
+    return user_cache_path("paddock") / "intake"
+
+
+class Answers:
+    """Answers of intake below a directory of this user; the most recent 512, of at most 1 MiB each."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._reader = _reader()
+
+    def has(self, source: str, language: str) -> bool:
+        """Return whether there is an answer, as far as one can tell without reading it."""
+        return self._is_ours() and self._entry(source, language).is_file()
+
+    def look(self, source: str, language: str) -> bytes | None:
+        """Return the answer to a question about `source`; None when there is none that could be one."""
+        if not self._is_ours():
+            return None
+        try:
+            with self._entry(source, language).open("rb") as file:
+                answer = file.read(_ANSWER_BYTES + 1)
+                os.utime(file.fileno())
+        except OSError:
+            return None
+        return answer if len(answer) <= _ANSWER_BYTES else None
+
+    def keep(self, source: str, language: str, answer: bytes) -> None:
+        """Keep an answer, unless that is impossible: a full disk costs nobody his result."""
+        if len(answer) > _ANSWER_BYTES:
+            return
+        with contextlib.suppress(OSError):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_ours():
+                return
+            handle, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)
+            try:
+                with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+                    file.write(answer)
+                Path(new).replace(self._entry(source, language))
+            finally:
+                Path(new).unlink(missing_ok=True)
+            self._make_room()
+
+    def _entry(self, source: str, language: str) -> Path:
+        text = source.encode("utf-8", "surrogatepass")
+        name = hashlib.sha256(b"\0".join([self._reader, language.encode(), text]))
+        return self._directory / name.hexdigest()
+
+    def _is_ours(self) -> bool:
+        """Tell whether nobody else can put answers into the directory."""
+        try:
+            facts = os.lstat(self._directory)
+        except OSError:
+            return False
+        return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
+
+    def _make_room(self) -> None:
+        """Remove what was used longest ago, and with it what writers that died have left."""
+        with os.scandir(self._directory) as entries:
+            found = sorted((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries)
+        for _, path in found[:-_ENTRIES]:
+            Path(path).unlink(missing_ok=True)
+
+
+def _reader() -> bytes:
+    """Return what tells one version of intake from another: its files, their sizes and times."""
+    here = Path(__file__).parent
+    with os.scandir(here) as own, os.scandir(here / "vendor") as vendored:
+        scripts = [entry for entry in (*own, *vendored) if entry.name.endswith((".js", ".wasm"))]
+        facts = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in scripts)
+    return repr(facts).encode()
