@@ -184,10 +184,11 @@ class Dialogue(Listener):
             else:
                 reply = await self._host.sdk(call.name, call.arguments)
             ms = (time.perf_counter() - started) * 1000
-            server, tool = _names(call)
-            self._calls.append(CallRecord(server=server, tool=tool, status=reply.status, ms=round(ms, 3)))
             good = reply.status is Status.OK
             self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
+            # While the program goes on.
+            server, tool = _names(call)
+            self._calls.append(CallRecord(server=server, tool=tool, status=reply.status, ms=round(ms, 3)))
             # A worker that does not read gets no further answers: they would pile up here.
             await self._worker.drained()
 

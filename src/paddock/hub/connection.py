@@ -26,6 +26,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from paddock.hub.config import Server, StdioServer
 from paddock.hub.failure import TRACE, CallFailed, Trace
+from paddock.hub.lane import Lane
 from paddock.hub.lifecycle import Verdict
 from paddock.hub.process import LINE_LIMIT, ServerProcess
 from paddock.hub.session import AUTH_STATUS, PAGES, Session
@@ -60,6 +61,7 @@ class Connection:
         self.listed = False
         """Whether somebody has heard its tools since they last changed."""
         self.listing = asyncio.Lock()
+        self.lane = None if process is None else Lane(process.stdin)
         self._server = server
         self._process = process
         self._on_lost = on_lost
@@ -81,6 +83,8 @@ class Connection:
             self._broken_rule = broken_rule
             self.lost.set()
             self._on_lost()
+            if self.lane is not None:
+                self.lane.end()
 
     async def negotiate(self, *, probe: bool) -> None:
         """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed."""
@@ -261,7 +265,10 @@ async def connect(
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
             assert process is not None
-            reader, writer = PipeReader(process.stdout, connection.end), PipeWriter(process.stdin)
+            assert connection.lane is not None
+            process.stdout.take = connection.lane.take
+            reader = PipeReader(process.stdout.stream, connection.end)
+            writer = PipeWriter(process.stdin)
         else:
             client = await stack.enter_async_context(http_client(server))
             transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_LIMIT)
@@ -273,6 +280,7 @@ async def connect(
                 on_changed()
 
         session = Session(reader, writer, client_info=_CLIENT, message_handler=heard)
+        session.lane = connection.lane
         connection.session = await stack.enter_async_context(session)
         try:
             await connection.negotiate(probe=probe)

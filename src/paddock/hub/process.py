@@ -34,6 +34,44 @@ _EXIT_VISIBLE_S = 0.25
 _REAP_S = 1.0
 
 
+class ServerOutput(asyncio.StreamReaderProtocol):
+    """What a server writes: each whole line is offered to `take` at once, and what it leaves can be read."""
+
+    def __init__(self) -> None:
+        self.stream = asyncio.StreamReader(limit=LINE_LIMIT)
+        super().__init__(self.stream)
+        self.take: Callable[[bytes], bool] = lambda _: False
+        self._begun = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        """Follow asyncio.Protocol."""
+        if self._begun:
+            seen = len(self._begun)
+            self._begun += data
+            end = self._begun.rfind(b"\n", seen) + 1
+            data = bytes(self._begun[:end])
+            del self._begun[:end]
+        else:
+            end = data.rfind(b"\n") + 1
+            self._begun += data[end:]
+            data = data[:end]
+        for line in data.split(b"\n")[:-1]:
+            if not self.take(line):
+                self.stream.feed_data(line + b"\n")
+        if len(self._begun) > LINE_LIMIT:
+            self._flush()
+
+    def eof_received(self) -> bool | None:
+        """Follow asyncio.Protocol."""
+        self._flush()
+        return super().eof_received()
+
+    def _flush(self) -> None:
+        """Leave a line without end to the reader, who knows what to do."""
+        self.stream.feed_data(bytes(self._begun))
+        self._begun.clear()
+
+
 class ServerProcess:
     """A running server process. Whoever starts one must `stop()` it."""
 
@@ -41,12 +79,12 @@ class ServerProcess:
         self,
         transport: asyncio.SubprocessTransport,
         pipes: SubprocessStreamProtocol,
+        output: tuple[asyncio.ReadTransport, ServerOutput],
         hide: Callable[[str], str],
     ) -> None:
         assert pipes.stdin is not None
-        assert pipes.stdout is not None
         self.stdin = pipes.stdin
-        self.stdout = pipes.stdout
+        self._output, self.stdout = output
         self.pid = transport.get_pid()
         self.stopping = False
         """Whether we ended it, rather than it itself."""
@@ -87,6 +125,7 @@ class ServerProcess:
                 await _until(self._group_gone, _REAP_S)
             # A descendant that left the session may hold our pipes open; that must not hold our ends open.
             self._drain.cancel()
+            self._output.close()
             self._transport.close()
             await asyncio.sleep(0)
 
@@ -123,17 +162,26 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
     env = {**environment, **server.env}
     argv = [*_death_signal(), _executable(server, env), *server.args]
     loop = asyncio.get_running_loop()
-    transport, pipes = await loop.subprocess_exec(
-        lambda: SubprocessStreamProtocol(limit=LINE_LIMIT, loop=loop),
-        *argv,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        env=env,
-        cwd=server.cwd,
-        start_new_session=True,
-    )
-    return ServerProcess(transport, pipes, server.secrets.hide)
+    ours, theirs = os.pipe()
+    # A pipe of our own: what a child writes into asyncio's comes a turn of the event loop later.
+    output = await loop.connect_read_pipe(ServerOutput, os.fdopen(ours, "rb", buffering=0))
+    try:
+        transport, pipes = await loop.subprocess_exec(
+            lambda: SubprocessStreamProtocol(limit=LINE_LIMIT, loop=loop),
+            *argv,
+            stdin=PIPE,
+            stdout=theirs,
+            stderr=PIPE,
+            env=env,
+            cwd=server.cwd,
+            start_new_session=True,
+        )
+    except BaseException:
+        output[0].close()
+        raise
+    finally:
+        os.close(theirs)
+    return ServerProcess(transport, pipes, output, server.secrets.hide)
 
 
 def _executable(server: StdioServer, env: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """What a tool call gave: the raw result, and the value that a program wants to see."""
 
 import json
+import string
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -109,8 +110,10 @@ def native_value(result: ToolResult) -> Json:
     text = block.get("text")
     if block.get("type") != "text" or not isinstance(text, str):
         return content
+    if text[:1] in _LETTERS:
+        return text
     try:
-        value: Json = json.loads(text, parse_constant=_not_json)
+        value: Json = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return text
     if isinstance(value, dict | list | str | bool | None):
@@ -129,6 +132,11 @@ def _is_block(block: object) -> bool:
 
 def _not_json(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_not_json)
+_LETTERS = frozenset(string.ascii_letters) - frozenset("tfn")
+"""What no JSON begins with, and most texts do."""
 
 
 def _text(value: object) -> str:

@@ -12,9 +12,11 @@ from mcp_types import (
     ServerCapabilities,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+from opentelemetry.trace import get_current_span
 from pydantic import ValidationError
 
 from paddock.hub.failure import TRACE
+from paddock.hub.lane import Lane
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
@@ -27,11 +29,16 @@ PAGES = 100
 class Session(ClientSession):
     """A session whose answers are not validated: a faulty server stays usable, and a call costs half."""
 
+    lane: Lane | None = None
+    """A shorter way for our requests, which no trace goes along."""
+
     async def ask(self, method: str, params: dict[str, Any]) -> object:
         """Return the raw answer to a request in the agreed era. Raises MCPError."""
         data: dict[str, Any] = {"method": method, "params": params}
         options: CallOptions = {}
         self._stamp(data, options)
+        if self.lane is not None and not get_current_span().get_span_context().is_valid:
+            return await self.lane.ask(method, data["params"], tell=options.get("cancel_on_abandon", True))
         return cast("object", await self._dispatcher.send_raw_request(method, data["params"], options))
 
     async def agree(self, *, probe: bool) -> None:

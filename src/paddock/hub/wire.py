@@ -16,14 +16,13 @@ from mcp_types import (
     INTERNAL_ERROR,
     ErrorData,
     JSONRPCError,
-    JSONRPCMessage,
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
 
 from paddock.hub.failure import TRACE
+from paddock.hub.lane import written
 from paddock.hub.process import LINE_LIMIT
 
 
@@ -63,8 +62,7 @@ class PipeReader(PipeStream):
             except (asyncio.IncompleteReadError, ConnectionError):
                 self._on_end("")
                 raise anyio.EndOfStream from None
-            message = parse(line)
-            if message is not None:
+            if (message := parse(line)) is not None:
                 return message
 
     def __aiter__(self) -> ReadStream[SessionMessage | Exception]:
@@ -85,7 +83,7 @@ class PipeWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
-        data = _written(item.message) + b"\n"
+        data = written(item.message.model_dump(by_alias=True, exclude_unset=True))
         if self._stdin.is_closing():
             raise anyio.BrokenResourceError
         if (trace := TRACE.get()) is not None:
@@ -95,14 +93,6 @@ class PipeWriter(PipeStream):
             await self._stdin.drain()
         except ConnectionError:
             raise anyio.BrokenResourceError from None
-
-
-def _written(message: JSONRPCMessage) -> bytes:
-    """Return a message as JSON. A lone surrogate goes as an escape: UTF-8 has no form for it, but JSON has."""
-    try:
-        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    except PydanticSerializationError:
-        return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
 
 
 def parse(line: bytes) -> SessionMessage | None:

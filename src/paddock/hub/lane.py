@@ -1,0 +1,116 @@
+"""Our requests on the pipes of a stdio server, past the MCP library.
+
+The library spends most of a short call on its own tasks and models. What it does for one request is little: a number, a
+line, the answer with that number, and a word to the server when nobody waits any more. Everything else on the pipes,
+such as what the server asks of us, stays the library's.
+"""
+
+import asyncio
+import itertools
+import json
+from typing import Any, cast
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, ErrorData
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from paddock.hub.failure import TRACE
+
+_FIRST = 1 << 30
+"""The library counts its own requests from 1."""
+
+
+class Lane:
+    """Requests of ours that wait for their answers, on one pair of pipes."""
+
+    def __init__(self, stdin: asyncio.StreamWriter) -> None:
+        self._stdin = stdin
+        self._numbers = itertools.count(_FIRST)
+        self._waiting: dict[object, asyncio.Future[dict[str, Any]]] = {}
+        self._ended = False
+
+    async def ask(self, method: str, params: dict[str, Any], *, tell: bool) -> object:
+        """Return the `result` of the answer, whatever it is. Raises MCPError as the library does.
+
+        When the wait is cancelled after the request was sent, the server hears of it if `tell` is set.
+        """
+        if self._ended or self._stdin.is_closing():
+            raise _closed()
+        number = next(self._numbers)
+        line = written({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        answered = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            if (trace := TRACE.get()) is not None:
+                trace.sent = True
+            self._stdin.write(line)
+            await self._stdin.drain()
+            answer = await answered
+        except ConnectionError:
+            raise _closed() from None
+        except asyncio.CancelledError:
+            if tell and not self._stdin.is_closing():
+                gone = {"requestId": number, "reason": "caller cancelled"}
+                self._stdin.write(
+                    written({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone})
+                )
+            raise
+        finally:
+            del self._waiting[number]
+        if "result" in answer:
+            return answer["result"]
+        raise _error(answer["error"])
+
+    def take(self, line: bytes) -> bool:
+        """Take a line that is the answer to one of our requests; tell whether it was."""
+        if not self._waiting or (answer := _parsed(line)) is None:
+            return False
+        number = answer.get("id")
+        if "method" in answer or isinstance(number, bool | dict | list):
+            return False
+        answered = self._waiting.get(number)
+        if answered is None or not ("result" in answer or "error" in answer):
+            return False
+        if not answered.done():
+            answered.set_result(answer)
+        return True
+
+    def end(self) -> None:
+        """End every wait: no answer will come any more."""
+        self._ended = True
+        for answered in self._waiting.values():
+            if not answered.done():
+                answered.set_exception(_closed())
+
+
+def written(message: dict[str, Any]) -> bytes:
+    """Return a message as a line. A lone surrogate goes as an escape: UTF-8 has no form for it, but JSON has."""
+    try:
+        return to_json(message) + b"\n"
+    except PydanticSerializationError:
+        return json.dumps(message).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        document: object = from_json(line)
+    except ValueError:
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+
+
+def _closed() -> MCPError:
+    return MCPError(code=CONNECTION_CLOSED, message="Connection closed")
+
+
+def _error(error: object) -> MCPError:
+    """Return the error that a server answers with; one that breaks the rules is still an error."""
+    try:
+        data = ErrorData.model_validate(error)
+    except ValidationError:
+        told = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else None
+        return MCPError(code=INTERNAL_ERROR, message=told if isinstance(told, str) else json.dumps(error))
+    return MCPError(code=data.code, message=data.message, data=data.data)

@@ -1,0 +1,204 @@
+"""Requests past the library: numbers, answers good and bad, and what is left when nobody waits any more."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
+
+from paddock.hub.failure import TRACE, Trace
+from paddock.hub.lane import Lane
+from paddock.hub.process import ServerOutput
+
+FIRST = 1 << 30
+
+
+class Pipe:
+    """Stands in for the stream to a server; keeps what was written."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.broken = broken
+        self.closing = False
+
+    def write(self, data: bytes) -> None:
+        assert data.endswith(b"\n")
+        self.lines.append(json.loads(data))
+
+    async def drain(self) -> None:
+        if self.broken:
+            raise BrokenPipeError
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+
+def on_lane(use: Callable[[Lane, Pipe], Coroutine[Any, Any, None]], pipe: Pipe | None = None) -> None:
+    there = pipe or Pipe()
+    asyncio.run(use(Lane(there), there))  # pyright: ignore[reportArgumentType]
+
+
+async def asked(lane: Lane, *, tell: bool = True) -> asyncio.Task[object]:
+    """Return a request that was sent."""
+    task = asyncio.create_task(lane.ask("tools/call", {"name": "t"}, tell=tell))
+    await asyncio.sleep(0)
+    return task
+
+
+def line(**fields: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **fields}).encode()
+
+
+def test_answers_come_in_any_order() -> None:
+    async def use(lane: Lane, pipe: Pipe) -> None:
+        first, second = await asked(lane), await asked(lane)
+        assert lane.take(line(id=FIRST + 1, result={"b": 2**70}))
+        assert lane.take(line(id=FIRST, result={"a": 1}))
+        assert (await first, await second) == ({"a": 1}, {"b": 2**70})
+        assert pipe.lines == [
+            {"jsonrpc": "2.0", "id": FIRST + n, "method": "tools/call", "params": {"name": "t"}}
+            for n in (0, 1)
+        ]
+        assert not lane.take(line(id=FIRST, result={"a": 1}))  # nobody waits for it any more
+
+    on_lane(use)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        line(id=1, result={}),
+        line(id=str(FIRST), result={}),
+        line(id=True, result={}),
+        line(id=[FIRST], result={}),
+        line(id=None, error={"code": 1, "message": "m"}),
+        line(id=FIRST),
+        line(id=FIRST, method="sampling/createMessage", params={}),
+        line(method="notifications/progress", params={}),
+        b"Starting server ...",
+        b"[1]",
+        b"",
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_answer_of_ours_is_left(other: bytes) -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        assert not lane.take(other)
+        assert lane.take(line(id=FIRST, result=None))
+        assert await request is None
+
+    on_lane(use)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        ({"code": -32602, "message": "bad", "data": {"a": 1}}, -32602, "bad"),
+        ({"message": "no code"}, -32603, "no code"),
+        ("a text", -32603, '"a text"'),
+        ({"code": "x"}, -32603, '{"code": "x"}'),
+        (None, -32603, "null"),
+    ],
+)
+def test_an_error_is_raised_as_the_library_does(error: object, code: int, message: str) -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        assert lane.take(line(id=FIRST, error=error))
+        with pytest.raises(MCPError) as raised:
+            await request
+        assert (raised.value.error.code, raised.value.error.message) == (code, message)
+
+    on_lane(use)
+
+
+@pytest.mark.parametrize("tell", [True, False])
+def test_a_server_hears_that_nobody_waits(*, tell: bool) -> None:
+    async def use(lane: Lane, pipe: Pipe) -> None:
+        request = await asked(lane, tell=tell)
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+        gone = {"requestId": FIRST, "reason": "caller cancelled"}
+        told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}
+        assert pipe.lines[1:] == ([told] if tell else [])
+        assert not lane.take(line(id=FIRST, result={}))
+
+    on_lane(use)
+
+
+def test_the_end_ends_every_wait_and_refuses_more() -> None:
+    async def use(lane: Lane, pipe: Pipe) -> None:
+        request = await asked(lane)
+        lane.end()
+        for ended in (request, asyncio.create_task(lane.ask("ping", {}, tell=True))):
+            with pytest.raises(MCPError, match="Connection closed"):
+                await ended
+        assert len(pipe.lines) == 1
+
+    on_lane(use)
+
+
+def test_a_pipe_that_breaks_is_a_closed_connection_that_may_have_sent() -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        trace = Trace()
+        TRACE.set(trace)
+        with pytest.raises(MCPError, match="Connection closed"):
+            await lane.ask("ping", {}, tell=True)
+        assert trace.sent
+
+    on_lane(use, Pipe(broken=True))
+
+
+def test_a_lone_surrogate_goes_as_an_escape() -> None:
+    async def use(lane: Lane, pipe: Pipe) -> None:
+        request = asyncio.create_task(lane.ask("m", {"a": "\ud800"}, tell=True))
+        await asyncio.sleep(0)
+        assert pipe.lines[0]["params"] == {"a": "\ud800"}
+        lane.end()
+        await asyncio.gather(request, return_exceptions=True)
+
+    on_lane(use)
+
+
+@given(
+    lines=st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"\r")), max_size=8),
+    rest=st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"")),
+    cuts=st.lists(st.integers(0, 200), max_size=8),
+)
+def test_however_it_is_cut_each_line_is_offered_once_and_the_rest_can_be_read(
+    lines: list[bytes], rest: bytes, cuts: list[int]
+) -> None:
+    async def use() -> None:
+        output = ServerOutput()
+        offered: list[bytes] = []
+
+        def take(line: bytes) -> bool:
+            offered.append(line)
+            return len(line) % 2 == 0
+
+        output.take = take
+        data = b"".join(line + b"\n" for line in lines) + rest
+        places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+        for start, end in itertools.pairwise(places):
+            output.data_received(data[start:end])
+        output.eof_received()
+        left = b"".join(line + b"\n" for line in lines if len(line) % 2)
+        assert (offered, await output.stream.read()) == (lines, left + rest)
+
+    asyncio.run(use())
+
+
+def test_a_line_beyond_all_bounds_is_left_to_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.hub.process.LINE_LIMIT", 10)
+
+    async def use() -> None:
+        output = ServerOutput()
+        output.data_received(b"x" * 11)
+        assert await output.stream.read(11) == b"x" * 11
+
+    asyncio.run(use())
