@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 from math import frexp
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from paddock.model.base import Json
 from paddock.model.schema_cost import cost
@@ -30,8 +30,10 @@ _MOST_MATCHED = 200_000
 """Characters that meet patterns, times the KiB of the largest: 50 ms, as a character may meet each of its states."""
 _MOST_TOLD = 2_000
 """Looks whose errors are all collected, which costs a thousand times as much as to learn that there are some."""
-_FEW_LOOKS, _MOST_TOLD_OF_FEW = 16, 25_000
+_FEW_LOOKS, _MOST_TOLD_OF_FEW = 16, 21_000
 """A large value of an ordinary schema: it is the value that costs time, not the schema."""
+_MOST_COPIED = 100_000
+"""Parts of a value in all errors, each of which has a copy of what it is about: 50 ms."""
 
 _WORD_BITS = 50
 """Bits of a number that are one more part: to divide a large one takes longer."""
@@ -90,14 +92,12 @@ class Schema:
 
     def errors(self, value: Json) -> "Iterator[ValidationError]":
         """Yield the errors of a value. Raises CostlyValueError where checking or telling would take too long."""
-        work, said = self._work(value)
+        measured = _measured(value)
+        work = self._work(value, measured)
         try:
             if self._validator.is_valid(value):
                 return
-            if (
-                work > (_MOST_TOLD_OF_FEW if self._cost.looks <= _FEW_LOOKS else _MOST_TOLD)
-                or said > _MOST_SAID
-            ):
+            if not self._tellable(work, measured):
                 raise CostlyValueError("the value does not match its schema, and is too large to tell where")
             found = self._validator.iter_errors(value)
         except (
@@ -106,14 +106,13 @@ class Schema:
             found = self.errors(_encodable(value))
         yield from found
 
-    def _work(self, value: Json) -> tuple[int, int]:
-        """Return the looks that a value costs at most, and the characters that all its errors hold at most."""
-        parts, depth, characters = _measured(value)
-        if self._cost.depth is not None and depth >= self._cost.depth:
+    def _work(self, value: Json, measured: "_Measured") -> int:
+        """Return the looks that a value costs at most. Raises CostlyValueError for too many, or too costly ones."""
+        if self._cost.depth is not None and measured.depth >= self._cost.depth:
             raise CostlyValueError(
-                f"the value is nested {depth} deep, and its schema costs too much for that"
+                f"the value is nested {measured.depth} deep, and its schema costs too much for that"
             )
-        work = parts * self._cost.looks
+        work = measured.parts * self._cost.looks
         if work > _MOST_WORK:
             raise CostlyValueError("the value is too large for its schema")
         cost_of_one = self._cost.looks * self._pattern_kib
@@ -121,7 +120,19 @@ class Schema:
             raise CostlyValueError(
                 "the texts that patterns of the schema look at are too long for these patterns"
             )
-        return work, work * self._cost.characters + self._cost.looks * (depth + 1) * characters
+        return work
+
+    def _tellable(self, work: int, measured: "_Measured") -> bool:
+        """Tell whether all errors of a value, of which there are `work` at most, can be collected."""
+        looks = self._cost.looks
+        of_object = self._cost.asked + (looks * measured.members if self._cost.names else 0)
+        copied = looks * measured.copied + of_object * measured.objects
+        said = (looks + of_object) * (measured.depth + 1) * measured.characters
+        return (
+            work <= (_MOST_TOLD_OF_FEW if looks <= _FEW_LOOKS else _MOST_TOLD)
+            and copied <= _MOST_COPIED
+            and said + work * self._cost.characters <= _MOST_SAID
+        )
 
     def _told(self, error: "ValidationError") -> Iterator[str]:
         path = _path(error.instance_path)
@@ -167,11 +178,28 @@ class Schema:
         return node if isinstance(node, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
-def _measured(value: Json) -> tuple[int, int, int]:
-    """Return the parts of a JSON value, large numbers counted for more, its depth (0 for a scalar), its characters."""
-    parts, depth, characters, level = 0, -1, 0, [value]
+class _Measured(NamedTuple):
+    """The size of a JSON value."""
+
+    parts: int
+    """Values in it, large numbers counted for more."""
+    depth: int
+    """0 for a scalar."""
+    characters: int
+    copied: int
+    """Parts of all copies when each value in it is copied once."""
+    objects: int
+    """Parts of all copies when each object is."""
+    members: int
+    """Members of the largest object."""
+
+
+def _measured(value: Json) -> _Measured:
+    parts, depth, characters, copied, objects, members, above = 0, -1, 0, 0, 0, 0, 0
+    level = [value]
     while level:
-        parts, depth, below = parts + len(level), depth + 1, list[Json]()
+        depth, below, here = depth + 1, list[Json](), len(level)
+        in_objects = above
         for each in level:
             match each:
                 case str():
@@ -181,14 +209,17 @@ def _measured(value: Json) -> tuple[int, int, int]:
                 case dict():
                     characters += sum(map(len, each))  # pyright: ignore[reportUnknownArgumentType]
                     below += each.values()
+                    members = max(members, len(each))  # pyright: ignore[reportUnknownArgumentType]
+                    in_objects = above + 1
                 case float():
-                    parts += max(0, frexp(each)[1]) // _WORD_BITS
+                    here += max(0, frexp(each)[1]) // _WORD_BITS
                 case int():
-                    parts += each.bit_length() // _WORD_BITS
+                    here += each.bit_length() // _WORD_BITS
                 case _:
                     pass
-        level = below
-    return parts, max(depth, 0), characters
+        parts, copied, objects = parts + here, copied + here * (depth + 1), objects + here * in_objects
+        level, above = below, in_objects
+    return _Measured(parts, max(depth, 0), characters, copied, objects, members)
 
 
 def _characters(value: Json, matched: AbstractSet[str]) -> int:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import frexp
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from paddock.model.base import Json
@@ -48,8 +48,8 @@ _FRACTION = 20
 """Looks that dividing by a fraction stands for, with a quarter of one for each binary place of a tiny one."""
 _SHOWN = 60
 _DIGITS = 10
-_WORD = 5
-"""Characters of `false`, and of most numbers."""
+_WORD = 15
+"""Characters that take as long to tell as a number or a word."""
 _TOO_OFTEN = f"it looks more than {MOST_LOOKS} times at one value"
 
 Schema = dict[str, Any]
@@ -74,6 +74,10 @@ class Cost:
     """Patterns that texts are matched against, and how often the schema has each."""
     matched: frozenset[str] = frozenset()
     """Where those texts are: `/NAME` of a member, `*` any member, `[]` any item, `` the value itself."""
+    asked: int = 0
+    """Most names that one object is asked for: each that is missing is an error with a copy of the object."""
+    names: bool = False
+    """Whether the names of members are looked at: each that is wrong is such an error, too."""
     characters: int = field(default=0, compare=False)
     """Characters of the schema's texts and numbers; what is told of an error may hold many of them."""
 
@@ -83,22 +87,36 @@ def cost(document: Json) -> Cost:
     if not isinstance(document, dict):
         return Cost(1, None)
     graph = _Graph(cast("Schema", document))
-    told = (graph.patterns, graph.matched(), graph.characters)
     level = graph.closed(Counter({0: 1}))
-    looks = graph.looks(level)
-    if looks > MOST_LOOKS:
+    most = graph.most(level)
+    if most.looks > MOST_LOOKS:
         raise CostlySchemaError(_TOO_OFTEN)
+    return graph.told(*_followed(graph, level, most))
+
+
+def _followed(graph: "_Graph", level: Counter[int], most: "_Most") -> tuple["_Most", int | None]:
+    """Return what one value costs at most at any depth, and the depth below which that is not known."""
     seen: set[frozenset[tuple[int, int]]] = set()
     for depth in range(1, _LEVELS):
         state = frozenset(level.items())
         if not level or state in seen:
-            return Cost(looks, None, *told)
+            return most, None
         seen.add(state)
-        level, worst = graph.below(level)
-        if worst > MOST_LOOKS or graph.steps > _STEPS:
-            return Cost(looks, depth, *told)
-        looks = max(looks, worst)
-    return Cost(looks, _LEVELS, *told)
+        level, below = graph.below(level)
+        if below.looks > MOST_LOOKS or graph.steps > _STEPS:
+            return most, depth
+        most = most.or_more(below)
+    return most, _LEVELS
+
+
+class _Most(NamedTuple):
+    """What one value costs at most."""
+
+    looks: int
+    asked: int
+
+    def or_more(self, other: "_Most") -> "_Most":
+        return _Most(max(self.looks, other.looks), max(self.asked, other.asked))
 
 
 class _Graph:
@@ -110,6 +128,7 @@ class _Graph:
         self.steps = 0
         self._nodes: list[Schema] = []
         self._weights: list[int] = []
+        self._asked: list[int] = []
         self._closures: dict[int, Counter[int]] = {}
         self._edges: list[list[Edge]] = []
         self._numbers: dict[int, int] = {}
@@ -119,9 +138,22 @@ class _Graph:
         self._collect(document)
         self._edges = [list(self._edges_of(number)) for number in range(len(self._nodes))]
 
-    def looks(self, level: Counter[int]) -> int:
-        """Return how many looks a value costs that is looked at as `level` says."""
-        return sum(count * self._weights[node] for node, count in level.items())
+    def told(self, most: _Most, depth: int | None) -> Cost:
+        """Return the cost of the schema, of which `most` is known down to `depth`."""
+        return Cost(
+            most.looks,
+            depth,
+            self.patterns,
+            self._matched(),
+            asked=most.asked,
+            names=any("propertyNames" in node for node in self._nodes),
+            characters=self.characters,
+        )
+
+    def most(self, level: Counter[int]) -> _Most:
+        """Return what a value costs that is looked at as `level` says."""
+        looks = sum(count * self._weights[node] for node, count in level.items())
+        return _Most(looks, sum(count * self._asked[node] for node, count in level.items()))
 
     def closed(self, start: Counter[int]) -> Counter[int]:
         """Return the looks at a value, in-place keywords followed. Raises CostlySchemaError."""
@@ -132,8 +164,8 @@ class _Graph:
                 found[other] += count * times
         return found
 
-    def below(self, level: Counter[int]) -> tuple[Counter[int], int]:
-        """Return the most looks of every schema at one member of a value, and the most of all at one member."""
+    def below(self, level: Counter[int]) -> tuple[Counter[int], _Most]:
+        """Return the most looks of every schema at one member of a value, and what one member costs at most."""
         by_name: dict[str, Counter[int]] = {}
         for node, count in level.items():
             for name, target in self._edges[node]:
@@ -142,11 +174,11 @@ class _Graph:
                     by_name.setdefault(_ANY if name == _ITEM else name, Counter())[target] += count
         everywhere = by_name.pop(_ANY, Counter[int]())
         most = self.closed(everywhere)
-        worst = self.looks(most)
+        worst = self.most(most)
         for looks in by_name.values():
             looks.update(everywhere)
             member = self.closed(looks)
-            worst = max(worst, self.looks(member))
+            worst = worst.or_more(self.most(member))
             for node, count in member.items():
                 most[node] = max(most[node], count)
         return most, worst
@@ -170,7 +202,7 @@ class _Graph:
         self._closures[node] = found
         return found
 
-    def matched(self) -> frozenset[str]:
+    def _matched(self) -> frozenset[str]:
         """Return where texts are that patterns look at."""
         above: dict[int, list[int]] = {}
         for node, edges in enumerate(self._edges):
@@ -229,6 +261,7 @@ class _Graph:
         if isinstance(members := schema.get("patternProperties"), dict):
             self.patterns.update(cast("Schema", members).keys())
         self._weights.append(_weight(schema))
+        self._asked.append(_asked(schema))
         return base
 
     def _edges_of(self, number: int) -> Iterator[Edge]:
@@ -300,3 +333,12 @@ def _weight(schema: Schema) -> int:
     if isinstance(divisor, float) and not divisor.is_integer():
         weight += _FRACTION + max(0, -_FRACTION - frexp(divisor)[1]) // 4
     return weight
+
+
+def _asked(schema: Schema) -> int:
+    """Return how many names a schema asks an object for at most."""
+    lists: list[Json] = [schema.get("required")]
+    for keyword in ("dependentRequired", "dependencies"):
+        if isinstance(members := schema.get(keyword), dict):
+            lists += cast("Schema", members).values()
+    return sum(len(cast("list[Json]", each)) for each in lists if isinstance(each, list))

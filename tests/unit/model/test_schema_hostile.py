@@ -33,6 +33,15 @@ def deep(keyword: str, depth: int) -> Json:
     return found
 
 
+def nested(depth: int, value: object) -> object:
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+DRAFT_7: Json = {"$schema": "http://json-schema.org/draft-07/schema#"}
+
+
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
@@ -152,10 +161,55 @@ def test_a_pattern_of_a_common_size_can_be_used():
         ({"allOf": [False] * 900}, "x" * 1_000_000, UNTOLD),
         ({"allOf": [{"type": "integer"}] * 900}, "x" * 1_000_000, UNTOLD),
         ({"items": {"required": ["x" * 1_000_000]}}, [{}] * 10_000, UNTOLD),
+        ({"items": {"required": [f"r{n}" for n in range(1000)]}}, [{}] * 1000, UNTOLD),
+        ({"required": [f"r{n}" for n in range(1000)]}, {f"m{n}": 1 for n in range(1000)}, UNTOLD),
+        ({"required": [f"r{n}" for n in range(1000)]}, {"text": "x" * 100_000}, UNTOLD),
+        (
+            {"dependentRequired": {"m0": [f"r{n}" for n in range(1000)]}},
+            {f"m{n}": 1 for n in range(1000)},
+            UNTOLD,
+        ),
+        (
+            {**DRAFT_7, "dependencies": {"m0": [f"r{n}" for n in range(1000)]}},
+            {f"m{n}": 1 for n in range(1000)},
+            UNTOLD,
+        ),
+        ({"propertyNames": {"maxLength": 1}}, {f"m{n}": 1 for n in range(1000)}, UNTOLD),
+        ({"minProperties": 9, "additionalProperties": {"$ref": "#"}}, nested(300, [0] * 1_000), UNTOLD),
     ],
 )
 def test_schemas_that_multiply_what_a_value_costs(schema: Json, value: object, problem: str):
     assert Schema(schema).problems(value) == (problem,)
+
+
+ROWS: Json = {
+    "type": "object",
+    "properties": {
+        "rows": {
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "integer"},
+                    "name": {"type": "string"},
+                    "tag": {"enum": ["a", "b"]},
+                },
+                "required": ["id", "name", "tag"],
+            }
+        }
+    },
+    "required": ["rows"],
+}
+
+
+def test_what_is_wrong_with_many_rows_is_told():
+    """The bounds are for hostile schemas: thousands of values of an ordinary one are told what is wrong with them."""
+    rows: list[object] = [{"id": n, "name": "n", "tag": "a"} for n in range(2000)]
+    assert Schema(ROWS).problems({"rows": [*rows, {"id": "1", "name": "n", "tag": "a"}]}) == (
+        '`rows[2000].id` must be a whole number, not the text "1"',
+    )
+    assert Schema({"propertyNames": {"maxLength": 2}}).problems({f"{n}": 1 for n in range(101)}) == (
+        'the value: "100" is longer than 2 characters',
+    )
 
 
 def test_the_nearest_name_is_not_looked_for_among_long_ones(monkeypatch: pytest.MonkeyPatch):
