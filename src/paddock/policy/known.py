@@ -1,6 +1,4 @@
-"""Secrets that Paddock itself handed out: their very values are removed from everything that leaves."""
-
-import json
+"""Secrets that Paddock itself handed out: they are removed from everything that leaves, however they are spelled."""
 
 from paddock.model.base import Json
 from paddock.policy.redact import mapped
@@ -21,9 +19,11 @@ class KnownSecrets:
 
     def learn(self, value: str) -> None:
         """Take a value; of one with several lines each line counts, for output is read line by line."""
-        plain = value.split("\n")
-        escaped = [json.dumps(part)[1:-1] for part in (value, *plain)]
-        forms = [form for form in (*plain, *escaped) if len(form) >= _LEAST]
+        from paddock.policy.spellings import spellings  # noqa: PLC0415 - only who has secrets pays for it
+
+        lines = value.split("\n")
+        others = spellings(value) if len(value) >= _LEAST else ()
+        forms = [form for form in (*lines, *others) if len(form) >= _LEAST]
         # The longest first: one value may be a part of another.
         self._values = tuple(sorted({*self._values, *forms}, key=lambda form: (-len(form), form)))
 

@@ -40,20 +40,17 @@ class Outgoing:
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        return self._secrets.hide(self._matched(redact_text(text)))
+        return self._matched(redact_text(self._secrets.hide(text)))
 
     def json(self, value: Json) -> Json:
         """Return a JSON value without secrets, names of members included."""
-        return self._secrets.hide_json(self._matched_json(redact_json(value)))
+        return self._matched_json(redact_json(self._secrets.hide_json(value)))
 
     def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Return facts for the record without secrets that were handed out: a program chooses the names it calls."""
         if not self._secrets:
             return facts
-        return {
-            key: self._secrets.hide(value) if isinstance(value, str) else value
-            for key, value in facts.items()
-        }
+        return {key: self._secrets.hide_json(value) for key, value in facts.items()}
 
     def console(self, on_console: OnConsole | None) -> OnConsole | None:
         """Return what hears each console line as it may leave."""

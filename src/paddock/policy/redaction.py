@@ -83,21 +83,21 @@ class Redactor:
         )
 
     def line(self, line: str) -> str:
-        """Return one line, or a part of one, without its secrets."""
+        """Return one line, or a part of one, without its secrets; known ones first, for rules see parts of them."""
+        line = self._secrets.hide(line)
         if self._defaults and may_hold_secrets(line):
             line = redact_text(_KEY_BEGINS.sub(PRIVATE_KEY, _without_defaults(line)))
         for rule in self._custom:
             line = rule(line)
-        return self._secrets.hide(line)
+        return line
 
     def lines(self, text: str) -> str:
         """Return some lines as `line` would, one by one; none may hold a part of a private key."""
         if self._custom or not self._defaults:
             return "\n".join(map(self.line, text.split("\n")))
-        text = _without_defaults(text)
+        text = _without_defaults(self._secrets.hide(text))
         # What is between quotes may reach over line ends; nothing else does.
-        text = "\n".join(map(redact_text, text.split("\n"))) if '"' in text else redact_text(text)
-        return self._secrets.hide(text)
+        return "\n".join(map(redact_text, text.split("\n"))) if '"' in text else redact_text(text)
 
     def opens_key(self, line: str) -> bool:
         """Tell whether a private key begins in a line and does not end there."""

@@ -1,12 +1,18 @@
 """Values that are known to be secret: removed wherever they stand, whatever else is there."""
 
+import base64
+import html
 import json
+import re
+from urllib.parse import quote, quote_plus
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.settings import RedactionSettings
 from paddock.policy.known import MARK, KnownSecrets
+from paddock.policy.outgoing import Outgoing
 from paddock.policy.redaction import Redactor, StreamRedactor
 
 VALUES = st.text(min_size=4, max_size=20).filter(lambda text: text not in MARK and not set(text) <= set(MARK))
@@ -33,6 +39,73 @@ def test_each_line_of_a_value_is_hidden_and_its_json_form():
     secrets = knowing('first line\nsecond "line"')
     assert secrets.hide('second "line"') == MARK
     assert secrets.hide(json.dumps('first line\nsecond "line"')) == f'"{MARK}"'
+
+
+WORD = 'S3cr3t/va+lue "quoted" é & ~more'
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        quote(WORD),
+        quote(WORD, safe=""),
+        quote(WORD, safe="!'()*"),
+        quote(WORD, safe=";,/?:@&=+$#!'()*"),
+        quote_plus(WORD),
+        re.sub("%..", lambda found: found[0].lower(), quote(WORD)),
+        "".join(f"%{byte:02x}" for byte in WORD.encode()),
+        WORD.encode().hex(),
+        WORD.encode().hex().upper(),
+        json.dumps(WORD)[1:-1],
+        json.dumps(WORD, ensure_ascii=False)[1:-1],
+        json.dumps(json.dumps(WORD, ensure_ascii=False))[3:-3].encode().decode(),
+        html.escape(WORD),
+        base64.b64encode(WORD.encode()).decode(),
+        base64.urlsafe_b64encode(WORD.encode()).decode(),
+        base64.b64encode(WORD.encode()).decode().rstrip("="),
+    ],
+)
+def test_a_value_is_hidden_as_programs_spell_it(spelled):
+    assert knowing(WORD).hide(f"<{spelled}>") in (f"<{MARK}>", f"<{MARK}=>", f"<{MARK}==>")
+
+
+@given(value=st.binary(min_size=6, max_size=60), before=st.binary(max_size=5), after=st.binary(max_size=5))
+def test_base64_of_a_text_around_a_value_does_not_hold_it(value, before, after):
+    secret = value.hex()
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        shown = knowing(secret).hide(encode(before + secret.encode() + after).decode())
+        assert shown.count(MARK) == 1
+        left = shown.replace(MARK, "").rstrip("=")
+        assert len(left) <= 4 + (len(before) + len(after)) * 4 // 3 + 4
+
+
+def test_broken_lines_of_base64_are_hidden():
+    secret = "".join(f"{n:04}" for n in range(100))
+    for lines in (base64.encodebytes(secret.encode()).decode(), _wrapped(secret, 64)):
+        assert set(knowing(secret).hide(lines).split()) == {MARK}
+
+
+def _wrapped(text, width):
+    encoded = base64.b64encode(text.encode()).decode()
+    return "\n".join(encoded[at : at + width] for at in range(0, len(encoded), width))
+
+
+def test_a_value_that_rules_know_a_part_of_is_hidden_whole():
+    secret = f"ghp_{'a' * 36}-and-the-rest"
+    known = knowing(secret)
+    assert Outgoing(RedactionSettings(), known).text(f"it is {secret}.") == f"it is {MARK}."
+    assert Outgoing(RedactionSettings(), known).json({"a": [secret]}) == {"a": [MARK]}
+    assert Redactor(RedactionSettings(), known).text(f"it is {secret}.\n") == f"it is {MARK}.\n"
+
+
+def test_facts_for_the_record_hold_no_value_at_any_depth():
+    known = knowing("s3cr3t-v4lue")
+    facts = {"names": ["s3cr3t-v4lue"], "more": {"s3cr3t-v4lue": "s3cr3t-v4lue"}, "count": 3}
+    assert Outgoing(RedactionSettings(), known).facts(facts) == {
+        "names": [MARK],
+        "more": {MARK: MARK},
+        "count": 3,
+    }
 
 
 @given(value=VALUES, before=st.text(max_size=10), after=st.text(max_size=10))

@@ -1,0 +1,73 @@
+"""How a secret is also written by programs that pass it on: escaped, in percent signs, in hex, in base64.
+
+Where base64 stands for a text with the secret within it, three spellings of the secret are possible, for three bytes
+become four characters (RFC 4648); its first and last characters then also depend on what is beside it.
+"""
+
+import base64
+import html
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+_COMPONENT = "!'()*"
+"""What encodeURIComponent leaves as it is, besides letters, digits and `-._~`."""
+_URI = ";,/?:@&=+$#" + _COMPONENT
+_LEAST_INNER = 6
+"""Characters of base64 below which they may stand for anything."""
+_LINES = (64, 76)
+"""Where programs break lines of base64 (RFC 1421, RFC 2045)."""
+_PERCENT = re.compile("%[0-9A-F]{2}")
+_URL_SAFE = str.maketrans("+/", "-_")
+
+
+def spellings(value: str) -> Iterator[str]:
+    """Yield other spellings of a value, some more than once; a short one may be among them."""
+    yield from _escaped(value)
+    data = value.encode("utf-8", "surrogatepass")
+    yield from _percent(data)
+    yield data.hex()
+    yield data.hex().upper()
+    for text in _base64(data):
+        yield text
+        yield text.translate(_URL_SAFE)
+
+
+def _escaped(value: str) -> Iterator[str]:
+    for part in {value, *value.split("\n")}:
+        for once in _json(part):
+            yield once
+            yield from _json(once)
+        yield html.escape(part)
+        yield html.escape(part, quote=False)
+
+
+def _json(text: str) -> tuple[str, str]:
+    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _percent(data: bytes) -> Iterator[str]:
+    every = "".join(f"%{byte:02X}" for byte in data)
+    for text in (
+        *(quote(data, safe=safe) for safe in ("", "/", _COMPONENT, _URI)),
+        *(quote_plus(data, safe=safe) for safe in ("", "*")),
+        quote_plus(data, safe="*").replace("~", "%7E"),
+        every,
+    ):
+        yield text
+        yield _PERCENT.sub(lambda found: found[0].lower(), text)
+
+
+def _base64(data: bytes) -> Iterator[str]:
+    alone = base64.b64encode(data).decode()
+    yield alone
+    for width in _LINES:
+        if len(alone) > width:
+            yield from (alone[at : at + width] for at in range(0, len(alone), width))
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + data).decode()
+        last = (before + len(data)) * 8 // 6
+        inner = text[-(-before * 8 // 6) : last]
+        if len(inner) >= _LEAST_INNER:
+            yield inner
