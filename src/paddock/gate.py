@@ -271,7 +271,7 @@ class Gate:
             fault = ErrorInfo(name="TypeError", message=str(error), phase="call")
             return RawResult(status=Status.INVALID, error=fault)
         except SdkFailed as error:
-            fault = ErrorInfo(name="CommandError", message=str(error), phase="call")
+            fault = ErrorInfo(name=error.name, message=str(error), phase="call")
             return RawResult(status=error.status, error=fault)
         return RawResult(status=Status.OK, value=value, has_value=value is not None)
 

@@ -10,6 +10,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, LedgerError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import Calls
 from paddock.model.outcome import CallRecord, Outcome, Status
+from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
@@ -80,18 +81,28 @@ class HostCalls:
             outcome = await self.carry_out(request)
         except LedgerError:
             return _UNRECORDED
-        except ScriptNotFound as problem:
+        except (ScriptNotFound, ToolNotFound) as problem:
             # Where was searched is for people: it names directories of the host.
-            error: dict[str, Json] = {"name": "TypeError", "message": str(problem).partition("\n")[0]}
-            return HostReply(Status.INVALID, error=error)
-        except (SdkError, ToolNotFound, ConfigurationError) as problem:
-            return HostReply(Status.INVALID, error={"name": "TypeError", "message": str(problem)})
+            return _misused(str(problem).partition("\n")[0])
+        except SdkError as problem:
+            return _misused(in_workspace(str(problem), self.parent.workspace))
+        except ConfigurationError as problem:
+            return _misused(without_places(str(problem), self.parent.workspace))
         for planned in outcome.planned:
             self.plan.add(planned)
         if outcome.status in ENDED and (outcome.program or outcome.tool or outcome.ok):
             return HostReply(Status.OK, value=shown(request.work, outcome))
         name = outcome.error.name if outcome.error else "Error"
-        return HostReply(outcome.status, error=_told(outcome, name) | {"status": outcome.status.value})
+        error = _told(outcome, name) | {"status": outcome.status.value}
+        if outcome.has_value:  # what a computation has emitted
+            error["partial"] = outcome.value
+        return HostReply(outcome.status, error=error)
+
+
+def _misused(message: str) -> HostReply:
+    status = Status.INVALID
+    error = {"name": "TypeError", "message": message, "status": status.value, "retryable": False}
+    return HostReply(status, error=error)
 
 
 def _told(outcome: Outcome, name: str) -> dict[str, Json]:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from paddock.flows.filling import Filling, Missing, condition, look_up
 from paddock.flows.sequence import Rescue, Sequence, Step, find, listed, read
 from paddock.guest.job import OnConsole
-from paddock.model.base import Json
+from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
@@ -210,15 +210,21 @@ def _variables(name: str, sequence: Sequence, given: Mapping[str, Json]) -> dict
     """Return the variables of a run. Raises SdkError."""
     known = {*sequence.vars, *sequence.required}
     if unknown := given.keys() - known:
-        names = ", ".join(sorted(known)) or "none"
-        raise SdkError(f"sequence {name}: there is no variable {min(unknown)} (variables: {names})")
+        names = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        raise SdkError(
+            f"sequence {name} has no variable {min(unknown)} ({names}); "
+            "name it in `required`, or under [vars] with a default"
+        )
     variables: dict[str, str] = dict(sequence.vars)
     for variable, value in given.items():
         if not isinstance(value, str):
-            raise SdkError(f"sequence {name}: {variable} must be a text, not {type(value).__name__}")
+            raise SdkError(f"sequence {name}: {variable} must be a string, not {kind(value)}")
         variables[variable] = value
     if missing := {*sequence.required} - variables.keys():
-        raise SdkError(f"sequence {name}: the variable {min(missing)} must be given")
+        raise SdkError(
+            f"sequence {name} needs the variable {min(missing)}, which was not given; give it with "
+            f"--var {min(missing)}=VALUE, or in `vars` of a program or a schedule"
+        )
     return variables
 
 

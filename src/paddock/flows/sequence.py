@@ -206,5 +206,8 @@ def _check(step: str, path: str, variables: set[str], known: set[str]) -> None:
         if before not in known:
             raise ValueError(f"step {step}: ${{{path}}} is not the result of a step before it")
     elif root not in variables:
-        names = ", ".join(sorted(variables)) or "none"
-        raise ValueError(f"step {step}: there is no variable {root} (variables: {names})")
+        names = f"has {', '.join(sorted(variables))}" if variables else "has none"
+        raise ValueError(
+            f"step {step} uses ${{{root}}}, and the sequence has no variable of that name (it {names}); "
+            "name it in `required`, or under [vars] with a default"
+        )

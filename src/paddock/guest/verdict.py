@@ -9,6 +9,7 @@ from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
 from paddock.guest.pool import Worker
 from paddock.guest.v8 import EXIT_MEMORY
+from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, Status
 
 End = (
@@ -55,7 +56,8 @@ class Verdict:
                 hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
             case frames.Overflow():
-                told = f"output exceeded {self.job.limits.output_bytes / 1024:g} KB"
+                kib, odd = divmod(most := self.job.limits.output_bytes, KIB)
+                told = f"output exceeded {most} bytes" if odd else f"output exceeded {kib} KB"
                 return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=told)
             case frames.Broken(text):
                 return Status.FAILED, self._refused(text)

@@ -17,4 +17,20 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
+_KINDS: dict[object, str] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a fraction",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+def kind(value: Json) -> str:
+    """Return what a JSON value is, in the words of who writes JSON: `a string`, `null`."""
+    return _KINDS[type(value)]
+
+
 PositiveInt = Annotated[int, Field(gt=0)]

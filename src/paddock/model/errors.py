@@ -12,6 +12,7 @@ PaddockError
 ├── SdkError              a program's call of the SDK makes no sense
 ├── SdkFailed             what a program called through the SDK did not end well; has a status
 ├── VaultError            a secret cannot be read or kept
+│   └── NotASecret
 ├── SignalError           a signal cannot be read or kept
 ├── ToolNotFound          no script tool of that id
 ├── ApprovalError         what waits for a person cannot be kept, read or answered
@@ -130,15 +131,20 @@ class SdkError(PaddockError):
 
 
 class SdkFailed(PaddockError):  # noqa: N818 - reads as the fact it states
-    """What a program called through the SDK was run and did not end well; `status` says how."""
+    """What a program called through the SDK did not end well; `status` says how, `name` what programs catch."""
 
-    def __init__(self, message: str, status: "Status") -> None:
+    def __init__(self, message: str, status: "Status", name: str) -> None:
         super().__init__(message)
         self.status = status
+        self.name = name
 
 
 class VaultError(PaddockError):
     """A secret cannot be read or kept; the text never holds one."""
+
+
+class NotASecret(VaultError):  # noqa: N818 - reads as the fact it states
+    """A name that cannot name a secret, or a value that cannot be one."""
 
 
 class SignalError(PaddockError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from paddock.model.base import Json
 from paddock.model.command import SdkCommand
-from paddock.model.errors import EngineError, SdkError, SdkFailed
+from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.outcome import Status
 from paddock.model.program import signal_name
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants, ProcessResult
 
 _TOLD = 2_000
+_ERROR = "CommandError"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 
 Secret = Callable[[str], str | None]
@@ -45,7 +46,7 @@ class Commands:
     async def run(self, name: str, given: Mapping[str, Json], workspace: Path) -> Json:
         """Return what a command prints. Cancelling the task ends it first.
 
-        Raises SdkError for values that do not fit, SdkFailed when it did not end well, EngineError when nothing ran.
+        Raises SdkError for values that do not fit, SdkFailed when it did not end well or could not start.
         """
         command = self._commands[name]
         try:
@@ -90,14 +91,14 @@ class Commands:
         name = command.command[0]
         found = shutil.which(name, path=self._environ.get("PATH"))
         if found is None:
-            raise EngineError(
+            raise _not_started(
                 f"paddock.{command.name} needs {name}, which is not on this machine; install it, or name its path "
                 "in `command` under [[sdk.commands]]"
             )
         path = Path(found).absolute()
         inside = workspace.resolve()
         if path.is_relative_to(inside) or path.resolve().is_relative_to(inside):
-            raise EngineError(
+            raise _not_started(
                 f"paddock.{command.name}: {name} is in the workspace, which anybody may have written; "
                 "name the path of another under [[sdk.commands]]"
             )
@@ -109,9 +110,13 @@ class Commands:
             value = self._secret(name)
             if value is None:
                 what = f"paddock.{command.name} needs the secret {name}, and there is none"
-                raise EngineError(f"{what}; keep it with: paddock vault set {name}")
+                raise _not_started(f"{what}; keep it with: paddock vault set {name}")
             given[variable] = value
         return given
+
+
+def _not_started(why: str) -> SdkFailed:
+    return SdkFailed(why, Status.UNAVAILABLE, _ERROR)
 
 
 def _is_system(path: Path) -> bool:
@@ -121,15 +126,14 @@ def _is_system(path: Path) -> bool:
 def _value(command: SdkCommand, result: "ProcessResult") -> Json:
     stdout = result.stdout.head + result.stdout.tail
     if result.status is not Status.OK:
-        raise SdkFailed(f"paddock.{command.name}: {_why(result)}", result.status)
+        raise SdkFailed(f"paddock.{command.name}: {_why(result)}", result.status, _ERROR)
     if command.output == "text":
         return stdout
     try:
         return json.loads(stdout)
     except (ValueError, RecursionError):
-        raise SdkFailed(
-            f"paddock.{command.name}: what it printed is no JSON: {stdout[:80]!r}", Status.FAILED
-        ) from None
+        told = f"paddock.{command.name}: what it printed is no JSON: {stdout[:80]!r}"
+        raise SdkFailed(told, Status.FAILED, _ERROR) from None
 
 
 def _why(result: "ProcessResult") -> str:

@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 
 from paddock.model.base import Json
-from paddock.model.errors import EngineError, SdkError, SdkFailed
+from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.outcome import Status
 
 TITLE_CHARS = 200
 BODY_CHARS = 4_000
+_ERROR = "NotifyError"
 _PASSED = (
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -37,7 +38,7 @@ class Notifier:
         self._command = command
 
     async def send(self, title: Json, body: Json, webhooks: Tell) -> dict[str, Json]:
-        """Return `{channel}`. Raises SdkError for what is no message, EngineError when there is no channel."""
+        """Return `{channel}`. Raises SdkError for what is no message, SdkFailed when it was not told."""
         message: dict[str, Json] = {
             "title": _text("title", title, TITLE_CHARS),
             "body": _text("body", body, BODY_CHARS),
@@ -54,9 +55,11 @@ class Notifier:
             else:
                 missing.append(channel)
         tried = ", ".join(missing) or "none"
-        raise EngineError(
+        raise SdkFailed(
             f"paddock.notify.send: there is no channel (tried: {tried}); install notify-send and run in a desktop "
-            "session, register a webhook for `notification`, or name a command in `notify` under [sdk]"
+            "session, register a webhook for `notification`, or name a command in `notify` under [sdk]",
+            Status.UNAVAILABLE,
+            _ERROR,
         )
 
     def _desktop(self) -> Tell | None:
@@ -79,7 +82,8 @@ class Notifier:
                 process.kill()
                 raise
             if code != 0:
-                raise SdkFailed(f"paddock.notify.send: notify-send ended with {code}", Status.FAILED)
+                told = f"paddock.notify.send: notify-send ended with {code}"
+                raise SdkFailed(told, Status.FAILED, _ERROR)
             return True
 
         return tell

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from paddock.model.base import Json
+from paddock.model.base import Json, kind
 from paddock.model.errors import SdkError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import Outcome, Status
@@ -32,6 +32,9 @@ ENDED = {
     Status.PROCESS_LIMIT,
 }
 """How a program ended by itself or by a limit, which is a result to who started it; all else is an error."""
+
+_TOLD = {"wall_ms": "timeoutMs", "output_bytes": "outputBytes"}
+"""How programs know limits."""
 
 FindTool = Callable[[str, Mapping[str, Json]], ToolRun]
 """Returns the work of running a script tool. Raises ToolNotFound, or ConfigurationError for one that is broken."""
@@ -99,7 +102,7 @@ def _work(
                 return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(_TOLD.get(str(part), str(part)) for part in first["loc"])
         raise SdkError(f"paddock.{method}: {where + ': ' if where else ''}{first['msg']}") from None
 
 
@@ -117,17 +120,21 @@ def _program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
 
 
 def _computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
-    """Read `compute(source, input, {timeoutMs, outputBytes, deterministic})`."""
+    """Read `compute(source, input, {timeoutMs, outputBytes, deterministic, partial})`."""
     usage = 'paddock.compute(source, input, options), for instance paddock.compute("emit(read_input().length)", "abc")'
     if not 1 <= len(arguments) <= 3:  # noqa: PLR2004
         raise SdkError(usage)
     source, text, options = (*arguments, None, None)[:3]
     wishes = options_of(options, "compute")
+    if not isinstance(text, str | None):
+        raise SdkError(
+            f"paddock.compute: input must be a string, not {kind(text)}; write it with JSON.stringify"
+        )
     limits = LimitOverrides(
         wall_ms=wishes.pop("timeoutMs", None), output_bytes=wishes.pop("outputBytes", None)
     )
-    if unknown := wishes.keys() - {"deterministic"}:
-        names = "`timeoutMs`, `outputBytes` and `deterministic`"
+    if unknown := wishes.keys() - {"deterministic", "partial"}:
+        names = "`timeoutMs`, `outputBytes`, `deterministic` and `partial`"
         raise SdkError(f"paddock.compute: unknown option {min(unknown)!r}; there are {names}")
     work = GuestRun.model_validate(
         {
@@ -195,7 +202,7 @@ def options_of(given: Json, method: str) -> dict[str, Json]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise SdkError(f"paddock.{method}: the options are one object, not {type(given).__name__}")
+        raise SdkError(f"paddock.{method}: the options are one object, not {kind(given)}")
     return dict(cast("Mapping[str, Any]", given))
 
 

@@ -6,6 +6,7 @@ the event loop, and none touches what belongs to it. Those that wait for other p
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from inspect import signature
@@ -14,8 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError, EngineError, SdkError, SignalError, VaultError
+from paddock.model.base import Json, kind
+from paddock.model.errors import (
+    ConfigurationError,
+    EngineError,
+    NotASecret,
+    SdkError,
+    SignalError,
+    VaultError,
+)
+from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import Settings
 from paddock.policy.known import KnownSecrets
@@ -148,14 +157,16 @@ class Services:
         """
         try:
             return await self._answer(request, work)
+        except NotASecret as error:
+            raise SdkError(f"paddock.{work.method}: {error}") from None
+        except SdkError as error:
+            if request.caller is None:
+                raise
+            raise SdkError(in_workspace(str(error), request.workspace)) from None
         except (VaultError, SignalError, ConfigurationError) as error:
-            raise type(error)(self._without_places(str(error))) from None
-
-    def _without_places(self, text: str) -> str:
-        settings = self._settings
-        for folder in (settings.vault.directory, settings.sdk.signals.parent, Path.home()):
-            text = text.replace(f"{folder}/", "")
-        return text
+            if request.caller is None:
+                raise
+            raise type(error)(without_places(str(error), request.workspace)) from None
 
     async def _answer(self, request: ExecutionRequest, work: SdkCall) -> Json:
         if (found := self._async_methods.get(work.method)) is not None:
@@ -172,7 +183,7 @@ class Services:
         _check_count(work, method)
         return await asyncio.to_thread(method, *work.arguments)
 
-    async def _health(self, _request: ExecutionRequest) -> Json:
+    async def _health(self, request: ExecutionRequest) -> Json:
         """Return what a person would look at first; what is wrong is said, not raised."""
         problems: list[str] = []
         tier, servers = None, None
@@ -190,7 +201,7 @@ class Services:
         problems += [f"ledger: {found['file']}: {found['message']}" for found in ledger["problems"]]
         return {
             "ok": not problems,
-            "problems": [self._without_places(problem) for problem in problems],
+            "problems": [without_places(problem, request.workspace) for problem in problems],
             "tier": tier,
             "servers": servers,
             "ledger": {name: ledger[name] for name in ("ok", "records", "last_hash")},
@@ -211,6 +222,7 @@ class Services:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(_TOLD.get(str(part), str(part)) for part in first["loc"])
             what = str(first.get("ctx", {}).get("error", first["msg"]))
+            what = _SPOKEN.sub(lambda found: _SAID[found[0]], what)
             raise SdkError(f"paddock.output.query: {where + ': ' if where else ''}{what}") from None
         found = await asyncio.to_thread(query, self._facts.artifacts(), asked, request.workspace)
         return found.to_wire()
@@ -282,7 +294,8 @@ class Services:
         return await notifier.send(self._facts.hide(title), self._facts.hide(body), webhooks)
 
     def _capture(self, body: Json, options: Json = None) -> Json:
-        return self._signals.capture(_text("cir.capture", "body", body), options_of(options, "cir.capture"))
+        text, wishes = _text("cir.capture", "body", body), options_of(options, "cir.capture")
+        return self._signals.capture(self._facts.hide(text), self._facts.hide(wishes))
 
     def _contradictions(self) -> Json:
         return self._signals.contradictions()
@@ -333,6 +346,14 @@ _TOLD = {
     "artifact_handle": "handle",
 }
 """Names of the options in a query, and the way back."""
+_SAID = {
+    "queryTerms": "`terms`",
+    "lineRange": "`lines`",
+    "endLine": "the last line",
+    "startLine": "the first",
+}
+_SPOKEN = re.compile("|".join(_SAID))
+"""How agents know the same options."""
 
 
 def _line_range(given: Mapping[str, Json]) -> Json:
@@ -354,13 +375,19 @@ def _check_count(work: SdkCall, method: Callable[..., object]) -> None:
     try:
         signature(method).bind(*work.arguments)
     except TypeError:
-        count = len(work.arguments)
-        raise SdkError(f"paddock.{work.method}: wrong number of arguments ({count})") from None
+        called = f"paddock.{work.method}({_parameters(method)})"
+        raise SdkError(f"{called}: wrong number of arguments ({len(work.arguments)})") from None
+
+
+def _parameters(method: Callable[..., object]) -> str:
+    """Return the parameters of a method as TypeScript has them."""
+    found = signature(method).parameters.values()
+    return ", ".join(each.name + ("" if each.default is each.empty else "?") for each in found)
 
 
 def _text(method: str, what: str, value: Json) -> str:
     if not isinstance(value, str):
-        raise SdkError(f"paddock.{method}: {what} must be a string, not {type(value).__name__}")
+        raise SdkError(f"paddock.{method}: {what} must be a string, not {kind(value)}")
     return value
 
 

@@ -131,7 +131,7 @@ class Webhooks:
                 status = await post(checked(found["url"]), body, headers, self._networks)
             except NotSentError as why:
                 if not why.retryable or tried == TRIES:
-                    raise SdkFailed(f"webhook {id_}: {why}", Status.FAILED) from None
+                    raise SdkFailed(f"webhook {id_}: {why}", Status.FAILED, "WebhookError") from None
                 await asyncio.sleep(_BETWEEN_S * 2**tried)
             else:
                 return {"id": id_, "status": status, "tries": tried}

@@ -15,7 +15,7 @@ from typing import TypeVar
 from pydantic import Field, ValidationError
 
 from paddock.model.base import Json, Value
-from paddock.model.errors import SignalError
+from paddock.model.errors import SdkError, SignalError
 from paddock.model.ids import minted_at, new_id
 
 BODY_CHARS = 64 * 1024
@@ -73,13 +73,16 @@ class Wanted(Value):
 
 
 class Signals:
-    """The signals in one database file, made at the first use. Safe with several processes."""
+    """The signals in one database file, made at the first use. Safe with several processes.
+
+    Every method raises SignalError when the file cannot be used.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def capture(self, body: str, options: Mapping[str, Json]) -> dict[str, Json]:
-        """Keep a signal and return `{id}`. Raises SignalError for what cannot be one."""
+        """Keep a signal and return `{id}`. Raises SdkError for what cannot be one."""
         signal = _read(NewSignal, {**options, "body": body})
         id_ = new_id()
         row = (
@@ -96,18 +99,18 @@ class Signals:
         return {"id": id_}
 
     def query(self, options: Mapping[str, Json]) -> list[dict[str, Json]]:
-        """Return signals, the newest first. Raises SignalError."""
+        """Return signals, the newest first. Raises SdkError for conditions that make no sense."""
         where, values, limit = _conditions(_read(Wanted, options))
         with self._open() as database:
             rows = database.execute(f"{_ALL} WHERE {where} ORDER BY id DESC LIMIT ?", (*values, limit))
             return [_signal(row) for row in rows]
 
     def search(self, text: str, options: Mapping[str, Json]) -> list[dict[str, Json]]:
-        """Return signals that hold every word of `text`, the best match first. Raises SignalError."""
+        """Return signals that hold every word of `text`, the best match first. Raises SdkError."""
         where, values, limit = _conditions(_read(Wanted, options))
         words = " ".join(f'"{word}"' for word in _WORD.findall(text)[:TAGS])
         if not words:
-            raise SignalError("there is no word to search for; use query() to list signals")
+            raise SdkError("there is no word to search for; use query() to list signals")
         query = f"{_SEARCH} AND {where} ORDER BY bm25(signal_text), id DESC LIMIT ?"
         with self._open() as database:
             return [_signal(row) for row in database.execute(query, (words, *values, limit))]
@@ -149,7 +152,7 @@ def _read(model: type[Model], options: Mapping[str, Json]) -> Model:
         return model.model_validate(options)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise SignalError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
+        raise SdkError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
 
 
 def _conditions(wanted: Wanted) -> tuple[str, tuple[Json, ...], int]:
@@ -167,7 +170,7 @@ def _moment(since: str) -> datetime:
     try:
         moment = datetime.fromisoformat(since)
     except ValueError:
-        raise SignalError(
+        raise SdkError(
             f"since: {since[:40]!r} is neither an age like `24h` or `7d` nor a date in ISO 8601"
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

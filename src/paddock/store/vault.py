@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from paddock.files import locked, replace_file
-from paddock.model.errors import VaultError
+from paddock.model.errors import NotASecret, VaultError
 from paddock.model.settings import VaultSettings
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -229,7 +229,7 @@ def _told() -> Generator[None]:
 def _check(*names: str) -> None:
     for name in names:
         if not NAME.fullmatch(name):
-            raise VaultError(
+            raise NotASecret(
                 f"{name[:40]!r} cannot name a secret or a scope; use 1 to 128 letters, digits, `_`, `.` and `-`"
             )
 
@@ -237,4 +237,4 @@ def _check(*names: str) -> None:
 def _check_value(value: str) -> None:
     size = len(value.encode("utf-8", "surrogatepass"))
     if not 0 < size <= VALUE_BYTES:
-        raise VaultError(f"a secret has 1 to {VALUE_BYTES} bytes, not {size}")
+        raise NotASecret(f"a secret has 1 to {VALUE_BYTES} bytes, not {size}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import Field
 
-from paddock.model.base import Json, Value
+from paddock.model.base import Json, Value, kind
 from paddock.model.computation import SUCCESS, code
 from paddock.model.errors import PaddockError
 from paddock.model.limits import KIB, LimitOverrides
@@ -27,6 +27,10 @@ _SPELLED = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029
 
 class InvalidInput(PaddockError):  # noqa: N818 - the seed's name
     """What was sent is no request for a computation; the text says why."""
+
+
+class _NoValueError(ValueError):
+    """A word that stands for no JSON value."""
 
 
 class Envelope(Value):
@@ -109,8 +113,11 @@ def read(raw: bytes) -> Asked:
         raise InvalidInput("invalid JSON: it is nested too deeply") from None
     except UnicodeDecodeError as problem:
         raise InvalidInput(f"invalid JSON: it is not UTF-8 (byte {problem.start + 1})") from None
-    except ValueError as problem:
+    except json.JSONDecodeError as problem:
         raise InvalidInput(f"invalid JSON: {problem}") from None
+    except ValueError as problem:
+        told = str(problem) if isinstance(problem, _NoValueError) else "a number has too many digits"
+        raise InvalidInput(f"invalid JSON: {told}") from None
     return asked(body)
 
 
@@ -165,21 +172,21 @@ def _fields(value: Json, what: str) -> dict[str, Json]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidInput(f"invalid JSON: {what} must be an object, not {_kind(value)}")
+        raise InvalidInput(f"invalid JSON: {what} must be an object, not {kind(value)}")
     return {name.lower(): member for name, member in cast("dict[str, Json]", value).items()}
 
 
 def _text(fields: dict[str, Json], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str | None):
-        raise InvalidInput(f"invalid JSON: {name} must be a string, not {_kind(value)}")
+        raise InvalidInput(f"invalid JSON: {name} must be a string, not {kind(value)}")
     return value or ""
 
 
 def _flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
     value = limits.get(name)
     if not isinstance(value, bool | None):
-        raise InvalidInput(f"invalid JSON: limits.{name} must be true or false, not {_kind(value)}")
+        raise InvalidInput(f"invalid JSON: limits.{name} must be true or false, not {kind(value)}")
     return default if value is None else value
 
 
@@ -189,26 +196,11 @@ def _number(limits: dict[str, Json], name: str) -> int | None:
         return None
     value = limits[name]
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidInput(f"invalid JSON: limits.{name} must be an integer, not {_kind(value)}")
+        raise InvalidInput(f"invalid JSON: limits.{name} must be an integer, not {kind(value)}")
     if not -_INT64 <= value < _INT64:
         raise InvalidInput(f"invalid JSON: limits.{name} does not fit 64 bits")
     return value if value > 0 else None
 
 
-_KINDS: dict[object, str] = {
-    str: "a string",
-    bool: "a boolean",
-    int: "a number",
-    float: "a fraction",
-    list: "an array",
-    dict: "an object",
-    type(None): "null",
-}
-
-
-def _kind(value: Json) -> str:
-    return _KINDS[type(value)]
-
-
 def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is no JSON value")
+    raise _NoValueError(f"{name} is no JSON value")

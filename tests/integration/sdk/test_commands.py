@@ -63,7 +63,7 @@ def test_it_gets_the_variables_and_secrets_that_are_named_and_nothing_else(desk,
 def test_without_its_secret_it_does_not_start(desk):
     desk.open(sdk={"commands": (FACTS,)})
     assert call(desk, "return paddock.notes.facts({n: 3})").value == [
-        "EngineError",
+        "CommandError",
         "unavailable",
         True,
         "paddock.notes.facts needs the secret api, and there is none; keep it with: paddock vault set api",
@@ -110,7 +110,7 @@ def test_a_program_of_the_workspace_is_not_run(desk, monkeypatch):
     monkeypatch.setenv("PATH", f"{desk.workspace}:/usr/bin:/bin")
     desk.open(sdk={"commands": (SdkCommand(name="notes.run", command=("mine",)),)})
     assert call(desk).value == [
-        "EngineError",
+        "CommandError",
         "unavailable",
         True,
         "paddock.notes.run: mine is in the workspace, which anybody may have written; "

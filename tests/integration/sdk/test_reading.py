@@ -54,26 +54,30 @@ def test_output_of_another_workspace_is_not_there(desk, tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("output.query('x')", "queryTerms are required unless cursor or lineRange is provided"),
+        ("output.query('x')", "`terms` are required unless cursor or `lines` is provided"),
         ("output.query('x', {lines: [1]})", "lines is [first, last], for instance [10, 20]"),
-        ("output.query('x', {lines: [3, 1]})", "lines: endLine is before startLine"),
+        ("output.query('x', {lines: [3, 1]})", "lines: the last line is before the first"),
         ("output.query('x', {colour: 1})", "colour: Extra inputs are not permitted"),
         ("output.query('x', {terms: ['a'], max: 0})", "max: Input should be greater than or equal to 1"),
         ("output.query('../x', {terms: ['a']})", "Invalid artifact handle: path traversal detected"),
-        ("output.query()", "wrong number of arguments (0)"),
+        ("output.query()", "paddock.output.query(handle, options?): wrong number of arguments (0)"),
         ("health.check(1)", "wrong number of arguments (1)"),
         ("compute()", 'paddock.compute(source, input, options), for instance paddock.compute("emit('),
-        ("compute('1', 7)", "a computation takes JavaScript and one text"),
+        (
+            "compute('1', 7)",
+            "paddock.compute: input must be a string, not a number; write it with JSON.stringify",
+        ),
         (
             "compute('1', '', {colour: 1})",
-            "unknown option 'colour'; there are `timeoutMs`, `outputBytes` and",
+            "unknown option 'colour'; there are `timeoutMs`, `outputBytes`, `deterministic` and",
         ),
+        ("compute('1', '', {timeoutMs: 'x'})", "paddock.compute: timeoutMs: Input should be a valid integer"),
         ("compute('throw new Error(\"no\")')", "no"),
         ("compute('emit(typeof paddock.exec())')", "paddock"),
         ("tool(1)", 'paddock.tool(id, inputs, options), for instance paddock.tool("word_count", '),
         ("tool('nowhere')", "Tool not found: nowhere"),
         ("tool('nowhere', {}, {colour: 1})", "unknown option 'colour'; there is `timeoutMs`"),
-        ("tool('nowhere', [])", "the options are one object, not list"),
+        ("tool('nowhere', [])", "the options are one object, not an array"),
     ],
 )
 def test_misuse_is_told_to_the_program(desk, call, message):
@@ -199,3 +203,24 @@ def test_a_computation_gives_what_it_emits_within_its_limits(desk):
     )
     assert outcome.value == ["4", "", "output_limit"]
     assert [record.fields.get("profile") for record in desk.records()].count("compute") == 6
+
+
+def test_what_a_computation_emitted_is_there_beside_its_error(desk):
+    desk.open()
+    outcome = desk.run(
+        """
+        const told = ({name, message, status, partial}) => [name, message, status, partial];
+        return Promise.all([
+            paddock.compute("emit('\u00e9'.repeat(5))", "", {outputBytes: 3}),
+            paddock.compute("emit(1); for (;;);", "", {timeoutMs: 50, partial: true}),
+            paddock.compute("emit(1); throw new RangeError('no')", "", {partial: true}),
+            paddock.compute("emit(1); throw new RangeError('no')"),
+        ].map((call) => call.catch(told)));
+        """
+    )
+    assert outcome.value == [
+        ["OutputLimit", "output exceeded 3 bytes", "output_limit", "\u00e9"],
+        ["Timeout", "execution exceeded 50 ms", "timeout", "1"],
+        ["RangeError", "no", "failed", "1"],
+        ["RangeError", "no", "failed", None],
+    ]

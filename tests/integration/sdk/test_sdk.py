@@ -1,11 +1,13 @@
 """The SDK through the gate: what it grants, what it records, and that no secret leaves."""
 
 import asyncio
+import base64
 import json
 
 import pytest
 
 from paddock.model.outcome import Status
+from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.rules import Rule
 
 SECRET = "s3cr3t-v4lue"
@@ -44,6 +46,30 @@ def test_a_secret_in_an_error_and_in_the_output_of_a_program_is_hidden(desk):
         file.read_bytes() for file in desk.place.rglob("*") if "artifacts" in str(file) and file.is_file()
     )
     assert SECRET.encode() not in stored
+
+
+def test_a_secret_is_hidden_however_a_program_spells_it(desk):
+    desk.open().vault.set("global", "api", SECRET)
+    outcome = desk.run(
+        """
+        const key = paddock.vault.get("api");
+        const code = "import base64,os,sys; key = sys.stdin.read().encode();" +
+            "print(base64.b64encode(b'user:' + key).decode(), key.hex(), flush=True);" +
+            "os.write(1, key[:5]); os.write(2, b'.'); os.write(1, key[5:])";
+        const end = await paddock.exec("python", code, {stdin: key});
+        paddock.cir.capture("the key is " + key, {tags: [key]});
+        console.log(encodeURIComponent(key), end.stdout);
+        const found = await paddock.output.query(end.artifact, {lines: [1, 9]});
+        return [found.excerpts[0].content, JSON.stringify([key])];
+        """
+    )
+    mark = "[REDACTED:vault]"
+    assert outcome.value == [f"dXNlcjp{mark}U= {mark}\n{mark}", f'["{mark}"]']
+    assert [line.text for line in outcome.console] == [f"{mark} dXNlcjp{mark}U= {mark}\n{mark}"]
+    encoded = base64.b64encode(SECRET.encode())[:-4]
+    for path in (path for path in desk.place.rglob("*") if path.is_file()):
+        assert SECRET.encode() not in path.read_bytes(), path
+        assert encoded not in path.read_bytes(), path
 
 
 def test_scopes_and_missing_names(desk):
@@ -137,21 +163,32 @@ def test_exec_gives_the_end_of_a_program_as_a_value(desk):
     [
         ("exec()", 'paddock.exec(runtime, code, options), for instance paddock.exec("python", "print(1)")'),
         ("exec('cobol', '1')", "paddock.exec: runtime: Input should be 'node', 'typescript',"),
-        ("exec('python', '1', [])", "paddock.exec: the options are one object, not list"),
+        ("exec('python', '1', [])", "paddock.exec: the options are one object, not an array"),
         ("exec('python', '1', {colour: 1})", "paddock.exec: colour: Extra inputs are not permitted"),
         ("script.run('../x')", "../x: a script is named here, without a folder"),
         ("script.run('nowhere')", "Script not found: nowhere"),
-        ("vault.get(7)", "paddock.vault.get: name must be a string, not int"),
+        ("vault.get(7)", "paddock.vault.get: name must be a string, not a number"),
         ("vault.get('a', {colour: 1})", "paddock.vault.get: unknown option 'colour'; there is `scope`"),
-        ("vault.get()", "paddock.vault.get: wrong number of arguments (0)"),
+        ("vault.get()", "paddock.vault.get(name, options?): wrong number of arguments (0)"),
+        (
+            "vault.set('bad name', 'x')",
+            "paddock.vault.set: 'bad name' cannot name a secret or a scope; use 1 to",
+        ),
+        ("vault.set('empty', '')", "paddock.vault.set: a secret has 1 to 65536 bytes, not 0"),
+        ("webhook.register('notification')", "paddock.webhook.register(event, url, secret): wrong number"),
+        ("tool('nowhere')", "Tool not found: nowhere"),
+        ("cir.query({since: 'then'})", "since: 'then' is neither an age like `24h` or `7d` nor a date"),
         ("cir.query({limit: 0})", "limit: Input should be greater than or equal to 1"),
     ],
 )
 def test_misuse_is_told_to_the_program(desk, call, message):
     desk.open()
-    outcome = desk.run(f"await paddock.{call}")
-    assert outcome.status is Status.FAILED
-    assert outcome.error.message.startswith(message)
+    outcome = desk.run(
+        f"try {{ await paddock.{call} }} catch (e) {{ return [e.name, e.status, e.retryable, e.message] }}"
+    )
+    *kind, told = outcome.value
+    assert kind == ["TypeError", "invalid", False]
+    assert told.startswith(message)
 
 
 def test_a_script_runs_another_one_with_its_variables_and_gets_its_value(desk):
@@ -207,6 +244,54 @@ def test_a_program_does_not_learn_where_scripts_are_looked_for(desk):
     desk.open()
     outcome = desk.run("try { await paddock.script.run('nowhere') } catch (e) { return e.message }")
     assert outcome.value == "Script not found: nowhere"
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("paddock.tool('nowhere')", "Tool not found: nowhere"),
+        ("paddock.tool('odd')", ".paddock/tools/odd: tool.yaml: expected a mapping of fields"),
+        (
+            "paddock.sequence.run('nowhere')",
+            "there is no sequence called nowhere\n  searched:\n"
+            "    .paddock/sequences/*.toml\n    ~/.paddock/sequences/*.toml",
+        ),
+        (
+            "paddock.temporal.fire('nowhere')",
+            "there is no temporal called nowhere\n  searched:\n"
+            "    .paddock/temporals/*.toml\n    ~/.paddock/temporals/*.toml",
+        ),
+        ("paddock.sequence.run('odd')", ".paddock/sequences/odd.toml: step: Field required"),
+    ],
+)
+def test_a_program_is_told_where_in_the_workspace_and_no_more(desk, call, told):
+    for name, text in (("tools/odd/tool.yaml", "1"), ("sequences/odd.toml", "")):
+        path = desk.workspace / ".paddock" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    assert desk.open().run(f"try {{ await {call} }} catch (e) {{ return e.message }}").value == told
+
+
+def test_a_directory_that_cannot_be_made_is_named_without_its_place(desk):
+    (desk.place / "vault").write_text("a file")
+    (desk.place / "vault").chmod(0o600)
+    outcome = desk.open().run(
+        "try { paddock.vault.set('a', 'value') } catch (e) { return [e.name, e.message, e.status] }"
+    )
+    assert outcome.value == ["VaultError", "the vault cannot be used: File exists (vault)", "error"]
+
+
+def test_people_are_told_whole_paths(desk):
+    desk.open()
+    (desk.place / "signals.db").write_text("no such thing" * 100)
+    work = SdkCall(method="cir.stats")
+    outcome = desk.runner.run(
+        desk.session.gate.execute(ExecutionRequest(workspace=desk.workspace, work=work))
+    )
+    assert (
+        outcome.error.message
+        == f"the signals in {desk.place}/signals.db cannot be used: file is not a database"
+    )
 
 
 @pytest.mark.parametrize(

@@ -145,9 +145,15 @@ def test_a_program_runs_and_lists_sequences(desk):
     ("call", "message"),
     [
         ("run('nowhere')", "there is no sequence called nowhere"),
-        ("run('flow')", "sequence flow: the variable A must be given"),
-        ("run('flow', {vars: {A: '', B: ''}})", "sequence flow: there is no variable B (variables: A)"),
-        ("run('flow', {vars: {A: 1}})", "sequence flow: A must be a text, not int"),
+        (
+            "run('flow')",
+            "sequence flow needs the variable A, which was not given; give it with --var A=VALUE, or in `vars` of",
+        ),
+        (
+            "run('flow', {vars: {A: '', B: ''}})",
+            "sequence flow has no variable B (it has A); name it in `required`, or under [vars] with a default",
+        ),
+        ("run('flow', {vars: {A: 1}})", "sequence flow: A must be a string, not a number"),
         ("run('flow', {A: '1'})", "paddock.sequence.run: unknown option 'A'; there is `vars`"),
         ("run('../flow')", "there is no sequence called ../flow"),
     ],

@@ -125,7 +125,7 @@ def test_addresses_that_are_not_public_are_refused(desk, receiver):
     desk.open()
     name = register(desk, f"https://127.0.0.1:{receiver.port}/")
     assert probed(desk, name) == [
-        "CommandError",
+        "WebhookError",
         "failed",
         f"webhook {name}: 127.0.0.1 leads to 127.0.0.1, which is no public address; "
         "name its network in `webhook_networks` under [sdk] to allow it",
@@ -137,7 +137,7 @@ def test_redirects_are_not_followed(desk, receiver):
     granted(desk)
     receiver.answers = [(307, {"location": receiver.url + "/else"}, b"")]
     name = register(desk, receiver.url)
-    assert probed(desk, name) == ["CommandError", "failed", f"webhook {name}: localhost answered 307"]
+    assert probed(desk, name) == ["WebhookError", "failed", f"webhook {name}: localhost answered 307"]
     assert len(receiver.seen) == 1
 
 

@@ -62,7 +62,7 @@ def test_a_whole_sequence(tmp_path):
         (STEP + "on_failure = 'retry'\n", "step.0.on_failure.literal['stop','continue']: "),
         (STEP + "on_failure = {run = 'b'}\n", "on_failure runs b, and there is no such step"),
         (STEP + "on_failure = {run = 'a'}\n", "step a runs when another one fails, and can run no other itself"),
-        (STEP + "input = '${x}'\n", "step a: there is no variable x (variables: none)"),
+        (STEP + "input = '${x}'\n", "step a uses ${x}, and the sequence has no variable of that name (it has none); name it in `required`, "),
         (STEP + "input = '${steps.a.value}'\n", "step a: ${steps.a.value} is not the result of a step before it"),
         (STEP + "when = 'a > 1'\n", "'a > 1' is no condition; write NAME"),
         (STEP + "input = '${a b}'\n", "${a b} is no reference"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.errors import SignalError
+from paddock.model.errors import SdkError, SignalError
 from paddock.store.signals import Signals
 
 
@@ -93,7 +93,7 @@ def test_stats_count(signals):
     ],
 )
 def test_what_makes_no_sense_is_refused(signals, call, message):
-    with pytest.raises(SignalError) as caught:
+    with pytest.raises(SdkError) as caught:
         call(signals)
     assert str(caught.value) == message
 
@@ -120,5 +120,5 @@ def test_no_text_to_search_for_breaks_the_query(tmp_path_factory, text):
     if re.search(r"\w", text):
         assert signals.search(text, {}) == []
     else:
-        with pytest.raises(SignalError):
+        with pytest.raises(SdkError):
             signals.search(text, {})

@@ -204,10 +204,14 @@ class Paddock:
         input: str = "",  # noqa: A002 - the seed's name
         *,
         timeout_ms: int | None = None,
+        output_bytes: int | None = None,
         deterministic: bool = True,
         partial: bool = False,
     ) -> Outcome:
-        """Compute one text from another; the outcome's value is what was emitted (spec 3)."""
+        """Compute one text from another; the outcome's value is what was emitted (spec 3).
+
+        At most `output_bytes` (64 KiB) are kept; with `partial` also of a computation that failed or ran out of time.
+        """
         work = GuestRun(
             source=source,
             input=input,
@@ -217,7 +221,7 @@ class Paddock:
             deterministic=deterministic,
             partial=partial,
         )
-        return await self._ask(work, timeout_ms)
+        return await self._ask(work, timeout_ms, output_bytes=output_bytes)
 
     async def call(
         self,
@@ -247,6 +251,7 @@ class Paddock:
         work: Work,
         timeout_ms: int | None,
         *,
+        output_bytes: int | None = None,
         calls: Calls = "run",
         jit: bool = False,
         on_console: "OnConsole | None" = None,
@@ -259,7 +264,7 @@ class Paddock:
             surface="library",
             workspace=self._workspace,
             work=work,
-            limits=LimitOverrides(wall_ms=timeout_ms),
+            limits=LimitOverrides(wall_ms=timeout_ms, output_bytes=output_bytes),
             jit=jit,
             calls=calls,
         )
