@@ -6,7 +6,7 @@ import pytest
 
 from paddock.model.places import in_workspace, without_places
 
-WORKSPACE = Path("/srv/work/project")
+WORKSPACE = Path("/srv/ada/project")
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ WORKSPACE = Path("/srv/work/project")
             "the key key is missing; delete x.y",
         ),
         ("cannot be used: Permission denied (/srv/state)", "cannot be used: Permission denied (state)"),
-        ("/srv/work/project/.paddock/tools/a: tool.yaml: no", ".paddock/tools/a: tool.yaml: no"),
+        ("/srv/ada/project/.paddock/tools/a: tool.yaml: no", ".paddock/tools/a: tool.yaml: no"),
         (f"{Path.home()}/.paddock/sequences/*.toml", "~/.paddock/sequences/*.toml"),
         ("see https://a.example/b/c and text/plain, 1/2", "see https://a.example/b/c and text/plain, 1/2"),
         ("'/etc/paddock/paddock.toml'", "'paddock.toml'"),
