@@ -83,9 +83,9 @@ def measure(scale: Scale) -> list[Line]:
         for _ in range(rounds):
             figures["ping"].append(client.timed("ping", {}))
             figures["list"].append(client.timed("tools/list", {}))
-            figures["execute"].append(client.timed("tools/call", call))
-            figures["compute"].append(client.timed("tools/call", compute))
-            time.sleep(0.01)  # agents think between calls, and spare workers come up
+            for name, asked in (("execute", call), ("compute", compute)):
+                figures[name].append(client.timed("tools/call", asked))
+                time.sleep(0.01)  # agents think between calls, and spare workers come up
         alone, beside = _beside_a_loop(client, call, scale.of(100, 5))
     return [
         Line("execute_code of a trivial program, p50", median(figures["execute"]), "ms", at_most(5)),

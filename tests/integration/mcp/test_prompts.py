@@ -7,7 +7,7 @@ import pytest
 from mcp import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, PromptReference
 
-from .conftest import ERAS, Place
+from .conftest import ERAS, MODERN, Place
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -105,3 +105,74 @@ def test_who_cannot_be_asked_is_told_which_scripts_there_are(place: Place, mode:
             return str(refused.value)
 
     assert asyncio.run(main()) == "name a script; there are first"
+
+
+def eliciting() -> dict[str, Any]:
+    capabilities = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    return {"name": "run-script", "_meta": {**MODERN, **capabilities}}
+
+
+def answered(result: dict[str, Any]) -> dict[str, Any]:
+    response = {"action": "accept", "content": {"script": "first"}}
+    return {**eliciting(), "requestState": result["requestState"], "inputResponses": {"script": response}}
+
+
+def test_an_answer_is_for_its_prompt_alone_and_good_once(place: Place) -> None:
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "first.js").write_text("return 1")
+
+    async def main() -> None:
+        async with place.lines() as lines:
+            first = (await lines.ask("prompts/get", eliciting()))["result"]
+            hostile = [
+                ("prompts/get", {**answered(first), "name": "write-program"}),
+                ("prompts/get", {**answered(first), "requestState": "v1." + "A" * 60}),
+                ("tools/call", {**answered(first), "name": "execute_code", "arguments": {"code": "1"}}),
+            ]
+            for method, params in hostile:
+                assert (await lines.ask(method, params))["error"][
+                    "message"
+                ] == "Invalid or expired requestState"
+            good = (await lines.ask("prompts/get", answered(first)))["result"]
+            assert "return 1" in good["messages"][0]["content"]["text"]
+            again = await lines.ask("prompts/get", answered(first))
+            assert again["error"]["message"] == "Invalid or expired requestState"
+
+    asyncio.run(main())
+
+
+def test_what_waits_for_clients_is_bounded(place: Place) -> None:
+    """Nobody fills the memory by asking to be asked and staying away."""
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "first.js").write_text("return 1")
+
+    async def main() -> None:
+        async with place.lines() as lines:
+            asked = [(await lines.ask("prompts/get", eliciting()))["result"] for _ in range(64)]
+            assert {each["resultType"] for each in asked} == {"input_required"}
+            refused = await lines.ask("prompts/get", eliciting())
+            assert refused["error"]["message"] == "name a script; there are first"
+            assert "result" in await lines.ask("prompts/get", answered(asked[0]))
+            assert "result" in await lines.ask("prompts/get", eliciting())
+
+    asyncio.run(main())
+
+
+def test_who_does_not_come_back_in_time_is_not_waited_for(place: Place) -> None:
+    place.settings("[approvals]\nwait_ms = 100\n")
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "first.js").write_text("return 1")
+
+    async def main() -> None:
+        async with place.lines() as lines:
+            asked: list[dict[str, Any]] = []
+            while len(asked) <= 64:  # of which 64 can wait: then the first no longer does
+                reply = await lines.ask("prompts/get", eliciting())
+                asked += [reply["result"]] if "result" in reply else []
+            late = await lines.ask("prompts/get", answered(asked[0]))
+            assert late["error"]["message"] == "Invalid or expired requestState"
+
+    asyncio.run(main())

@@ -42,7 +42,9 @@ def test_in_and_out_again(home: Path, client: str) -> None:
 def test_a_new_file_is_private_and_has_no_backup(home: Path) -> None:
     done = run("cursor", "--json")
     file = home / ".cursor/mcp.json"
-    assert json.loads(done.output) == {"file": str(file), "changed": True, "backup": None}
+    told = json.loads(done.output)
+    assert '\n+    "paddock": {\n' in told.pop("difference")
+    assert told == {"file": str(file), "changed": True, "backup": None}
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -50,6 +52,8 @@ def test_printing_changes_nothing(home: Path) -> None:
     done = run("cursor", "--print")
     assert done.exit_code == 0
     assert '+    "paddock": {' in done.output
+    told = json.loads(run("cursor", "--print", "--json").output)
+    assert (told["changed"], told["difference"]) == (False, done.output.removesuffix("\n"))
     assert not (home / ".cursor").exists()
 
 

@@ -69,14 +69,15 @@ def command(client: str, workspace: Path, *, only_print: bool, remove: bool, as_
     file = Path.home() / about.file
     before, after = _changed(file, about.key, None if remove else entry)
     backup = None if before == after or only_print else _write(file, after)
+    lines = unified_diff(before.splitlines(), after.splitlines(), str(file), str(file), lineterm="")
+    difference = "\n".join(lines)
     if as_json:
-        facts = {"file": str(file), "changed": before != after and not only_print}
+        facts = {"file": str(file), "changed": before != after and not only_print, "difference": difference}
         print_json({**facts, "backup": None if backup is None else str(backup)})
     elif before == after:
         click.echo(f"{file}: nothing to change")
     else:
-        lines = unified_diff(before.splitlines(), after.splitlines(), str(file), str(file), lineterm="")
-        click.echo("\n".join(lines))
+        click.echo(difference)
         if backup is not None:
             click.echo(f"what was there before: {backup}", err=True)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -20,6 +19,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
     NotificationParams,
+    PromptsCapability,
+    ServerCapabilities,
     SubscribeRequestParams,
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
@@ -104,14 +105,19 @@ async def _tell(sending: Coroutine[Any, Any, None]) -> None:
 
 
 class AnnouncingServer(Server[Any]):
-    """A server that says, over every transport, that its tools may change."""
+    """A server that says, over every transport and in both eras, what may change: the tools, and not the prompts."""
 
-    def create_initialization_options(
+    def get_capabilities(
         self,
-        notification_options: NotificationOptions | None = None,
+        notification_options: NotificationOptions | None = None,  # noqa: ARG002 - the library's signature
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> InitializationOptions:
-        """Return the options of the library, with changes of the tools announced."""
-        told = notification_options or NotificationOptions(tools_changed=True)
-        return super().create_initialization_options(told, experimental_capabilities, extensions)
+        *,
+        protocol_version: str | None = None,
+    ) -> ServerCapabilities:
+        """Return what the library derives from the handlers, with what is never announced taken out."""
+        told = NotificationOptions(tools_changed=True)
+        found = super().get_capabilities(
+            told, experimental_capabilities, extensions, protocol_version=protocol_version
+        )
+        return found.model_copy(update={"prompts": PromptsCapability(list_changed=False)})
