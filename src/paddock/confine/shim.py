@@ -1,12 +1,15 @@
-"""The last moments before a job's program: the forked child gives up what it must not have, and becomes the program.
+"""The last moments before a job's program: a forked child gives up what it must not have, and becomes the program.
 
-    session, files      setsid, its control group, every descriptor but the channel to the warden closed
-    jail                join the namespaces, when there are any; paths mean those of the jail from here on
+    session, files      setsid, every descriptor but the channel to the warden closed
+    the room            how to confine the program: the warden says so now or much later
+    control group, jail join the namespaces, when there are any; paths mean those of the jail from here on
     Landlock ruleset    built while the paths can be opened with the old user's rights; outside of jails by the warden
     user, capabilities  then nothing is left that could undo the rest
     no_new_privs, Landlock, seccomp
     the program         what to run, with which streams and limits: the warden says so now or much later
     rlimits, directory, exec
+
+A fork costs more than all the rest, so wardens make shims ahead, when they have nothing else to do.
 
 Only the standard library may be imported here: the module runs in wardens.
 """
@@ -17,7 +20,8 @@ import json
 import os
 import resource
 import socket
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from paddock.confine import canary, landlock, lockdown, seccomp
 from paddock.confine.order import Order
@@ -29,6 +33,9 @@ _OTHER_JOBS = 256
 """Threads that other jobs of the same user may start meanwhile: RLIMIT_NPROC counts users, not jobs."""
 STREAMS = 3
 """Standard input, output and error."""
+_HANDLES = ("door", "jail", "ruleset")
+"""What a program may need: its control group's `cgroup.procs`, a pidfd of a process in its jail, `ruleset_of` it."""
+_MESSAGE_BYTES = 256
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _SHARED_PROC = [
@@ -54,30 +61,78 @@ def ruleset_of(order: Order) -> int:
     return landlock.build(order.landlock_abi, _rules(order), network=order.network)
 
 
-def become_program(
-    order: Order, channel: socket.socket, *, door: int, jail: int, ruleset: int, program: bytes
-) -> NoReturn:
-    """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON.
+def rehearse(order: Order) -> None:
+    """Do without effect what a start does: memory that a fork shares is copied now rather than then."""
+    with contextlib.suppress(OSError):  # scratch of that order is gone
+        again = Order.from_file(order.to_file())
+        os.close(landlock.build(again.landlock_abi, _rules(again)))
 
-    `order` says how to confine it; another that comes over `channel` says what it is. `door` leads into its control
-    group, `jail` is a pidfd of a process in the namespaces to join, `ruleset` is `ruleset_of` the order; each is -1
-    where there is none. `program` is the system call filter.
-    """
+
+class Shim:
+    """The warden's end of a process that will be a program: told first how it is confined, then what it is."""
+
+    def __init__(self, order: Order, handles: Mapping[str, int] | None = None) -> None:
+        """Fork it. Without `handles` it is made ahead: it rehearses the order and waits for another. Raises OSError."""
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become_program(theirs, order, handles)
+        theirs.close()
+
+    def confine(self, order: int, handles: Mapping[str, int]) -> None:
+        """Hand over the file of an order to one that was made ahead, and what is open for it (`_HANDLES`)."""
+        self._send(" ".join(handles), (order, *handles.values()))
+
+    def start(self, others: int, files: tuple[int, ...]) -> None:
+        """Hand over the streams, before them another order when there is one; `others` are its user's threads."""
+        self._send(str(others), files)
+
+    def heard(self) -> dict[str, Any]:
+        """Return what it says, nothing when it has become the program, or is gone."""
+        try:
+            said = self._channel.recv(_MESSAGE_BYTES)
+        except ConnectionResetError:  # it ended before it read its order
+            said = b""
+        return json.loads(said) if said else {}
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether it has not ended; one that has is reaped."""
+        return os.waitpid(self.pid, os.WNOHANG)[0] == 0
+
+    def close(self) -> None:
+        """Have it end unless it is the program; the caller reaps it."""
+        self._channel.close()
+
+    def end(self) -> None:
+        """Have one that is not the program end, and reap it."""
+        self.close()
+        os.waitpid(self.pid, 0)
+
+    def _send(self, text: str, files: tuple[int, ...]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it said last tells why
+            socket.send_fds(self._channel, [text.encode() or b" "], files)
+
+
+def _become_program(channel: socket.socket, order: Order, handles: Mapping[str, int] | None) -> NoReturn:
+    """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON."""
     step = "session"
     try:
         os.setsid()
-        if door >= 0:
+        lockdown.close_all_but(channel.fileno(), *(handles or {}).values())
+        lockdown.forbid_capabilities()
+        if handles is None:
+            rehearse(order)
+            order, handles = _receive_room(channel)
+        if "door" in handles:
             step = "control group"
-            os.write(door, b"0")
-        lockdown.close_all_but(*{channel.fileno(), jail, ruleset} - {-1})
-        if jail >= 0:
+            os.write(handles["door"], b"0")
+            os.close(handles["door"])
+        if "jail" in handles:
             step = "namespaces"
-            _join(jail, channel, order)
+            _join(handles["jail"], channel, order)
         step = "Landlock rules"
-        if jail >= 0 and order.landlock_abi:
-            ruleset = landlock.build(order.landlock_abi, _rules(order), network=order.network)
-        elif ruleset >= 0:
-            landlock.allow(ruleset, f"/proc/{os.getpid()}", landlock.READ)
+        ruleset = _own_ruleset(order, handles)
         step = "user and capabilities"
         _leave_privileges(order)
         step = "no_new_privs"
@@ -85,11 +140,11 @@ def become_program(
         if ruleset >= 0:
             step = "Landlock"
             landlock.enforce(ruleset)
-        if program:
+        if order.filter:
             step = "system call filter"
-            seccomp.install(program)
+            seccomp.install(seccomp.read_filter(order.filter))
         step = "program"
-        order, others = _receive(channel, order)
+        order, others = _receive_program(channel, order)
         step = "resource limits"
         _limit(order, others)
         step = "working directory"
@@ -108,20 +163,41 @@ def become_program(
         os._exit(127)
 
 
-def _receive(channel: socket.socket, order: Order) -> tuple[Order, int]:
-    """Wait for the streams, and for another order; return the last one and how many threads its user has without it."""
+def _receive(channel: socket.socket, most: int) -> tuple[str, list[int]]:
     try:
-        others, files, _, _ = socket.recv_fds(channel, 16, 1 + STREAMS)
+        text, files, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, most)
     except ConnectionResetError:
-        others, files = b"", []
-    if not others:  # the warden has no program for us any more, or is gone
+        text, files = b"", []
+    if not text:  # the warden has no program for us any more, or is gone
         os._exit(0)
+    return text.decode(), files
+
+
+def _receive_room(channel: socket.socket) -> tuple[Order, dict[str, int]]:
+    """Wait for an order; return it with the handles that came with it, by name."""
+    names, files = _receive(channel, 1 + len(_HANDLES))
+    return Order.from_file(files[0]), dict(zip(names.split(), files[1:], strict=True))
+
+
+def _receive_program(channel: socket.socket, order: Order) -> tuple[Order, int]:
+    """Wait for the streams, and for another order; return the last one and how many threads its user has without it."""
+    others, files = _receive(channel, 1 + STREAMS)
     if len(files) > STREAMS:
         order = Order.from_file(files.pop(0))
     for number, stream in enumerate(files):
         os.dup2(stream, number)
         os.close(stream)
     return order, int(others)
+
+
+def _own_ruleset(order: Order, handles: Mapping[str, int]) -> int:
+    """Return the ruleset of this process, -1 for none: paths in a jail can be opened only there."""
+    if order.jail and order.landlock_abi:
+        return landlock.build(order.landlock_abi, _rules(order), network=order.network)
+    ruleset = handles.get("ruleset", -1)
+    if ruleset >= 0:
+        landlock.allow(ruleset, f"/proc/{os.getpid()}", landlock.READ)
+    return ruleset
 
 
 def _join(jail: int, channel: socket.socket, order: Order) -> None:
@@ -169,7 +245,7 @@ def _rules(order: Order) -> list[tuple[str, int]]:
 def _leave_privileges(order: Order) -> None:
     """Lose every capability, and root where the order says so; in `unconfined` too.
 
-    A new user namespace has given all of them back; outside of jails the warden has forbidden them to its heirs.
+    A new user namespace has given all of them back, those that no exec may give too.
     """
     if order.jail:
         lockdown.forbid_capabilities()

@@ -15,7 +15,6 @@ Only the standard library may be imported here: the module runs as a fork of the
 """
 
 import contextlib
-import json
 import os
 import resource
 import select
@@ -23,10 +22,11 @@ import signal
 import socket
 import time
 
-from paddock.confine import lockdown, protected, reach, scratch, seccomp, shim, tree
+from paddock.confine import lockdown, protected, reach, scratch, tree
 from paddock.confine.cgroup import Leaf
 from paddock.confine.namespaces import Jail
 from paddock.confine.order import Order, Report, StartError
+from paddock.confine.shim import STREAMS, Shim, rehearse, ruleset_of
 
 FILTERS = ("job", "job-network")
 """The system call filters that orders may name."""
@@ -34,6 +34,8 @@ FILTERS = ("job", "job-network")
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
 _MESSAGE_BYTES = 256
+_IDLE_S = 0.01
+"""A warden that is not called for so long makes its next shim ahead."""
 _FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.002, 1.5, 0.02
 _FAST_GROWTH = 8
 """So many more processes at one look than ever before, and the next look comes soon."""
@@ -49,31 +51,38 @@ _COUNT_EVERY_S = 10.0
 class Warden:
     """The life of one job."""
 
-    def __init__(self, server: socket.socket, order: Order) -> None:
+    def __init__(self, server: socket.socket, order: Order, shim: Shim | None) -> None:
         self._server = server
         self._order = order
+        self._shim = shim
         self._report = Report()
         self._failure: OSError | StartError | None = None
         self._statuses: dict[int, int] = {}
         self._pid = 0
         self._jail: Jail | None = None
         self._leaf: Leaf | None = None
-        self._shim: socket.socket | None = None
         self._before: protected.Record | None = None
         self._scratch_walk = scratch.usage(order.scratch)
         self._scratch_due = 0.0
         self._deadline = 0.0
         self._look = _FIRST_LOOK_S
 
-    def prepare(self) -> None:
-        """Do what depends on grants alone: the jail, and a shim in it that waits for its program."""
+    def prepare(self, file: int) -> None:
+        """Do what depends on grants alone: the jail, and a shim in it that waits for its program.
+
+        `file` holds the order, and is closed.
+        """
         try:
             if self._order.jail:
                 self._jail = Jail(self._order)
                 self._jail.wait()
-            self._fork()
+            self._confine(file)
         except (OSError, StartError) as error:
             self._failure = error
+            if self._shim is not None:
+                self._shim.end()
+        finally:
+            os.close(file)
 
     def run(self, order: Order, files: tuple[int, ...], others: int) -> Report:
         """Run the job to its end and return the report; no process of it is left, or `survivors` says so.
@@ -117,35 +126,33 @@ class Warden:
             self._leaf.remove()
         return left == 0
 
-    def _fork(self) -> None:
-        program = seccomp.read_filter(self._order.filter) if self._order.filter else b""
+    def _confine(self, file: int) -> None:
         try:
-            ruleset = shim.ruleset_of(self._order)
+            ruleset = ruleset_of(self._order)
         except OSError as error:
             raise StartError(f"Landlock rules: {error}") from error
-        jail = self._jail.handle() if self._jail is not None else -1
         if self._order.group:
             self._leaf = Leaf(self._order.group, os.urandom(8).hex())
-        if not self._order.jail:
-            lockdown.forbid_capabilities()
-        self._shim, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._pid = os.fork()
-        if self._pid == 0:
-            door = self._leaf.door if self._leaf is not None else -1
-            shim.become_program(self._order, theirs, door=door, jail=jail, ruleset=ruleset, program=program)
-        theirs.close()
+        handles = {"ruleset": ruleset} if ruleset >= 0 else {}
+        if self._jail is not None:
+            handles["jail"] = self._jail.handle()
+        if self._leaf is not None:
+            handles["door"] = self._leaf.door
+        if self._shim is None:  # not before: what is written until then would have to be copied
+            self._shim = Shim(self._order, handles)
+        else:
+            self._shim.confine(file, handles)
+        self._pid = self._shim.pid
         if ruleset >= 0:
             os.close(ruleset)
 
     def _start(self, files: tuple[int, ...], others: int) -> int:
         """Tell the shim what to run; return a pidfd of the program once it runs. Raises StartError."""
         assert self._shim is not None
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it said last tells why
-            socket.send_fds(self._shim, [b"%d" % others], files)
+        self._shim.start(others, files)
         for file in files:
             os.close(file)
-        while said := self._heard():
-            word = json.loads(said)
+        while word := self._shim.heard():
             if "pid" in word:
                 self._pid = word["pid"]
             elif word["step"] == "exec":
@@ -159,14 +166,6 @@ class Warden:
         if order.user is None:
             return ""
         return reach.why_missing(order.argv[0], order.environment, order.user)
-
-    def _heard(self) -> bytes:
-        """Return what the shim says, empty when it has become the program."""
-        assert self._shim is not None
-        try:
-            return self._shim.recv(_MESSAGE_BYTES)
-        except ConnectionResetError:  # it ended before it read its order
-            return b""
 
     def _watch(self, handle: int, started: float) -> str:
         """Wait until the program ends or has to end; return why."""
@@ -296,11 +295,16 @@ def serve(server: socket.socket, folder: str) -> None:
     lockdown.adopt_orphans()
     others = _Others()
     clean = True
-    while clean and (call := _next_call(server)):
+    last: Order | None = None
+    shim: Shim | None = None
+    while clean:
+        shim = None if last is None or _is_called(server) else _made_ahead(last)
+        if not (call := _next_call(server)):
+            break
         word, files = call
-        order = Order.from_file(files[0])
-        job = Warden(server, order)
-        job.prepare()
+        order = last = Order.from_file(os.dup(files[0]))
+        job = Warden(server, order, shim if shim is not None and shim.alive else None)
+        job.prepare(files[0])
         files = files[1:]
         if word == b"prepare" and (call := _next_call(server)):
             files = call[1]
@@ -314,8 +318,23 @@ def serve(server: socket.socket, folder: str) -> None:
             clean = job.bury()
         _wait_for_release(server)
         scratch.remove(order.scratch)
+        shim = None
+    if shim is not None:
+        shim.end()
     server.close()
     os.rmdir(folder)  # noqa: PTH106
+
+
+def _made_ahead(last: Order) -> Shim:
+    """Return a shim for a job that is most likely like the last one."""
+    shim = Shim(last)
+    rehearse(last)
+    return shim
+
+
+def _is_called(server: socket.socket) -> bool:
+    """Tell whether the server wants something soon."""
+    return bool(select.select([server], [], [], _IDLE_S)[0])
 
 
 def _wait_for_release(server: socket.socket) -> None:
@@ -328,7 +347,7 @@ def _wait_for_release(server: socket.socket) -> None:
 def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
     """Return the next word of the server and its descriptors, None at the end."""
     while True:
-        word, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1 + shim.STREAMS)
+        word, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1 + STREAMS)
         if files:
             return word, tuple(files)
         if not word:

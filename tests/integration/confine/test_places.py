@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.confine import tree
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -141,6 +142,41 @@ def test_the_next_place_waits_for_the_end_of_a_program_unless_they_come_in_a_row
 
     assert with_sandbox(tier, open_path, lambda sandbox: go(sandbox, 60), spares=1) == ([0], [1])
     assert with_sandbox(tier, open_path, lambda sandbox: go(sandbox, -60), spares=1) == ([1], [1])
+    assert list(open_path.iterdir()) == []
+
+
+def made_ahead(sandbox):
+    """Return the process that the one warden, which has nothing to do, makes for its next job."""
+    (warden,) = wardens(sandbox)
+    while not (found := tree.children(warden)):
+        os.sched_yield()
+    return found[0]
+
+
+def test_a_warden_with_nothing_to_do_makes_the_next_process_ahead(open_path):
+    async def go(sandbox):
+        await sandbox.run(["true"])
+        ahead = made_ahead(sandbox)
+        result = await sandbox.run(["sh", "-c", "echo $$"])
+        return ahead, result.stdout.head, made_ahead(sandbox)
+
+    ahead, said, left = with_sandbox("landlock", open_path, go)
+    assert said == f"{ahead}\n"
+    assert not Path(f"/proc/{left}").exists()
+
+
+@tiers
+def test_a_process_made_ahead_that_is_killed_is_nobodys_loss(tier, open_path):
+    async def go(sandbox):
+        await sandbox.run(["true"])
+        ahead = made_ahead(sandbox)
+        end = os.pidfd_open(ahead)
+        os.kill(ahead, signal.SIGKILL)
+        select.select([end], [], [])
+        return await sandbox.run(["sh", "-c", "echo fine"])
+
+    result = with_sandbox(tier, open_path, go)
+    assert (result.status, result.stdout.head, result.kill) == ("ok", "fine\n", "none")
     assert list(open_path.iterdir()) == []
 
 
