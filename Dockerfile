@@ -1,5 +1,5 @@
 # The server, over HTTP: docs/docker.md says how to run it.
-FROM node:20-bookworm-slim AS build
+FROM node:24-bookworm-slim AS build
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv \
@@ -16,15 +16,20 @@ RUN .venv/bin/uv build --quiet --wheel --out-dir dist
 RUN UV_PROJECT_ENVIRONMENT=/opt/paddock .venv/bin/uv sync --frozen --quiet --all-extras --no-install-project --no-dev \
     && .venv/bin/uv pip install --quiet --python /opt/paddock --no-deps --reinstall dist/*.whl
 
-FROM debian:12-slim
-# Packages of Debian with toolchains for programs; docs/runtimes.md has their names.
-ARG TOOLCHAINS=""
-# hadolint ignore=DL3008,SC2086
+# With Node.js and npx, for most servers of a `.mcp.json` are started with it.
+FROM node:24-bookworm-slim
+# hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends ca-certificates python3 ${TOOLCHAINS} \
+    && apt-get install --yes --no-install-recommends ca-certificates python3 \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/paddock /opt/paddock
-ENV PATH=/opt/paddock/bin:$PATH HOME=/state XDG_STATE_HOME=/state XDG_CACHE_HOME=/state/cache
+ENV PATH=$PATH:/opt/paddock/bin
+# Further languages of programs, under the names that docs/runtimes.md has for them.
+ARG RUNTIMES=""
+# hadolint ignore=SC2086
+RUN [ -z "${RUNTIMES}" ] || paddock runtimes install --yes ${RUNTIMES} \
+    && rm -rf /var/lib/apt/lists/* /root/.npm
+ENV HOME=/state XDG_STATE_HOME=/state XDG_CACHE_HOME=/state/cache
 RUN install --directory --owner=10001 --group=10001 --mode=0700 /state \
     && install --directory --owner=10001 --group=10001 /workspace
 USER 10001:10001

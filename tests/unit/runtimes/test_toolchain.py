@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
 from paddock.runtimes.toolchain import Missing, Search, Toolchain, filled, find, normalised, reachable
 
@@ -209,3 +210,18 @@ def test_real_programs_of_this_machine_are_found():
     assert found.executable == Path("/usr/bin/python3")
     assert (found.prefixes, "PATH" in found.environment) == ((), False)
     assert replace(found, identity="") == replace(look("python", "/usr/bin"), identity="")
+
+
+def test_what_was_installed_comes_after_path_the_users_own_before_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    own, machine = tmp_path / "own/paddock/toolchains", tmp_path / "machine"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "own"))
+    monkeypatch.setattr(directories, "_OF_THE_MACHINE", machine)
+    for place in (own, machine):
+        program(place / "node_modules/.bin/bun")
+        program(place / "python/go/bin/go")
+    machines = [f"{machine}/node_modules/.bin", f"{machine}/python/go/bin"]
+    owns = [f"{own}/node_modules/.bin", f"{own}/python/go/bin"]
+    assert Search.of_machine({"PATH": "/bin"}, None).path.split(":") == ["/bin", *owns, *machines]
+    assert Search.of_machine({"PATH": "/bin"}, os.geteuid() + 1).path.split(":") == ["/bin", *machines]
