@@ -165,7 +165,7 @@ class Schema:
         """Return what the schema says about a missing property, in front of which stands a colon."""
         member = self._at(error.schema_path[:-1]).get("properties", {}).get(name)
         text = member.get("description") if isinstance(member, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        return f": {_cut(text, _LONGEST)}" if isinstance(text, str) else ""
+        return f": {_cut(text.rstrip('. '), _LONGEST)}" if isinstance(text, str) else ""
 
     def _at(self, path: list[str | int]) -> dict[str, Any]:
         """Return the object at a path of the schema; an empty one where a reference leads elsewhere."""

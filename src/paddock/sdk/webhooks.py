@@ -93,7 +93,8 @@ class Webhooks:
             self._secret("paddock.webhook.register", {"scope": scope, "name": name})
             return {"scope": scope, "name": name}
         if not isinstance(secret, str) or len(secret) < SECRET_CHARS:
-            raise SdkError(f"paddock.webhook.register: the secret has at least {SECRET_CHARS} characters")
+            told = f"the secret has at least {SECRET_CHARS} characters; make one with: openssl rand -hex 32"
+            raise SdkError(f"paddock.webhook.register: {told}")
         return None
 
     def listed(self) -> list[dict[str, Json]]:

@@ -175,9 +175,7 @@ def test_search_and_describe_at_the_command_line(workspace):
         "changed": False,
         "signature": "post.send({ to: string }) // Send a greeting.",
     }
-    assert workspace.paddock("search", "greeting")[1].endswith(
-        "\tpost.send({ to: string }) // Send a greeting.\n"
-    )
+    assert workspace.paddock("search", "greeting")[1] == "post.send({ to: string }) // Send a greeting.\n"
     assert workspace.paddock("describe", "post.sendd") == (
         1, "", "post.sendd: there is no such tool; did you mean post.send or post.turn?\n",
     )  # fmt: skip

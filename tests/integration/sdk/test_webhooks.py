@@ -174,7 +174,10 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(desk, receiver, monkey
             "'nothing', 'https://a.example', 's'.repeat(16)",
             "event is one of script.finished, sequence.finished, signal.captured, notification",
         ),
-        ("'notification', 'https://a.example', 's'.repeat(15)", "the secret has at least 16 characters"),
+        (
+            "'notification', 'https://a.example', 's'.repeat(15)",
+            "the secret has at least 16 characters; make one with: openssl rand -hex 32",
+        ),
         (
             "'notification', 'https://a.example', {vault: 'none'}",
             "there is no secret none; keep it with: paddock vault set none",

@@ -30,7 +30,7 @@ TOOL = Schema(
     ("value", "problems"),
     [
         ({"code": "1"}, ()),
-        ({}, ("`code` is missing: The program.",)),
+        ({}, ("`code` is missing: The program",)),
         ({"code": 1}, ("`code` must be a text, not 1",)),
         ([], ("the value must be an object, not a list",)),
         ({"code": "", "mod": "run"}, ("`mod` is unknown; did you mean `mode`?",)),

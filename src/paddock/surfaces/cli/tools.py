@@ -44,7 +44,7 @@ def search(
     if as_json:
         print_json([{**_facts(hit), "signature": line} for hit, line in hits])
     else:
-        print_table(("score", "tool"), [(f"{hit.score:.2f}", line) for hit, line in hits])
+        print_table(("tool",), [(line,) for _, line in hits])
 
 
 @click.command(
