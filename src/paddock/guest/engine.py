@@ -10,6 +10,7 @@ the worker is killed, and what it had said up to then is kept.
 import asyncio
 import time
 from collections import defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from paddock.confine import lockdown
@@ -19,7 +20,6 @@ from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
 from paddock.guest.pool import Pool, Worker
 from paddock.model.errors import PaddockError
-from paddock.model.limits import Grants
 from paddock.model.outcome import RawResult, SandboxFacts, Status
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class GuestEngine:
         async with self._places[job.depth]:
             worker = await self._pool.take(profile)
             try:
-                facts = _facts(job.grants, self._pool.landlock_abi(profile))
+                facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
                 return await _run(begin(worker), worker, job, facts)
             finally:
                 # In the loop's next step: the kernel tears a process down on its killer's time, here a
@@ -122,11 +122,12 @@ async def _run(
     return dialogue.result(cost, wall_ms, facts)
 
 
-def _facts(grants: Grants, landlock_abi: int) -> SandboxFacts:
+@lru_cache
+def _facts(jit: bool, landlock_abi: int) -> SandboxFacts:  # noqa: FBT001 - remembered by it
     """Return what confines a worker; each of these has succeeded, or the worker would not have said ready."""
     own_user = lockdown.has_own_user()
     layers = ["process", "no_new_privs", f"landlock-{landlock_abi}", "seccomp"]
     layers += ["uid"] if own_user else []
-    layers += [] if grants.jit else ["jitless"]
+    layers += [] if jit else ["jitless"]
     residual = () if own_user else ("the worker has the user of Paddock",)
     return SandboxFacts(tier="landlock", layers=tuple(layers), residual=residual)

@@ -62,11 +62,15 @@ class Outgoing:
 
     def outcome(self, outcome: Outcome, text: str) -> Outcome:
         """Return an outcome as it may leave; `text` is its value as JSON."""
-        changes: dict[str, object] = {"console": tuple(map(self._line, outcome.console))}
-        changes["calls"] = tuple(map(self._call, outcome.calls))
-        changes["planned"] = tuple(
-            call.model_copy(update={"arguments": self.json(call.arguments)}) for call in outcome.planned
-        )
+        changes: dict[str, object] = {}
+        if outcome.console:
+            changes["console"] = tuple(map(self._line, outcome.console))
+        if outcome.calls:
+            changes["calls"] = tuple(map(self._call, outcome.calls))
+        if outcome.planned:
+            changes["planned"] = tuple(
+                call.model_copy(update={"arguments": self.json(call.arguments)}) for call in outcome.planned
+            )
         if self._patterns or self._secrets or may_hold_secrets(text):
             changes["value"] = self.json(outcome.value)
         if (tool := outcome.tool) is not None:
@@ -77,7 +81,7 @@ class Outgoing:
                 for key in ("name", "message", "excerpt", "thrown", "hint")
             }
             changes["error"] = error.model_copy(update=texts)
-        return outcome.model_copy(update=changes)
+        return outcome.model_copy(update=changes) if changes else outcome
 
     def _line(self, line: ConsoleLine) -> ConsoleLine:
         text = self.text(line.text)

@@ -171,7 +171,7 @@ def _are_plain(values: Iterable[Field]) -> bool:
         elif isinstance(value, (int, float)):
             if not -(2**63) <= value < 2**63:
                 return False
-        elif value is not None and _fault(value):
+        elif value is not None and value != [] and _fault(value):
             return False
     return True
 

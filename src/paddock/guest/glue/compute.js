@@ -78,22 +78,22 @@ function stoppedDate(instant) {
   return StoppedDate;
 }
 
-// Makes the world of a computation; `instant` is null where there is a clock.
-function compute({ input, output, partial, seed, instant }) {
+// Makes the world of a computation; `instant` is null where there is a clock. The rehearsal has a world and dates of its own.
+function compute({ input, output, partial, seed, instant }, world, dates) {
   computing = true;
   given = input;
   emitLeft = output;
   emitAtOnce = partial;
   seedRandom(seed);
-  for (const name of HOST_NAMES) delete global[name];
-  provide("globalThis", global);
-  provide("read_input", read_input);
-  provide("emit", emit);
+  for (const name of HOST_NAMES) delete world[name];
+  provide("globalThis", world, world);
+  provide("read_input", read_input, world);
+  provide("emit", emit, world);
   if (instant === null) return;
   const stopped = stoppedDate(instant);
-  provide("Date", stopped);
-  defineProperty(NativeDate.prototype, "constructor", { value: stopped, writable: true, configurable: true, enumerable: false });
-  delete global.Intl; // its formats tell the time
+  provide("Date", stopped, world);
+  defineProperty(dates, "constructor", { value: stopped, writable: true, configurable: true, enumerable: false });
+  delete world.Intl; // its formats tell the time
 }
 
 // The program and everything that it had queued have run.
@@ -103,8 +103,9 @@ function computed() {
 }
 
 function rehearseCompute() {
-  emitLeft = 4;
+  compute({ input: "", output: 4, partial: false, seed: [1, 2, 3, 4], instant: 0 }, {}, {});
   emit("xé");
-  flush();
-  stoppedDate(0);
+  computed();
+  unsent = "";
+  computing = false;
 }

@@ -47,8 +47,8 @@ function start(program) {
   apply(then, running, [finish, fail]);
 }
 
-function provide(name, value) {
-  defineProperty(global, name, { value, writable: true, configurable: true, enumerable: false });
+function provide(name, value, world = global) {
+  defineProperty(world, name, { value, writable: true, configurable: true, enumerable: false });
 }
 
 function configure(given) {
@@ -80,6 +80,7 @@ function rehearse() {
   servers.rehearsal.call("call", {});
   answer(1, true, {});
   clearTimeout(setTimeout(() => {}, 1));
+  header[SETTLED] = 0;
   rehearseCompute();
 }
 
@@ -112,6 +113,6 @@ function turn(poster) {
   if (message[0] === "stuck") return computing ? computed() : settle("stuck", "{}");
   if (message[0] === "rehearse") return rehearse();
   if (message[0] === "forget") return forget();
-  if (message[0] === "compute") return compute(message[1]);
+  if (message[0] === "compute") return compute(message[1], global, NativeDate.prototype);
   configure(message[1]);
 }
