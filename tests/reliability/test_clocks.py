@@ -16,9 +16,9 @@ from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.policy.redaction import Redactor
 from paddock.store.artifacts import Artifacts
+from paddock.store.last_runs import LastRuns
 from paddock.store.ledger import Ledger
 from paddock.store.ledger_verify import verify
-from paddock.store.moments import Moments
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -84,9 +84,9 @@ def test_schedules_go_on_after_the_clock_was_set(
 
 
 def test_a_run_that_the_future_saw_keeps_nothing_from_running(tmp_path: Path, workspace: Path) -> None:
-    moments = Moments(tmp_path / "state", workspace)
-    with moments.turn("often"):
-        moments.note("often", datetime.max.replace(tzinfo=UTC))
+    runs = LastRuns(tmp_path / "state", workspace)
+    with runs.turn("often"):
+        runs.note("often", datetime.max.replace(tzinfo=UTC))
     temporals = Temporals(lambda _: pytest.fail("nothing runs"), tmp_path / "state", Jumping(timedelta()))
     [often] = temporals.temporals(workspace)
     assert often["next"] == "2030-01-01T14:00:00+00:00"
@@ -94,15 +94,15 @@ def test_a_run_that_the_future_saw_keeps_nothing_from_running(tmp_path: Path, wo
 
 @given(st.lists(st.floats(0, 10_000 * 86_400), min_size=1, max_size=12))
 def test_the_record_stays_one_chain_whatever_the_clock_says(
-    tmp_path_factory: pytest.TempPathFactory, moments: list[float]
+    tmp_path_factory: pytest.TempPathFactory, runs: list[float]
 ) -> None:
     directory = tmp_path_factory.mktemp("ledger")
-    coming = iter([moments[0], *moments, *[moments[-1]] * 5])
-    with Ledger(directory, clock=lambda: next(coming, moments[-1])) as ledger:
-        for number in range(len(moments)):
+    coming = iter([runs[0], *runs, *[runs[-1]] * 5])
+    with Ledger(directory, clock=lambda: next(coming, runs[-1])) as ledger:
+        for number in range(len(runs)):
             ledger.append("decided", f"r{number}", {})
     report = verify(directory)
-    assert (report.problems, report.notes, report.records) == ((), (), len(moments))
+    assert (report.problems, report.notes, report.records) == ((), (), len(runs))
 
 
 def test_output_is_swept_although_the_last_sweep_was_in_the_future(tmp_path: Path) -> None:

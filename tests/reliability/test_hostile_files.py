@@ -21,7 +21,7 @@ from paddock.model.errors import ArtifactError, ConfigurationError, InvalidHandl
 from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.policy.redaction import Redactor
 from paddock.store.artifacts import Artifacts
-from paddock.store.moments import Moments
+from paddock.store.last_runs import LastRuns
 from paddock.store.query import query
 from paddock.store.vault import FileVault
 from paddock.tools.library import Broken, Tool, ToolLibrary
@@ -132,11 +132,11 @@ def test_a_vault_is_read_or_refused(place: Path, data: bytes, key: bytes | None)
 
 @given(st.binary(max_size=150) | st.text(alphabet="0123456789-:TZ+.W", max_size=30).map(str.encode))
 def test_a_moment_is_read_or_refused(place: Path, data: bytes) -> None:
-    moments = Moments(place / "moments", place)
-    with moments.turn("often"):
-        (moments._directory / "often").write_bytes(data)
+    runs = LastRuns(place / "runs", place)
+    with runs.turn("often"):
+        (runs._directory / "often").write_bytes(data)
     with contextlib.suppress(SdkError):
-        assert isinstance(moments.last("often"), datetime)
+        assert isinstance(runs.last("often"), datetime)
 
 
 SETTING_KEYS = st.sampled_from(

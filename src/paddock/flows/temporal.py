@@ -20,7 +20,7 @@ from paddock.model.base import Json, Value
 from paddock.model.errors import SdkError
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.store.moments import Moments
+from paddock.store.last_runs import LastRuns
 
 _EVERY = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -118,14 +118,14 @@ class Temporals:
         for a name or file that makes no sense, and when it is running.
         """
         temporal = read(find(name, request.workspace, "temporals"), Temporal)
-        moments = Moments(self._state, request.workspace)
-        with moments.turn(name) as mine:
+        runs = LastRuns(self._state, request.workspace)
+        with runs.turn(name) as mine:
             if not mine:
                 raise SdkError(f"temporal {name} is running already; it never runs twice at a time")
-            now, last = self._clock.now(), moments.last(name)
+            now, last = self._clock.now(), runs.last(name)
             if due is not None and last is not None and last == _counted(last, now) and last >= _moment(due):
                 return {"name": name, "ok": True, "skipped": "it has run since"}
-            moments.note(name, now)
+            runs.note(name, now)
             outcome = await self._execute(
                 ExecutionRequest(
                     parent=request.id,
@@ -163,7 +163,7 @@ class Temporals:
         try:
             async with asyncio.TaskGroup() as group:
                 for name, temporal in enabled.items():
-                    group.create_task(self._serve(name, temporal, Moments(self._state, workspace), fire))
+                    group.create_task(self._serve(name, temporal, LastRuns(self._state, workspace), fire))
         except ExceptionGroup as problems:
             raise problems.exceptions[0] from None
 
@@ -171,10 +171,10 @@ class Temporals:
         self,
         name: str,
         temporal: Temporal,
-        moments: Moments,
+        runs: LastRuns,
         fire: Callable[[str, datetime], Awaitable[None]],
     ) -> None:
-        last = self._first_seen(name, moments)
+        last = self._first_seen(name, runs)
         while (due := temporal.due(last)) is not None:
             if (left := (due - self._clock.now()).total_seconds()) > 0:
                 await self._clock.wait(min(left, _LOOK_S))
@@ -185,14 +185,14 @@ class Temporals:
             while (passed := temporal.due(last)) is not None and passed <= self._clock.now():
                 last = passed
 
-    def _first_seen(self, name: str, moments: Moments) -> datetime:
+    def _first_seen(self, name: str, runs: LastRuns) -> datetime:
         """Return when a schedule last ran; one that never did counts from now on, restarts or not."""
-        with moments.turn(name) as mine:
-            last = moments.last(name)
+        with runs.turn(name) as mine:
+            last = runs.last(name)
             if last is None:
                 last = self._clock.now()
                 if mine:
-                    moments.note(name, last)
+                    runs.note(name, last)
         return _counted(last, self._clock.now())
 
 
@@ -204,14 +204,14 @@ def _counted(last: datetime, now: datetime) -> datetime:
 def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]:
     """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
     return [
-        _told(name, path, Moments(state, workspace), now) for name, path in listed(workspace, "temporals")
+        _told(name, path, LastRuns(state, workspace), now) for name, path in listed(workspace, "temporals")
     ]
 
 
-def _told(name: str, path: Path, moments: Moments, now: datetime) -> dict[str, Any]:
+def _told(name: str, path: Path, runs: LastRuns, now: datetime) -> dict[str, Any]:
     try:
         temporal = read(path, Temporal)
-        last = moments.last(name)
+        last = runs.last(name)
     except SdkError as problem:
         return {"name": name, "problem": str(problem)}
     due = temporal.due(_counted(last or now, now)) if temporal.enabled else None

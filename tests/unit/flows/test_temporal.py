@@ -10,7 +10,7 @@ from paddock.flows.temporal import Temporal, Temporals
 from paddock.model.errors import SdkError
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.store.moments import Moments
+from paddock.store.last_runs import LastRuns
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -76,29 +76,29 @@ def test_what_comes_due_runs_once(tmp_path, workspace):
 
 def test_what_came_due_meanwhile_is_caught_up_once_also_after_a_restart(tmp_path, workspace):
     assert served(tmp_path, workspace, timedelta(minutes=60), takes=timedelta(minutes=35)) == [10, 50]
-    moments = Moments(tmp_path / "state", workspace)
-    with moments.turn("often"):
-        moments.note("often", START - timedelta(hours=5))
+    runs = LastRuns(tmp_path / "state", workspace)
+    with runs.turn("often"):
+        runs.note("often", START - timedelta(hours=5))
     assert served(tmp_path, workspace, timedelta(minutes=15)) == [0, 10]
 
 
 def test_a_restart_does_not_postpone_the_first_run(tmp_path, workspace):
     assert served(tmp_path, workspace, timedelta(minutes=5)) == []
-    moments = Moments(tmp_path / "state", workspace)
-    assert moments.last("often") == START
+    runs = LastRuns(tmp_path / "state", workspace)
+    assert runs.last("often") == START
 
 
 def test_what_somebody_else_has_run_since_is_left_out(tmp_path, workspace):
     clock = FakeClock(timedelta(hours=1))
-    moments = Moments(tmp_path / "state", workspace)
+    runs = LastRuns(tmp_path / "state", workspace)
 
     async def never(_request):
         raise AssertionError
 
     temporals = Temporals(never, tmp_path / "state", clock)
     request = ExecutionRequest(workspace=workspace, work=SdkCall(method="temporal.fire"))
-    with moments.turn("often"):
-        moments.note("often", START)
+    with runs.turn("often"):
+        runs.note("often", START)
         with pytest.raises(
             SdkError, match="temporal often is running already; it never runs twice at a time"
         ):
@@ -108,13 +108,13 @@ def test_what_somebody_else_has_run_since_is_left_out(tmp_path, workspace):
 
 
 def test_a_damaged_state_runs_nothing(tmp_path, workspace):
-    moments = Moments(tmp_path / "state", workspace)
-    with moments.turn("often"):
-        moments.note("often", START)
+    runs = LastRuns(tmp_path / "state", workspace)
+    with runs.turn("often"):
+        runs.note("often", START)
     (file,) = (tmp_path / "state").rglob("often")
     file.write_bytes(b"\xff")
     with pytest.raises(SdkError, match=r"this is no moment .*; remove the file to begin anew"):
-        moments.last("often")
+        runs.last("often")
     (listed,) = Temporals(lambda _: None, tmp_path / "state", FakeClock(timedelta(0))).temporals(workspace)
     assert "remove the file" in listed["problem"]
 

@@ -12,8 +12,8 @@ from paddock.model.errors import SdkError
 _LENGTH = 100
 
 
-class Moments:
-    """The schedules of one workspace, in a directory of its own. Names must be file names without a dot in front."""
+class LastRuns:
+    """The last runs of a workspace, in a directory of its own. Schedules have names of files without a dot in front."""
 
     def __init__(self, state: Path, workspace: Path) -> None:
         self._directory = state / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
