@@ -30,7 +30,7 @@ def test_tools_are_found_described_and_called(place: Place) -> None:
     assert nothing.content[0].text == (
         "ok · 0 of 28 tools\nnothing found; try other words. Servers: odd (14 tools), even (14 tools)"
     )
-    assert unknown.is_error
+    assert (unknown.is_error, unknown.content[0].text) == (True, "invalid\n// x: unknown")
 
 
 def test_a_server_that_cannot_be_asked_is_named(place: Place) -> None:
@@ -42,5 +42,20 @@ def test_a_server_that_cannot_be_asked_is_named(place: Place) -> None:
             assert found.content[0].text.startswith(
                 "ok · 0 of 0 tools\nno server offers any tool\nnot available: gone: "
             )
+            described = await client.call_tool("describe_tools", {"names": ["gone.tool"]})
+            told = described.content[0].text
+            assert told.startswith("invalid\n// gone.tool: unknown\nnot available: gone: ")
+
+    asyncio.run(main())
+
+
+def test_names_that_are_not_described_are_counted(place: Place) -> None:
+    async def main() -> None:
+        async with place.client() as client:
+            many = await client.call_tool("describe_tools", {"names": ["odd.echo"] * 60})
+            lines = many.content[0].text.splitlines()
+            assert (lines[0], lines[-1]) == ("ok · 50 of 60 tools", "[10 more left out; ask for fewer]")
+            none = await client.call_tool("describe_tools", {"names": []})
+            assert (none.is_error, none.content[0].text) == (True, "invalid\n`names` is empty")
 
     asyncio.run(main())

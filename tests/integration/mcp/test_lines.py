@@ -151,6 +151,19 @@ def test_half_a_character_leaves_as_a_whole_one(place: Place):
     asyncio.run(main())
 
 
+def test_half_a_character_comes_in_as_a_whole_one(place: Place):
+    """Clients in JavaScript cut texts there, and spell out the half that is left."""
+
+    async def main():
+        async with place.lines() as lines:
+            result = await lines.call(
+                "execute_code", code="return input", input={"a\ud83d": "\ud83d\ude00\ude00"}
+            )
+            assert result["structuredContent"]["value"] == {"a\ufffd": "\U0001f600\ufffd"}
+
+    asyncio.run(main())
+
+
 def test_standard_streams_that_are_no_pipes(place: Place):
     async def main():
         process = await asyncio.create_subprocess_exec(

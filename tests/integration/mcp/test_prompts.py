@@ -1,6 +1,7 @@
 """Prompts and the completion of their arguments."""
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def test_the_guide_and_the_scripts(place: Place, mode: str) -> None:
 def test_a_person_chooses_the_script_that_was_left_out(place: Place, transport: str, mode: str) -> None:
     scripts = place.workspace / ".paddock/scripts"
     scripts.mkdir(parents=True)
-    for name in ("first", "second"):
+    for name in ("first", "second", "sj.drihT\u202e"):
         (scripts / f"{name}.js").write_text(f"return '{name}'")
     asked: list[ElicitRequestParams] = []
     results = iter(
@@ -82,10 +83,11 @@ def test_a_person_chooses_the_script_that_was_left_out(place: Place, transport: 
 
     assert asyncio.run(main()) == [
         "Run this program with execute_code and tell me what it returns.\n\n```js\nreturn 'second'\n```\n",
-        "name a script; there are first, second",
-        "there is no script ../second; there are first, second",
+        "name a script; there are first, second, sj.drihT\u202e",
+        "there is no script ../second; there are first, second, sj.drihT\u202e",
     ]
-    choice = {"type": "string", "enum": ["first", "second"]}
+    titles = {"first": "first", "second": "second", "sj.drihT\u202e": "sj.drihT\\u202e"}
+    choice = {"type": "string", "oneOf": [{"const": name, "title": title} for name, title in titles.items()]}
     schema = {"type": "object", "properties": {"script": choice}, "required": ["script"]}
     assert [(each.message, each.requested_schema) for each in asked] == [
         ("Which script shall run?", schema)
@@ -174,5 +176,28 @@ def test_who_does_not_come_back_in_time_is_not_waited_for(place: Place) -> None:
                 asked += [reply["result"]] if "result" in reply else []
             late = await lines.ask("prompts/get", answered(asked[0]))
             assert late["error"]["message"] == "Invalid or expired requestState"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_script_has_one_name_everywhere_whatever_its_file_is_called(place: Place, mode: str) -> None:
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    with open(os.fsencode(scripts) + b"/a\xff.js", "w") as file:  # noqa: PTH123 - a path cannot name it
+        file.write("return 1")
+    name = "a\ufffd"
+
+    async def main() -> None:
+        async with place.web() as web, web.client(mode=mode) as client:
+            ref = PromptReference(name="run-script")
+            completed = (await client.complete(ref, {"name": "name", "value": "a"})).completion.values
+            with pytest.raises(MCPError, match=f"^name a script; there are {name}$"):
+                await client.get_prompt("run-script")
+            [_, listed] = (await client.list_resources()).resources
+            got = await client.get_prompt("run-script", {"name": name})
+            read = await client.read_resource(listed.uri)
+            assert (completed, listed.name, read.contents[0].text) == ([name], name, "return 1")
+            assert "return 1" in got.messages[0].content.text
 
     asyncio.run(main())

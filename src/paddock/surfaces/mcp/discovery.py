@@ -5,8 +5,17 @@ from typing import TYPE_CHECKING
 
 from paddock.hub.signatures import Described, signature
 from paddock.model.base import Json
+from paddock.model.outcome import Status
 from paddock.surfaces.mcp.reply import cut
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
+from paddock.surfaces.mcp.tools import (
+    Answer,
+    Arguments,
+    Caller,
+    Tool,
+    object_schema,
+    refusal,
+    text_block,
+)
 
 if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
@@ -34,7 +43,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
         hits = await catalog.search(arguments["query"], server=arguments.get("server"), limit=limit)
         listing = await catalog.listing()
         lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits] or [_nothing(listing)]
-        lines += [f"not available: {name}: {cut(why, 200)}" for name, why in listing.failures.items()]
+        lines += [_unavailable(name, why) for name, why in listing.failures.items()]
         found: list[Json] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
             for hit, line in zip(hits, lines, strict=False)
@@ -42,16 +51,20 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
         return _answer(f"{len(hits)} of {len(listing.tools)} tools", lines, "tools", found, cap)
 
     async def describe_tools(arguments: Arguments, _caller: Caller) -> Answer:
-        names = arguments["names"][:_MOST]
-        entries = await servers.catalog.describe(names)
+        names: list[str] = arguments["names"]
+        entries = await servers.catalog.describe(names[:_MOST])
+        failures = (await servers.catalog.listing()).failures
         texts = [declared(entry) for entry in entries]
         found: list[Json] = [
             {"name": entry.name, "declaration": text, "output": entry.output}
             for entry, text in zip(entries, texts, strict=True)
             if isinstance(entry, Described)
         ]
-        answer = _answer(f"{len(found)} of {len(names)} tools", texts, "tools", found, cap)
-        return Answer(answer.content, answer.structured, is_error=not found)
+        texts += [_unavailable(name, why) for name, why in failures.items()]
+        texts += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
+        if not found:
+            return refusal(Status.INVALID, "UnknownTools", cut("\n".join(texts) or "`names` is empty", cap))
+        return _answer(f"{len(found)} of {len(names)} tools", texts, "tools", found, cap)
 
     return [
         Tool(
@@ -96,6 +109,10 @@ def _answer(headline: str, texts: list[str], key: str, found: list[Json], cap: i
         lines.append(f"[{len(texts) - kept} more left out; ask for fewer]")
     text = "\n".join([f"ok · {headline}", *lines])
     return Answer([text_block(text)], {"status": "ok", key: found[:kept]})
+
+
+def _unavailable(server: str, why: str) -> str:
+    return f"not available: {server}: {cut(why, 200)}"
 
 
 def _nothing(listing: "Listing") -> str:

@@ -9,6 +9,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
 from paddock.hub.signatures import signature
 from paddock.model.base import Json
+from paddock.policy.asking import plain
 from paddock.policy.redact import redact_text
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.resources import SavedScripts, beginning, guide
@@ -94,9 +95,10 @@ class Prompts:
         names = beginning(self._scripts.files(), "")
         if not names or inquire is None:
             return ""
+        choices = [{"const": name, "title": plain(name)} for name in names]
         schema = {
             "type": "object",
-            "properties": {_CHOICE: {"type": "string", "enum": names}},
+            "properties": {_CHOICE: {"type": "string", "oneOf": choices}},
             "required": [_CHOICE],
         }
         params = ElicitRequestFormParams(message="Which script shall run?", requested_schema=schema)

@@ -70,17 +70,17 @@ class SavedScripts:
         self._workspace = workspace
 
     def files(self) -> dict[str, Path]:
-        """Return the scripts; of two with one name, the one that would run."""
+        """Return the scripts by names that a message can hold; of two with one name, the one that would run."""
         found: dict[str, Path] = {}
         for name, path in listed(self._workspace):
-            found.setdefault(name, path)
+            found.setdefault(render.encodable(name), path)
         return found
 
     def entries(self) -> list[dict[str, Json]]:
         """Return the scripts as `resources/list` shows them."""
         return [
             {"uri": _SCRIPT.expand({"name": name}), "name": name, "mimeType": "text/plain"}
-            for name in map(render.encodable, self.files())
+            for name in self.files()
         ]
 
     async def changes(self) -> AsyncGenerator[tuple[set[str], bool]]:
@@ -99,7 +99,7 @@ class SavedScripts:
         for name, path in self.files().items():
             with suppress(OSError):
                 seen = path.stat()
-                found[render.encodable(name)] = (str(path), seen.st_mtime_ns, seen.st_size)
+                found[name] = (str(path), seen.st_mtime_ns, seen.st_size)
         return found
 
     async def read(self, uri: str) -> dict[str, Json] | None:

@@ -1,6 +1,7 @@
 """The standard streams as the streams that the MCP library reads and writes: one JSON message per line."""
 
 import asyncio
+import json
 import os
 import stat
 from collections.abc import AsyncGenerator
@@ -15,12 +16,15 @@ from pydantic_core import from_json
 
 from paddock.hub.wire import PipeStream, PipeWriter
 from paddock.model.errors import ConfigurationError
+from paddock.surfaces import render
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
 LINE_LIMIT = 16 * 1024 * 1024
 """Bytes of one message."""
+_HALF = b"\\ud"
+"""How JSON begins to spell half of a character."""
 
 
 class LineReader(PipeStream):
@@ -44,7 +48,7 @@ class LineReader(PipeStream):
             if not line.strip():
                 continue
             try:
-                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                return _message(line)
             except ValidationError:
                 await self._refuse(*_fault(line))
 
@@ -73,6 +77,29 @@ class LineReader(PipeStream):
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+
+def _message(line: bytes) -> SessionMessage:
+    """Return the message in a line. Raises ValidationError."""
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValidationError:
+        if (spelled := _without_halves(line)) is None:
+            raise
+        return SessionMessage(jsonrpc_message_adapter.validate_json(spelled, by_name=False))
+
+
+def _without_halves(line: bytes) -> str | None:
+    """Return a line without the halves of characters that it spells out; None for one that spells none.
+
+    JSON has them, and programs in JavaScript cut texts there; the parser takes none.
+    """
+    if _HALF not in line.lower():
+        return None
+    try:
+        return render.encodable(json.dumps(json.loads(line), ensure_ascii=False))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _fault(line: bytes) -> tuple[int, str]:
