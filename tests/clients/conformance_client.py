@@ -1,32 +1,90 @@
 """Paddock's client of upstream servers, driven by the official conformance suite: `conformance_client.py URL`.
 
 It does what programs do: lists the tools of a server and calls them. The suite tells in the environment what it wants
-to be called.
+to be called. Where a call says that a person must log in, it does what a person does: logs in, with the scope that the
+error names, and calls again, a few times. Whatever the suite's authorization server shows is agreed to.
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import re
 import sys
-from typing import Any
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
+import httpx2
+
+from paddock.hub.authorize import Visit, log_in
 from paddock.hub.config import HttpServer
+from paddock.hub.credentials import OAuth
 from paddock.hub.pool import Hub
-from paddock.model.errors import ServerError
+from paddock.logins import KeptLogins
+from paddock.model.errors import PaddockError, ServerError, ServerUnauthorized
+from paddock.model.settings import Settings
+
+T = TypeVar("T")
 
 CALLS: dict[str, dict[str, Any]] = {"add_numbers": {"a": 5, "b": 3}}
+DOCUMENT = "https://conformance-test.local/client-metadata.json"
+LOGINS = 3
 
 
-async def main(url: str) -> None:
+async def agree(visit: Visit) -> None:
+    """Open the address, as a browser of a person who says yes."""
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(visit.url)
+
+
+class Client:
+    def __init__(self, hub: Hub, server: HttpServer, logins: KeptLogins) -> None:
+        self.hub, self.server, self.logins = hub, server, logins
+
+    async def tools(self) -> set[str]:
+        return {tool.name for tool in await self._with_logins(lambda: self.hub.tools("suite"))}
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> None:
+        try:
+            await self._with_logins(lambda: self.hub.call("suite", name, arguments))
+        except ServerError as error:
+            sys.stderr.write(f"{name}: {error}\n")
+
+    async def _with_logins(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something, logging in as often as a patient person would."""
+        keeper = self.logins.keeper(self.server)
+        for _ in range(LOGINS):
+            try:
+                return await do()
+            except ServerUnauthorized as error:
+                sys.stderr.write(f"{error}\n")
+                found = re.search(r"--scope '([^']*)'", str(error))
+            with contextlib.suppress(ServerUnauthorized):  # the server changed its mind meanwhile
+                await log_in(self.server, keeper, agree, scope=found[1] if found else "")
+        return await do()
+
+
+async def main(url: str, home: Path) -> None:
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    async with Hub({"suite": HttpServer("suite", url)}, environment={}) as hub:
-        listed = {tool.name for tool in await hub.tools("suite")}
+    known = {name: context[name] for name in ("client_id", "client_secret", "issuer") if name in context}
+    document = DOCUMENT if os.environ["MCP_CONFORMANCE_SCENARIO"] == "auth/basic-cimd" else ""
+    server = HttpServer("suite", url, oauth=OAuth(**known, client_metadata_url=document))
+    settings = Settings.model_validate(
+        {"vault": {"backend": "file", "directory": home / "vault"}, "servers": {"state": home}}
+    )
+    logins = KeptLogins(settings, home / ".mcp.json")
+    async with Hub({"suite": server}, environment={}, logins=logins) as hub:
+        client = Client(hub, server, logins)
+        listed = await client.tools()
         asked = [(each["name"], each.get("arguments", {})) for each in context.get("toolCalls", [])]
         for name, arguments in asked or [(name, CALLS.get(name, {})) for name in sorted(listed)]:
-            try:
-                await hub.call("suite", name, arguments)
-            except ServerError as error:
-                sys.stderr.write(f"{name}: {error}\n")
+            await client.call(name, arguments)
 
 
-asyncio.run(main(sys.argv[1]))
+with tempfile.TemporaryDirectory() as directory:
+    try:
+        asyncio.run(main(sys.argv[1], Path(directory)))
+    except PaddockError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from paddock.files import read_bounded
+from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
 from paddock.hub.redaction import NONE, Secrets
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -63,6 +64,7 @@ class HttpServer:
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     lifecycle: Lifecycle = Lifecycle()
     secrets: Secrets = NONE
+    oauth: OAuth = DEFAULT
 
     def __repr__(self) -> str:
         return f"HttpServer({self.name!r}, host={_host(self.url)!r}, headers={sorted(self.headers)})"
@@ -85,7 +87,7 @@ class _IdleTime(BaseModel):
 
 
 class _Entry(BaseModel):
-    """One entry as written. Keys of other programs (`oauth`, `description`) are passed over."""
+    """One entry as written. Keys of other programs (`description`) are passed over."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
@@ -99,6 +101,12 @@ class _Entry(BaseModel):
     timeout_ms: Annotated[int, Field(gt=0, alias="timeoutMs")] = DEFAULT_TIMEOUT_MS
     lifecycle: Literal["keep-alive", "ephemeral"] | _IdleTime | None = None
     disabled: bool = False
+    oauth: OAuthEntry = OAuthEntry()
+
+    @field_validator("oauth", mode="before")
+    @classmethod
+    def _of_others(cls, value: object) -> object:
+        return cast("object", value) if isinstance(value, dict) else {}  # other programs write `true`
 
 
 def load_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
@@ -221,16 +229,21 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
     if not _is_web_address(url):
         fill.warn("`url` must be an address that begins with http:// or https://; skipped.")
         return None
+    try:
+        oauth = entry.oauth.filled(fill)
+    except ValueError as error:
+        fill.warn(f"`oauth`: {error}; skipped.")
+        return None
+    # `Bearer x` and its parts: servers repeat the bare token.
+    literal = {word for value in headers.values() for word in (value, *value.split())}
     return HttpServer(
         name=name,
         url=url,
         headers=headers,
         timeout_ms=entry.timeout_ms,
         lifecycle=_lifecycle(entry),
-        # `Bearer x` and its parts: servers repeat the bare token.
-        secrets=Secrets(
-            fill.resolved | {word for value in headers.values() for word in (value, *value.split())}
-        ),
+        secrets=Secrets(fill.resolved | literal | {oauth.client_secret, oauth.private_key}),
+        oauth=oauth,
     )
 
 

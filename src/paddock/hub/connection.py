@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -40,6 +40,9 @@ from paddock.model.errors import (
     ServerUnavailable,
 )
 
+if TYPE_CHECKING:
+    from paddock.hub.access import Access
+
 T = TypeVar("T")
 
 _CLIENT = Implementation(name="paddock", version="1")
@@ -54,7 +57,13 @@ for _name in ("client", "mcp.client", "httpx2", "httpcore2"):
 class Connection:
     """A connection to one server. Calls may run side by side."""
 
-    def __init__(self, server: Server, process: ServerProcess | None, on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        process: ServerProcess | None,
+        on_lost: Callable[[], None],
+        auth: "Access | None" = None,
+    ) -> None:
         self.lost = asyncio.Event()
         """Set once the connection is of no more use."""
         self.session: Session | None = None
@@ -66,6 +75,7 @@ class Connection:
         self._process = process
         self._on_lost = on_lost
         self._broken_rule = ""
+        self._auth = auth
 
     @property
     def protocol(self) -> str:
@@ -165,8 +175,10 @@ class Connection:
         """Tell what an error of the library means: the server's own answer, or that there is none."""
         if trace.status in AUTH_STATUS or any(word in error.message.lower() for word in _AUTH_WORDS):
             told = f"HTTP {trace.status}" if trace.status in AUTH_STATUS else self._hide(error.message)
-            name = self._server.name
+            name, remedy = self._server.name, self._hide(trace.remedy)
             text = f"Server {name} refuses our credentials ({told}); correct its `headers` or `env`."
+            if remedy and trace.status in AUTH_STATUS:
+                text = f"Server {name} {remedy} ({told})."
             return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
         if error.code == CONNECTION_CLOSED and (
             self.lost.is_set() or not trace.sent or error.message.startswith("SSE stream")
@@ -219,7 +231,8 @@ class Connection:
         return CallFailed(failure, Verdict.NEUTRAL, again=True)
 
     def _hide(self, text: str) -> str:
-        return self._server.secrets.hide(text)
+        text = self._server.secrets.hide(text)
+        return self._auth.hide(text) if self._auth is not None else text
 
 
 def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
@@ -253,14 +266,15 @@ async def connect(
     probe: bool,
     on_lost: Callable[[], None],
     on_changed: Callable[[], None],
+    auth: "Access | None" = None,
 ) -> AsyncGenerator[Connection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
     `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so
-    that no further call goes out on it; `on_changed` when the server says that its tools changed. What breaks an
-    open HTTP connection comes out of the context as an exception group.
+    that no further call goes out on it; `on_changed` when the server says that its tools changed. `auth` puts tokens
+    into HTTP requests. What breaks an open HTTP connection comes out of the context as an exception group.
     """
-    connection = Connection(server, process, on_lost)
+    connection = Connection(server, process, on_lost, auth)
     failure: CallFailed | None = None
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
@@ -270,7 +284,7 @@ async def connect(
             reader = PipeReader(process.stdout.stream, connection.end)
             writer = PipeWriter(process.stdin)
         else:
-            client = await stack.enter_async_context(http_client(server))
+            client = await stack.enter_async_context(http_client(server, auth))
             transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_LIMIT)
             reader, writer = await stack.enter_async_context(transport)
 

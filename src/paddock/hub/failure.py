@@ -27,6 +27,8 @@ class Trace:
     """HTTP status of the answer."""
     cause: str = ""
     """Why there was no answer."""
+    remedy: str = ""
+    """What a person can do about an answer that refuses us."""
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("TRACE", default=None)

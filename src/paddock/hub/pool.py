@@ -19,6 +19,7 @@ from paddock.hub.breaker import Breaker
 from paddock.hub.config import Server, StdioServer
 from paddock.hub.failure import CallFailed
 from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
+from paddock.hub.login import Logins, access
 from paddock.hub.process import start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools
 from paddock.model.errors import (
@@ -107,6 +108,7 @@ class Hub:
         *,
         environment: Mapping[str, str],
         admission: Admission | None = None,
+        logins: Logins | None = None,
         max_live: int = on.MAX_LIVE,
         idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
         wait_ms: float = WAIT_MS,
@@ -119,6 +121,7 @@ class Hub:
         self._records = {name: _Record(server) for name, server in servers.items()}
         self._environment = dict(environment)
         self._admission = admission
+        self._logins = logins
         self._wait_s = wait_ms / 1000
         self._sweep_s = sweep_ms / 1000
         self._clock = clock
@@ -308,8 +311,9 @@ class Hub:
             protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
             lost = functools.partial(self._feed, on.ConnectionLost(child))
             changed = functools.partial(self._changed, record)
+            auth = access(server, self._logins)
             async with protocol.connect(
-                server, process, probe=probe, on_lost=lost, on_changed=changed
+                server, process, probe=probe, on_lost=lost, on_changed=changed, auth=auth
             ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy

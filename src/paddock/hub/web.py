@@ -14,10 +14,11 @@ _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx
 _FAREWELL_S = 1.0
 
 
-def http_client(server: HttpServer) -> httpx2.AsyncClient:
+def http_client(server: HttpServer, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
     """Return a client with the server's headers. No read timeout: each call has its own."""
     headers = {"accept-encoding": "identity", **server.headers}
-    return _Client(headers=headers, timeout=httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None))
+    timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
+    return _Client(headers=headers, timeout=timeout, auth=auth)
 
 
 class _Client(httpx2.AsyncClient):

@@ -9,18 +9,17 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 
 import httpx2
 
+from paddock.model.addresses import Address, is_public, really
 from paddock.model.errors import SdkError
 
 URL_CHARS = 2_000
 ANSWER_BYTES = 64 * 1024
 """Bytes of an answer that are read; what it says does not matter."""
 _TIMEOUT_S = 10.0
-
-Address = IPv4Address | IPv6Address
 
 
 class NotSentError(Exception):
@@ -102,7 +101,7 @@ async def _addresses(url: httpx2.URL, networks: Sequence[str]) -> list[Address]:
     addresses = [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
     granted = [ip_network(network) for network in networks]
     for address in addresses:
-        if not (_is_public(address) or any(_really(address) in network for network in granted)):
+        if not (is_public(address) or any(really(address) in network for network in granted)):
             what = f"{url.host} leads to {address}, which is no public address"
             raise NotSentError(
                 f"{what}; name its network in `webhook_networks` under [sdk] to allow it", retryable=False
@@ -110,20 +109,3 @@ async def _addresses(url: httpx2.URL, networks: Sequence[str]) -> list[Address]:
     if not addresses:
         raise NotSentError(f"{url.host} has no address", retryable=True)
     return addresses
-
-
-def _is_public(address: Address) -> bool:
-    real = _really(address)
-    return real.is_global and not (real.is_multicast or real.is_reserved)
-
-
-_NAT64 = ip_network("64:ff9b::/96")
-
-
-def _really(address: Address) -> Address:
-    """Return the address that packets reach: one of IPv6 may stand for one of IPv4 (RFC 4291, 3056, 6052)."""
-    if isinstance(address, IPv4Address):
-        return address
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address.ipv4_mapped or address.sixtofour or address

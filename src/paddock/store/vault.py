@@ -50,19 +50,25 @@ class Vault(Protocol):
         ...
 
 
-def open_vault(settings: VaultSettings) -> Vault:
-    """Return the vault that the settings name. Raises VaultError when it asks for a keyring that is not there."""
+def open_vault(settings: VaultSettings, part: str = "") -> Vault:
+    """Return the vault that the settings name. Raises VaultError when it asks for a keyring that is not there.
+
+    A named part is a vault of its own beside the one that scripts read: none of them can name what is in it.
+    """
+    directory = settings.directory / part
     if settings.backend != "file":
         import keyring  # noqa: PLC0415 - only who keeps secrets pays for it
 
         backend = keyring.get_keyring()
         if backend.priority >= 1:
-            return KeyringVault(cast("Backend", backend), settings.directory)
+            return KeyringVault(
+                cast("Backend", backend), directory, f"{_SERVICE}-{part}" if part else _SERVICE
+            )
         if settings.backend == "keyring":
             raise VaultError(
                 'this system has no keyring that Paddock can use; unlock one, or set `backend = "file"` under [vault]'
             )
-    return FileVault(settings.directory)
+    return FileVault(directory)
 
 
 class FileVault:
@@ -114,31 +120,32 @@ class Backend(Protocol):
 class KeyringVault:
     """Secrets in the keyring of the operating system."""
 
-    def __init__(self, backend: Backend, directory: Path) -> None:
+    def __init__(self, backend: Backend, directory: Path, service: str = _SERVICE) -> None:
         self._backend = backend
+        self._service = service
         self._index = _Box(directory, "names")
 
     def get(self, scope: str, name: str) -> str | None:
         """Follow `Vault.get`."""
         _check(scope, name)
         with _told():
-            return self._backend.get_password(_SERVICE, f"{scope}/{name}")
+            return self._backend.get_password(self._service, f"{scope}/{name}")
 
     def set(self, scope: str, name: str, value: str) -> None:
         """Follow `Vault.set`."""
         _check(scope, name)
         _check_value(value)
         with self._index.changing() as names, _told():
-            self._backend.set_password(_SERVICE, f"{scope}/{name}", value)
+            self._backend.set_password(self._service, f"{scope}/{name}", value)
             names.setdefault(scope, {})[name] = ""
 
     def delete(self, scope: str, name: str) -> bool:
         """Follow `Vault.delete`."""
         _check(scope, name)
         with self._index.changing() as names, _told():
-            if self._backend.get_password(_SERVICE, f"{scope}/{name}") is None:
+            if self._backend.get_password(self._service, f"{scope}/{name}") is None:
                 return False
-            self._backend.delete_password(_SERVICE, f"{scope}/{name}")
+            self._backend.delete_password(self._service, f"{scope}/{name}")
             names.get(scope, {}).pop(name, None)
             return True
 

@@ -1,7 +1,7 @@
 """The upstream servers of a session. Everything here is made at its first use."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from paddock.hub.pool import Hub, ServerStatus
     from paddock.hub.provision import Provisioning
     from paddock.hub.search import CatalogTool
+    from paddock.logins import KeptLogins
 
 
 class Servers:
     """The upstream servers of a session: their file is read at the first use, each starts at its first call."""
 
-    def __init__(self, settings: Settings, workspace: Path) -> None:
+    def __init__(
+        self, settings: Settings, workspace: Path, learn: Callable[[str], None] | None = None
+    ) -> None:
+        """Let `learn` hear of every secret of a login."""
+        self._all, self._learn = settings, learn
         self._settings = settings.servers
         self._file = settings.servers.config or workspace / ".mcp.json"
         self._hub: Hub | None = None
@@ -81,6 +86,13 @@ class Servers:
         from paddock.hub.admission import Admission  # noqa: PLC0415 - only programs that use servers pay for it
 
         return Admission(self.config.servers, self.pins)
+
+    @cached_property
+    def logins(self) -> "KeptLogins":
+        """The logins at servers."""
+        from paddock.logins import KeptLogins  # noqa: PLC0415 - only programs that use servers pay for it
+
+        return KeptLogins(self._all, self._file, self._learn)
 
     @cached_property
     def observed(self) -> "Observed":
@@ -143,6 +155,7 @@ class Servers:
                 self.config.servers,
                 environment=child_environment(os.environ),
                 admission=self.admission,
+                logins=self.logins,
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
             )

@@ -142,9 +142,9 @@ async def open_session(
         frame_bytes = settings.limits.execute.frame_bytes
         pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
         intake = Intake(launcher, answers.Answers(answers.directory()))
-        servers = Servers(settings, workspace)
         processes = Processes(settings.sandbox)
         secrets = KnownSecrets()
+        servers = Servers(settings, workspace, secrets.learn)
         outgoing = Outgoing(settings.redaction, secrets)
         watch: Watch | None = None
         try:

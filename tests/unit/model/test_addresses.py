@@ -1,10 +1,10 @@
-"""Which addresses a webhook may lead to."""
+"""Which addresses a stranger may lead to."""
 
 from ipaddress import ip_address
 
 import pytest
 
-from paddock.sdk.post import _is_public, _really
+from paddock.model.addresses import is_public, really
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,16 @@ from paddock.sdk.post import _is_public, _really
     ],
 )
 def test_addresses_within_are_not_public(text):
-    assert not _is_public(ip_address(text))
+    assert not is_public(ip_address(text))
 
 
 @pytest.mark.parametrize(
     "text", ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 )
 def test_addresses_of_the_world_are_public(text):
-    assert _is_public(ip_address(text))
+    assert is_public(ip_address(text))
 
 
 def test_an_address_of_ipv6_may_stand_for_one_of_ipv4():
-    assert str(_really(ip_address("64:ff9b::7f00:1"))) == "127.0.0.1"
-    assert str(_really(ip_address("2606:4700::1"))) == "2606:4700::1"
+    assert str(really(ip_address("64:ff9b::7f00:1"))) == "127.0.0.1"
+    assert str(really(ip_address("2606:4700::1"))) == "2606:4700::1"

@@ -1,0 +1,180 @@
+"""What is used of the MCP library's OAuth client, a step at a time.
+
+Its own flow would let one request at a time pass, would ask a person in the midst of a call, and would send the refresh
+token of an earlier process to the server itself instead of to the authorization server.
+"""
+
+import logging
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp_types import LATEST_PROTOCOL_VERSION
+from pydantic import AnyUrl, ValidationError
+
+from paddock.hub.config import HttpServer
+from paddock.hub.credentials import united
+from paddock.hub.login import Login, LoginFailed
+from paddock.hub.outside import Outside
+
+logging.getLogger("mcp.client.auth").setLevel(
+    logging.CRITICAL
+)  # it logs what servers answer, tokens included
+
+_SHOWN = 400
+
+
+class Memory:
+    """Keeps for one flow of the library what it wants kept."""
+
+    def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
+        self.client = client
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """Return None: a flow begins without."""
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Do nothing: the flow's context has them."""
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return the client that somebody registered, if there is one."""
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Note the client that the flow registered."""
+        self.client = client_info
+
+
+def machine(server: HttpServer, secret: str) -> OAuthClientProvider:
+    """Return the library's flow for a client that logs in by itself."""
+    from mcp.client.auth.extensions import client_credentials as of_machines  # noqa: PLC0415 - takes 100 ms
+
+    oauth = server.oauth
+    if not oauth.private_key:
+        return of_machines.ClientCredentialsOAuthProvider(
+            server.url, Memory(), oauth.client_id, secret, issuer=oauth.issuer
+        )
+    signed = of_machines.SignedJWTParameters(
+        issuer=oauth.client_id,
+        subject=oauth.client_id,
+        signing_key=oauth.private_key,
+        signing_algorithm=oauth.algorithm,
+    )
+    assertion = signed.create_assertion_provider()
+    return of_machines.PrivateKeyJWTOAuthProvider(
+        server.url, Memory(), oauth.client_id, assertion, issuer=oauth.issuer
+    )
+
+
+async def drive(
+    provider: OAuthClientProvider, refused: httpx2.Response, outside: Outside, scope: str = ""
+) -> None:
+    """Carry out the library's flow for an answer 401, asking for `scope`, too; its context then has the tokens.
+
+    Only the flow's own requests are sent, by `outside`. Raises LoginFailed.
+    """
+    request = httpx2.Request("GET", refused.request.url)
+    request.headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION
+    flow = provider.async_auth_flow(request)
+    with told():
+        outgoing, answer = await anext(flow), _asking_for(refused, scope)
+        try:
+            while (outgoing := await flow.asend(answer)) is not request:
+                answer = await outside.send(outgoing)
+        finally:
+            await flow.aclose()
+
+
+async def refreshed(login: Login) -> Login:
+    """Return a login with another token. Raises LoginFailed."""
+    with told():
+        provider = _Refresh(login)
+        answer = await Outside(login.server).send(await provider.request())
+        tokens = await provider.tokens(answer)
+    if tokens is None:
+        raise LoginFailed(f"the login has ended: {refusal(answer)}")
+    return with_tokens(login, tokens)
+
+
+def with_tokens(login: Login, tokens: OAuthToken) -> Login:
+    """Return a login with these tokens. Raises LoginFailed for a token that no header can carry."""
+    if not all("!" <= character <= "~" for character in tokens.access_token):
+        raise LoginFailed("the authorization server gave a token that is none")
+    ends = time.time() + tokens.expires_in if tokens.expires_in is not None else None
+    told = tokens.model_dump(mode="json", exclude_none=True)
+    return login.model_copy(update={"tokens": told, "expires_at": ends})
+
+
+class _Refresh(OAuthClientProvider):
+    """The library's way to another token, begun from a login that was kept."""
+
+    def __init__(self, login: Login) -> None:
+        metadata = OAuthClientMetadata(redirect_uris=[AnyUrl("http://127.0.0.1/callback")])
+        super().__init__(login.server, metadata, Memory())
+        context = self.context
+        context.client_info = OAuthClientInformationFull.model_validate(login.client)
+        context.oauth_metadata = OAuthMetadata.model_validate(login.metadata)
+        if login.resource:
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(login.resource)
+        context.current_tokens = OAuthToken.model_validate(login.tokens)
+        context.protocol_version = LATEST_PROTOCOL_VERSION
+
+    async def request(self) -> httpx2.Request:
+        return await self._refresh_token()
+
+    async def tokens(self, answer: httpx2.Response) -> OAuthToken | None:
+        return self.context.current_tokens if await self._handle_refresh_response(answer) else None
+
+
+@contextmanager
+def told() -> Generator[None]:
+    """Raise LoginFailed in the place of what the library raises; its texts repeat what servers say."""
+    try:
+        yield
+    except OAuthFlowError as error:
+        raise LoginFailed(_plain(str(error))) from None
+    except (ValidationError, ValueError, StopAsyncIteration):
+        raise LoginFailed("the authorization server does not keep to the protocol") from None
+
+
+def refusal(answer: httpx2.Response) -> str:
+    """Return the code with which an authorization server refuses (RFC 6749, 5.2), or its status."""
+    code: Any = None
+    with suppress(ValueError, AttributeError):
+        code = answer.json().get("error")
+    return code if code in _CODES else f"HTTP {answer.status_code}"
+
+
+_CODES = (
+    *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
+    *("invalid_scope", "invalid_target", "access_denied", "server_error", "temporarily_unavailable"),
+)
+
+
+def _plain(text: str) -> str:
+    """Return the part of a library's text that repeats no answer, as printable ASCII."""
+    words = text.partition(": ")[0][:_SHOWN]
+    return "".join(character if " " <= character <= "~" else "?" for character in words)
+
+
+def _asking_for(refused: httpx2.Response, scope: str) -> httpx2.Response:
+    """Return an answer 401 that asks for `scope`, too."""
+    headers = {name: refused.headers[name] for name in ("www-authenticate",) if name in refused.headers}
+    if scope:
+        parts = [f'scope="{united(extract_scope_from_www_auth(refused), scope)}"']
+        if place := extract_field_from_www_auth(refused, "resource_metadata"):
+            parts.append(f'resource_metadata="{place}"')
+        headers["www-authenticate"] = f"Bearer {', '.join(parts)}"
+    return httpx2.Response(refused.status_code, headers=headers, request=refused.request)

@@ -1,0 +1,22 @@
+"""Which addresses of the network are public: what a stranger names may lead inwards."""
+
+from ipaddress import IPv4Address, IPv6Address, ip_network
+
+Address = IPv4Address | IPv6Address
+
+_NAT64 = ip_network("64:ff9b::/96")
+
+
+def is_public(address: Address) -> bool:
+    """Tell whether an address is one of the public network."""
+    real = really(address)
+    return real.is_global and not (real.is_multicast or real.is_reserved)
+
+
+def really(address: Address) -> Address:
+    """Return the address that packets reach: one of IPv6 may stand for one of IPv4 (RFC 4291, 3056, 6052)."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or address
