@@ -6,11 +6,12 @@ without a login opens no vault.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from paddock.files import Kept, locked
 from paddock.hub.config import HttpServer
@@ -31,7 +32,7 @@ class KeptLogins:
         self._settings = settings
         self.directory = memory_of(settings.servers.state, file)
         self.index = Kept(self.directory / "logins.json")
-        self.learn = learn or (lambda _: None)
+        self.learn = learn or _nothing
 
     @cached_property
     def vault(self) -> Vault:
@@ -47,10 +48,15 @@ class KeptLogins:
         """Return where the login at a server is kept."""
         return KeptLogin(self, server)
 
-    def facts(self, server: HttpServer) -> Mapping[str, Any] | None:
-        """Return what may be shown of a login: `issuer`, `scope`, `expires_at`, `renewable`. None without one."""
-        found = self.index.look().get(_name(server))
-        return found if isinstance(found, dict) else None
+    def state(self, server: HttpServer) -> str:
+        """Return what the login at a server is: `logged in`, `ended`, or empty. Raises ConfigurationError."""
+        found: object = self.index.look().get(_name(server))
+        if not isinstance(found, dict):
+            return ""
+        facts = cast("dict[str, Any]", found)
+        ends = facts.get("expires_at")
+        live = facts.get("renewable") or not isinstance(ends, int | float) or ends > time.time()
+        return "logged in" if live else "ended"
 
 
 class KeptLogin:
@@ -111,6 +117,10 @@ class KeptLogin:
             except OSError as error:
                 raise ConfigurationError(f"{error.filename}: cannot be used: {error.strerror}") from None
             await asyncio.sleep(_AGAIN_S)  # who holds it waits for one answer of an authorization server
+
+
+def _nothing(_secret: str) -> None:
+    pass
 
 
 def _name(server: HttpServer) -> str:

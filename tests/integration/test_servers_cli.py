@@ -37,7 +37,7 @@ def warning(tmp_path: Path) -> str:
 
 
 def test_x34_servers_are_listed_with_warnings(paddock: Any, real_servers: Any, warning: str) -> None:
-    assert paddock("servers", "list") == (0, f"all\tstdio\t{real_servers.everything[0]}\n", warning)
+    assert paddock("servers", "list") == (0, f"all\tstdio\t{real_servers.everything[0]}\t\n", warning)
 
 
 def test_tools_are_listed(paddock: Any, warning: str) -> None:

@@ -157,7 +157,6 @@ class Machine:
                     if not self._secret:
                         return ""
                 provider = machine(self._server, self._secret)
-                await drive(provider, refused, Outside(self._server.url), self._server.oauth.scope)
-                tokens = provider.context.current_tokens
-                self._token = tokens.access_token if tokens else ""
+                outside = Outside(self._server.url)
+                self._token = await drive(provider, refused, outside, self._server.oauth.scope)
         return self._token

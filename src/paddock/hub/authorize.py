@@ -57,22 +57,27 @@ async def log_in(
         source = _Asking(provider, outside, wanted)
         await _tried(server, source, wait_ms)
     login = provider.login()
-    async with keeper.held():
-        await asyncio.to_thread(keeper.write, login)
+    await keep(keeper, login)
     return login
 
 
-async def log_in_machine(server: HttpServer, keeper: Keeper, secret: str) -> Login:
-    """Return the login of a client that logs in by itself, proved with its secret, and keep the secret.
+async def log_in_machine(server: HttpServer, secret: str) -> Login:
+    """Return the login of a client that logs in by itself, once its secret or its key has worked.
 
-    Raises LoginFailed or ServerError; then the login so far is as it was.
+    Raises LoginFailed or ServerError.
     """
-    provider = machine(server, secret)
+    with told():
+        provider = machine(server, secret)
     await _tried(server, _Asking(provider, Outside(server.url), server.oauth.scope), server.timeout_ms)
-    login = Login(server=server.url, client={"client_id": server.oauth.client_id, "client_secret": secret})
+    facts = {"issuer": server.oauth.issuer}
+    client = {"client_id": server.oauth.client_id, "client_secret": secret}
+    return Login(server=server.url, client=client, metadata=facts)
+
+
+async def keep(keeper: Keeper, login: Login) -> None:
+    """Keep a login in the place of an older one."""
     async with keeper.held():
         await asyncio.to_thread(keeper.write, login)
-    return login
 
 
 async def log_out(login: Login) -> None:
@@ -153,12 +158,10 @@ class _Asking(Source):
             if not self.asked:
                 self.asked = True
                 try:
-                    await drive(self._provider, refused, self._outside, self._scope)
+                    self._token = await drive(self._provider, refused, self._outside, self._scope)
                 except LoginFailed as error:
                     self.failed = error
                     raise
-                tokens = self._provider.context.current_tokens
-                self._token = tokens.access_token if tokens else ""
         return self._token
 
     def secrets(self) -> tuple[str, ...]:

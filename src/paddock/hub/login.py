@@ -16,9 +16,6 @@ from paddock.model.errors import PaddockError
 if TYPE_CHECKING:
     from paddock.hub.access import Access
 
-EARLY_S = 30.0
-"""Seconds before its end that a token counts as ended."""
-
 
 class LoginFailed(PaddockError):  # noqa: N818 - reads as the fact it states
     """A login did not come about; the text says why and holds no secret."""
@@ -37,7 +34,7 @@ class Login(Value):
     """What the server said of itself (RFC 9728); empty when it said nothing."""
     tokens: dict[str, Any] = Field(default_factory=dict[str, Any])
     expires_at: float | None = None
-    """When the access token ends, in seconds since 1970; None when nobody said."""
+    """When the access token is to be renewed, in seconds since 1970; None when nobody said how long it lives."""
 
     @property
     def access_token(self) -> str:
@@ -62,7 +59,7 @@ class Login(Value):
 
     def ended(self, now: float) -> bool:
         """Tell whether the access token is of no more use at `now`."""
-        return not self.access_token or (self.expires_at is not None and self.expires_at - EARLY_S <= now)
+        return not self.access_token or (self.expires_at is not None and self.expires_at <= now)
 
 
 class Keeper(Protocol):

@@ -33,6 +33,8 @@ logging.getLogger("mcp.client.auth").setLevel(
 )  # it logs what servers answer, tokens included
 
 _SHOWN = 400
+_EARLY_S = 30.0
+"""Seconds before its end that a token is renewed; one that lives shorter is renewed at half its life."""
 
 
 class Memory:
@@ -80,8 +82,8 @@ def machine(server: HttpServer, secret: str) -> OAuthClientProvider:
 
 async def drive(
     provider: OAuthClientProvider, refused: httpx2.Response, outside: Outside, scope: str = ""
-) -> None:
-    """Carry out the library's flow for an answer 401, asking for `scope`, too; its context then has the tokens.
+) -> str:
+    """Carry out the library's flow for an answer 401, asking for `scope`, too, and return the token.
 
     Only the flow's own requests are sent, by `outside`. Raises LoginFailed.
     """
@@ -95,6 +97,8 @@ async def drive(
                 answer = await outside.send(outgoing)
         finally:
             await flow.aclose()
+    tokens = provider.context.current_tokens
+    return _bearable(tokens.access_token) if tokens else ""
 
 
 async def refreshed(login: Login) -> Login:
@@ -110,11 +114,17 @@ async def refreshed(login: Login) -> Login:
 
 def with_tokens(login: Login, tokens: OAuthToken) -> Login:
     """Return a login with these tokens. Raises LoginFailed for a token that no header can carry."""
-    if not all("!" <= character <= "~" for character in tokens.access_token):
-        raise LoginFailed("the authorization server gave a token that is none")
-    ends = time.time() + tokens.expires_in if tokens.expires_in is not None else None
+    _bearable(tokens.access_token)
+    life = tokens.expires_in
+    ends = None if life is None else time.time() + life - min(_EARLY_S, life / 2)
     told = tokens.model_dump(mode="json", exclude_none=True)
     return login.model_copy(update={"tokens": told, "expires_at": ends})
+
+
+def _bearable(token: str) -> str:
+    if not all("!" <= character <= "~" for character in token):
+        raise LoginFailed("the authorization server gave a token that is none")
+    return token
 
 
 class _Refresh(OAuthClientProvider):

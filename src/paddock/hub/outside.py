@@ -87,11 +87,11 @@ class Outside:
 def _alike(address: Address, own: Address) -> bool:
     """Tell whether an address is no further within than our server's own: of this machine, or of a private network."""
     this, home = really(address), really(own)
+    if this.is_loopback or home.is_loopback:
+        return this.is_loopback and home.is_loopback
     if this.is_link_local or this.is_multicast or this.is_unspecified or this.is_reserved:
         return False
-    return (this.is_loopback and home.is_loopback) or (
-        this.is_private and home.is_private and not this.is_loopback and not home.is_loopback
-    )
+    return this.is_private and home.is_private
 
 
 async def _resolved(url: httpx2.URL) -> list[Address]:

@@ -9,6 +9,8 @@ from paddock.hub.config import StdioServer
 from paddock.hub.pool import Hub
 from paddock.policy.environment import child_environment
 
+from . import authority
+
 ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
 
 
@@ -38,3 +40,15 @@ def unused_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+@pytest.fixture
+def world():
+    """Run a server that wants a login, and its authorization server."""
+    with authority.world() as running:
+        yield running
+
+
+@pytest.fixture
+def logins(tmp_path):
+    return authority.kept(tmp_path)

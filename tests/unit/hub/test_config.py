@@ -1,10 +1,12 @@
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.hub.config import HttpServer, Lifecycle, ServersConfig, StdioServer, load_servers
+from paddock.hub.credentials import OAuth
 
 
 def load(tmp_path, document, environ=None):
@@ -156,3 +158,62 @@ def test_no_json_document_breaks_the_reading(tmp_path_factory, value, key):
         config = load_servers(path, {})
         names = {"s", *value} if isinstance(value, dict) else {"s"}
         assert set(config.servers) <= names
+
+
+def test_all_fields_of_oauth(tmp_path):
+    entry = {
+        "url": "https://reports.example/mcp",
+        "oauth": {
+            "grant": "client_credentials",
+            "clientId": "us",
+            "clientSecret": "${SECRET}",
+            "issuer": "https://login.example",
+            "scope": "read write",
+            "callbackPort": 8123,
+            "clientMetadataUrl": "https://us.example/client.json",
+            "authServerMetadataUrl": "a key of another program",
+        },
+    }
+    server, warnings = one(tmp_path, entry, {"SECRET": "hush-hush"})
+    assert warnings == []
+    assert isinstance(server, HttpServer)
+    assert server.oauth == OAuth(
+        grant="client_credentials",
+        client_id="us",
+        client_secret="hush-hush",
+        issuer="https://login.example",
+        scope="read write",
+        callback_port=8123,
+        client_metadata_url="https://us.example/client.json",
+    )
+    assert server.secrets.hide("the secret is hush-hush") == "the secret is [REDACTED]"
+    assert "hush" not in repr(server) + repr(server.oauth)
+
+
+@pytest.mark.parametrize(
+    ("oauth", "warning"),
+    [
+        (
+            {"clientId": "us", "clientSecret": "x"},
+            "`oauth`: a client with a secret needs `clientId` and `issuer`, the address of the authorization server "
+            "that may be told the secret; skipped.",
+        ),
+        ({"scope": 'a"b'}, "`oauth`: `scope` must be names separated by single spaces; skipped."),
+        (
+            {"issuer": "file:///etc"},
+            "`oauth`: `issuer` must be the https:// address of an authorization server; skipped.",
+        ),
+        (
+            {"clientMetadataUrl": "http://us.example/client.json"},
+            "`oauth`: `clientMetadataUrl` must be an https:// address with a path; skipped.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_oauth_is_told(tmp_path, oauth, warning):
+    server, warnings = one(tmp_path, {"url": "https://x.example/mcp", "oauth": oauth})
+    assert (server, warnings) == (None, [f": server 's': {warning}"])
+
+
+def test_oauth_of_other_programs_is_passed_over(tmp_path):
+    server, warnings = one(tmp_path, {"url": "https://x.example/mcp", "oauth": True})
+    assert (server, warnings) == (HttpServer("s", "https://x.example/mcp"), [])

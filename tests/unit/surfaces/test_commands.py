@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -36,8 +37,9 @@ def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Servers:
-    """Two servers, of which one has a tool."""
+    """Two servers, of which one has a tool, and one a login."""
 
+    logins = SimpleNamespace(state=lambda _: "logged in")
     config = ServersConfig(
         {
             "git": StdioServer("git", "uvx", ("--token", "x")),
@@ -77,12 +79,13 @@ def paddock(*args: str, session: Session | None = None, stdin: str = "") -> Resu
 
 def test_servers_list_starts_nothing_and_keeps_secrets(ws: Path) -> None:
     result = paddock("servers", "list")
-    assert result.stdout == "git\tstdio\tuvx\nweb\thttp\thttps://example.org/mcp\n"
+    assert result.stdout == "git\tstdio\tuvx\t\nweb\thttp\thttps://example.org/mcp\tlogged in\n"
     assert result.stderr == "warning: server 'x': skipped.\n"
     assert json.loads(paddock("servers", "list", "--json").stdout)[0] == {
         "name": "git",
         "transport": "stdio",
         "address": "uvx",
+        "login": "",
     }
 
 

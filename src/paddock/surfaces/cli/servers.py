@@ -14,7 +14,7 @@ from paddock.hub.result import ToolInfo
 from paddock.model.errors import ServerError
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
-from paddock.surfaces.cli import options, provision
+from paddock.surfaces.cli import login, options, provision
 from paddock.surfaces.cli import tools as tools_of_all
 from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
@@ -38,7 +38,7 @@ def command() -> None:
 
 for _command in (
     *(tools_of_all.search, tools_of_all.describe, tools_of_all.diff, tools_of_all.approve),
-    *(provision.enable, provision.disable, provision.refresh),
+    *(login.login, login.logout, provision.enable, provision.disable, provision.refresh),
 ):
     command.add_command(_command)
 
@@ -48,14 +48,13 @@ for _command in (
 @options.settings
 @options.as_json
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """List the configured servers without starting any."""
-    config = asyncio.run(_configured(load(workspace, flags=flags).settings, workspace))
-    _warn_about(config)
-    servers = [(name, *_address(server)) for name, server in config.servers.items()]
+    """List the configured servers, and which of them a person has logged in to, without starting any."""
+    columns = ("name", "transport", "address", "login")
+    servers = asyncio.run(_listed(load(workspace, flags=flags).settings, workspace))
     if as_json:
-        print_json([{"name": name, "transport": kind, "address": address} for name, kind, address in servers])
+        print_json([dict(zip(columns, row, strict=True)) for row in servers])
     else:
-        print_table(("server", "transport", "command or address"), servers)
+        print_table(("server", "transport", "command or address", "login"), servers)
 
 
 @command.command("tools", epilog=examples("paddock servers tools", "paddock servers tools git --json"))
@@ -117,9 +116,15 @@ def call(
     execute(request, load(workspace, flags=flags).settings, as_json=as_json)
 
 
-async def _configured(settings: Settings, workspace: Path) -> ServersConfig:
+async def _listed(settings: Settings, workspace: Path) -> list[tuple[str, str, str, str]]:
+    """Return name, transport, address and login of every server."""
     async with session(settings, workspace) as opened:
-        return opened.servers.config
+        config, logins = opened.servers.config, opened.servers.logins
+        _warn_about(config)
+        return [
+            (name, *_address(server), logins.state(server) if isinstance(server, HttpServer) else "")
+            for name, server in config.servers.items()
+        ]
 
 
 async def _tools(
