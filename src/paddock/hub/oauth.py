@@ -74,7 +74,16 @@ def machine(server: HttpServer, secret: str) -> OAuthClientProvider:
         signing_key=oauth.private_key,
         signing_algorithm=oauth.algorithm,
     )
-    assertion = signed.create_assertion_provider()
+    sign = signed.create_assertion_provider()
+
+    async def assertion(audience: str) -> str:
+        try:
+            return await sign(audience)
+        except Exception:  # noqa: BLE001 - a key can be wrong in many ways, and the error may repeat it
+            raise LoginFailed(
+                f"`privateKey` of the entry is no PEM key that signs {oauth.algorithm}"
+            ) from None
+
     return of_machines.PrivateKeyJWTOAuthProvider(
         server.url, Memory(), oauth.client_id, assertion, issuer=oauth.issuer
     )
