@@ -60,7 +60,7 @@ class Place:
     on_start: Callable[[], None] = lambda: None
     """Called when the job is on its way, for what can be done beside it."""
     on_end: Callable[[], None] = lambda: None
-    """Called when nothing of the job is left, for what would have taken the processor from it."""
+    """Called when scratch is released after the job, for what would have taken the processor from it."""
 
     def prepare(self, room: Order) -> None:
         """Have the warden prepare for a program that is not known yet."""
@@ -80,7 +80,6 @@ class Place:
             self.lose()
             return
         self.state = "ended"
-        self.on_end()
         if not kept:
             self.release()
 
@@ -107,6 +106,7 @@ class Place:
             with contextlib.suppress(OSError):
                 self.warden.socket.send(b"release")
             self.take_back(self.warden)
+            self.on_end()
         elif state == "prepared":
             self.warden.socket.close()
         elif state == "running":

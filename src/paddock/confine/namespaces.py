@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Iterable
 
-from paddock.confine import lockdown
+from paddock.confine import lockdown, tree
 from paddock.confine.order import Order, StartError
 
 BUBBLEWRAP = "/usr/bin/bwrap"
@@ -101,6 +101,7 @@ class Jail:
             raise StartError("namespaces: bubblewrap did not finish the jail")
         inside = int(json.loads(os.read(self._info, 4096))["child-pid"])
         self._processes.insert(0, os.pidfd_open(inside))
+        self._processes += [os.pidfd_open(cat) for cat in tree.children(inside)]
         # While somebody holds the mounts, the last process in them does not wait for the kernel to clear them away.
         self._held.append(os.open(f"/proc/{inside}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
 
@@ -114,7 +115,7 @@ class Jail:
             os.close(file)
 
     def kill(self) -> None:
-        """Kill the first process inside, and with it, by the kernel, all of the pid namespace; then the monitor."""
+        """Kill the first process inside, and with it, by the kernel, all of the pid namespace; and the other two."""
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(process, signal.SIGKILL)
