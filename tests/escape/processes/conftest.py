@@ -37,7 +37,7 @@ def drive():
                 [*UNSHARE, sys.executable, HERE / script, *arguments],
                 env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{folder}:{HERE}"},
                 capture_output=True,
-                timeout=600,
+                timeout=1800,
                 check=False,
             )
             assert done.returncode == 0, done.stderr.decode()[-3000:]
