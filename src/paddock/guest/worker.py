@@ -28,7 +28,7 @@ CAPACITY = 32768
 
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
-_SEND, _WAIT, _HALT, _NEXT = 1, 3, 4, 5
+_SEND, _WAIT, _HALT, _NEXT, _CLOCK = 1, 3, 4, 5, 6
 _IDLE, _TIMER, _TAKE, _LISTEN = -1, -2, -3, -4
 
 _LONGEST_WAIT = 2.0**30
@@ -202,6 +202,9 @@ class Guest:
         if operation == _NEXT:
             self._await()
             return
+        if operation == _CLOCK:
+            header[_OUT_LENGTH] = _milliseconds()
+            return
         if operation == _HALT:
             self._halt()
         if operation == _WAIT:
@@ -256,7 +259,7 @@ class Guest:
             header[_IN_LENGTH] = _TAKE
             return
         due = header[_NEXT_DUE]
-        timeout = None if due == float("inf") else min(max(0.0, due - time.time() * 1000), _LONGEST_WAIT)
+        timeout = None if due == float("inf") else min(max(0.0, due - _milliseconds()), _LONGEST_WAIT)
         if self._started and not header[_SETTLED] and timeout is None and not header[_OPEN_CALLS]:
             self._hand_in(b'["stuck"]')
             return
@@ -292,6 +295,11 @@ class Guest:
         self._incoming = self._incoming[2 * CAPACITY :]
         self._in[: len(part)] = part
         self._header[_IN_LENGTH] = len(part) // 2
+
+
+def _milliseconds() -> float:
+    """Return the time that timers count."""
+    return time.monotonic() * 1000
 
 
 def data_segment(status: int) -> int:
