@@ -170,11 +170,12 @@ class Languages:
         name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
         recipe = recipes().get(name)
         if recipe is None:
-            return NoCommand(known=False)
+            return NoCommand(known=False, hint=f"the runtimes are auto and {', '.join(recipes())}")
         user = plan.user(grants, sandbox.job_user)
         found = await self._toolchains.find(recipe, user=user, untrusted=(self._workspace,))
         if isinstance(found, Missing):
-            return NoCommand(known=True, hint=found.remedy)
+            stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""
+            return NoCommand(known=True, hint=f"{found.remedy}{stripped}")
         planned = steps(found, await asyncio.to_thread(_source, script))
 
         def start(scratch: Path) -> tuple[list[str], dict[str, str]]:

@@ -66,7 +66,11 @@ def test_a_failing_step_is_exit_code_1(paddock):
 
 
 def test_misuse(paddock):
-    assert paddock("run", "flow") == (1, "", "sequence flow: the variable NAME must be given\n")
+    assert paddock("run", "flow") == (
+        1,
+        "",
+        "sequence flow needs the variable NAME, which was not given; give it with --var NAME=VALUE, or in `vars` of a program or a schedule\n",
+    )
     code, out, err = paddock("run", "flwo")
     assert (code, out, err.splitlines()[0]) == (1, "", "there is no sequence called flwo")
     assert err.endswith("did you mean: flow?\n")

@@ -1,7 +1,7 @@
 """Help who writes a tool: a directory to start from, and what is wrong with the one that is there."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,13 @@ from paddock.tools.manifest import ManifestError
 
 SUFFIXES = {"python": ".py", "node": ".mjs", "shell": ".sh"}
 """Runtimes that a new tool can be written in, and the suffix of its script."""
+OWN = frozenset(
+    (
+        *("execute_code", "call_tool", "search_tools", "describe_tools", "provision_server"),
+        *("run_program", "query_output", "compute"),
+    )
+)
+"""Tools of Paddock itself (docs/mcp-tools.md), which go before script tools of the same name."""
 
 _MANIFEST = """\
 id: {id}
@@ -74,18 +81,24 @@ def create(folder: Path, name: str, runtime: str) -> Path:
     return directory
 
 
-def findings(directory: Path) -> list[Finding]:
-    """Return what is wrong with a tool's directory; nothing is run."""
+def findings(directory: Path, runtimes: Collection[str]) -> list[Finding]:
+    """Return what is wrong with a tool's directory, which may name one of `runtimes`; nothing is run."""
     try:
         tool = load(directory)
     except ToolError as problem:
         return [Finding("error", str(problem))]
     manifest = tool.manifest
     found = [Finding("error", text) for text in _missing(directory, manifest.script, manifest.working_dir)]
+    if manifest.runtime != "auto" and manifest.runtime not in runtimes:
+        told = f"{MANIFEST}: there is no runtime {manifest.runtime}; there are auto, {', '.join(runtimes)}"
+        found.append(Finding("error", told))
     unknown = manifests.unknown_fields(read_inside(directory, MANIFEST))
     found += [Finding("warning", f"{MANIFEST}: unknown field `{name}`") for name in unknown]
     if manifest.id.lower() != directory.name.lower():
         found.append(Finding("warning", f"{MANIFEST}: id {manifest.id} is not the name of the directory"))
+    if manifest.id.lower() in OWN:
+        told = f"{MANIFEST}: {manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
+        found.append(Finding("warning", told))
     return found
 
 

@@ -117,9 +117,15 @@ class ToolLibrary:
         return found
 
     def find(self, name: str, *, prompt: str = "") -> Tool | Broken | None:
-        """Return the tool of an id, or of `prompt/id`; a prompt's own tool wins over others (spec 4.3)."""
+        """Return the tool of an id, or of `prompt/id`; a prompt's own tool wins over others (spec 4.3).
+
+        Where no tool has the id, it is the name of a directory, as prompts of the original list their tools.
+        """
         scope, _, short = name.lower().rpartition("/")
-        named = [tool for tool in self.all() if tool.id == short]
+        tools = self.all()
+        named = [tool for tool in tools if tool.id == short] or [
+            tool for tool in tools if tool.directory.name.lower() == short
+        ]
         mine = [
             tool
             for tool in named

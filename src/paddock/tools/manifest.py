@@ -21,6 +21,13 @@ _MODES: dict[str, dict[str, Json]] = {
 }
 """What the deprecated `mode` stands for, where nothing newer is said."""
 _PROBLEMS = 10
+_SAID = {
+    "missing": "is missing",
+    "string_type": "must be a text; put it in quotes",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must be 1 to 100 letters, digits, `_`, `.` and `-`, and not begin with `.` or `-`",
+}
+"""Problems in other words than those of the library."""
 
 
 def _renamed(trigger: Json) -> Json:
@@ -85,7 +92,10 @@ def read(text: str) -> Manifest:
         return Manifest.model_validate(_migrated(cast("dict[str, Json]", document)))
     except ValidationError as problem:
         errors = problem.errors(include_url=False, include_input=False, include_context=False)
-        lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in errors[:_PROBLEMS]]
+        lines = [
+            f"{'.'.join(map(str, each['loc']))}: {_SAID.get(each['type'], each['msg'])}"
+            for each in errors[:_PROBLEMS]
+        ]
         raise ManifestError("; ".join(lines)) from None
 
 

@@ -38,6 +38,7 @@ def test_p18_an_unknown_runtime(workshop: Any):
     outcome = workshop.outcome(workshop.make("print(1)", name="x.lua", runtime="lua"))
     assert outcome.status is Status.INVALID
     assert facts(outcome.tool) == (False, None, -1, "No interpreter found for runtime 'lua'")
+    assert outcome.error.hint.startswith("the runtimes are auto and node, typescript, python, shell, ")
 
 
 def test_p19_json_comes_back_as_what_it_is(workshop: Any):
@@ -262,7 +263,7 @@ def test_typescript_has_its_own_runtime(workshop: Any, monkeypatch: pytest.Monke
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     outcome = workshop.outcome(workshop.make("const a: number = 1; console.log(a)", name="x.ts"))
     assert outcome.tool.error == "No interpreter found for runtime 'node'"
-    assert outcome.error.hint == "paddock runtimes install typescript"
+    assert outcome.error.hint == "paddock runtimes install typescript (a .ts script is run as TypeScript)"
 
 
 def test_a_compiled_language_is_compiled_first(workshop: Any):

@@ -1,12 +1,14 @@
 """`paddock tool`, as people and programs use it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from paddock.surfaces.cli.root import command
+from paddock.tools.authoring import OWN
 
 
 @pytest.fixture
@@ -137,10 +139,38 @@ def test_validate_finds_what_is_wrong_and_what_is_odd(ws: Path):
         ],
     )
     (tool / "tool.yaml").write_text(manifest + "env: {A: 1}\n")
-    wrong = {"severity": "error", "text": "tool.yaml: env.A: Input should be a valid string"}
+    wrong = {"severity": "error", "text": "tool.yaml: env.A: must be a text; put it in quotes"}
     checked = paddock("validate", "count", "--json")
     assert checked.exit_code == 1
     assert json.loads(checked.stdout)[0]["problems"] == [wrong]
+
+
+def test_validate_knows_runtimes_and_the_tools_of_paddock_itself(ws: Path):
+    paddock("new", "compute")
+    manifest = ws / ".paddock/tools/compute/tool.yaml"
+    manifest.write_text(manifest.read_text().replace("runtime: python", "runtime: lua"))
+    lines = paddock("validate", "compute").stdout.splitlines()
+    assert lines[0].startswith("compute\terror\ttool.yaml: there is no runtime lua; there are auto, node, ")
+    assert lines[1] == (
+        "compute\twarning\ttool.yaml: compute is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
+    )
+    documented = (Path(__file__).parents[3] / "docs/mcp-tools.md").read_text()
+    assert frozenset(re.findall(r"^## `(\w+)`", documented, re.MULTILINE)) == OWN
+
+
+def test_a_tool_is_known_by_the_name_of_its_directory_where_no_tool_has_that_id(ws: Path):
+    paddock("new", "count")
+    manifest = ws / ".paddock/tools/count/tool.yaml"
+    manifest.write_text(manifest.read_text().replace("id: count", "id: other"))
+    assert "id\tother\n" in paddock("show", "count").stdout
+    assert paddock("show", "nowhere").exit_code == 1
+
+
+def test_inputs_that_cannot_be_read_are_told(ws: Path):
+    paddock("new", "count")
+    run = paddock("run", "count", "--input", "@nowhere.json")
+    assert (run.exit_code, run.stderr) == (1, "nowhere.json: cannot be read: No such file or directory\n")
+    assert paddock("run", "count", "--input", "{").stderr.startswith("--input: this is not a JSON value: ")
 
 
 def test_show_tells_what_a_tool_says_of_itself(ws: Path):

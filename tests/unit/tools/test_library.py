@@ -62,7 +62,7 @@ def test_what_a_tool_says_of_itself(make_tool: MakeTool):
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"tool.yaml": "id: a\n"}, "tool.yaml: name: Field required; script: Field required"),
+        ({"tool.yaml": "id: a\n"}, "tool.yaml: name: is missing; script: is missing"),
         ({"tool.yaml": "a: b: c"}, "tool.yaml: line 1: mapping values are not allowed here"),
         ({"tool.yaml": b"\xff"}, "tool.yaml is no UTF-8 text"),
         ({"tool.yaml": "#" * 300_000}, "tool.yaml is larger than 262144 bytes"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Never
 
 import click
 
+from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.model.settings import Settings
@@ -62,6 +63,18 @@ async def carry_out(
                 raise
             outcome = None
     return outcome, received[0] if received else 0
+
+
+def value_of(outcome: Outcome | None, number: int) -> Json:
+    """Return the value of a request that ended well; else say why it did not, and exit with 1 or for the signal."""
+    context = click.get_current_context()
+    if outcome is None:
+        click.echo("Cancelled", err=True)
+        context.exit(INTERRUPTED + number)
+    if not outcome.ok:
+        _print(render.error_text(outcome), err=True)
+        context.exit(1)
+    return outcome.value
 
 
 class _Printer:

@@ -13,12 +13,12 @@ from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import Settings
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.execution import INTERRUPTED
+from paddock.surfaces.cli.execution import INTERRUPTED, value_of
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
-from paddock.surfaces.render import console_text, encodable, error_text, for_terminal, value_text
+from paddock.surfaces.render import console_text, encodable, for_terminal, value_text
 
 
 @click.group(
@@ -112,19 +112,12 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
 
 def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
     """Print the answer of a sequence, or why there is none, and exit."""
-    context = click.get_current_context()
-    if outcome is None:
-        click.echo("Cancelled", err=True)
-        context.exit(INTERRUPTED + number)
-    if not outcome.ok:
-        click.echo(encodable(error_text(outcome)), err=True)
-        context.exit(1)
-    answer = outcome.value
+    answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
     elif answer["ok"] and (values := [step["value"] for step in answer["steps"] if "value" in step]):
         print_text(value_text(values[-1]))
-    context.exit(INTERRUPTED + number if number else int(not answer["ok"]))
+    click.get_current_context().exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 
 def tell(record: StepRecord) -> None:

@@ -10,10 +10,11 @@ import click
 
 from paddock.configuration import load
 from paddock.flows.temporal import listing
+from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.execution import INTERRUPTED
+from paddock.surfaces.cli.execution import INTERRUPTED, value_of
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.sequence import carry_out, tell
 from paddock.surfaces.cli.session import actor, session
@@ -56,14 +57,12 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> Never:
     """Run the sequence of a schedule now; the exit code is 0 when it ran to its end, else 1."""
     outcome, number = asyncio.run(carry_out(_request(name, workspace), load(workspace, flags=flags).settings))
-    if outcome is None:
-        click.echo("Cancelled", err=True)
-        sys.exit(INTERRUPTED + number)
-    if as_json and outcome.ok:
-        print_json(outcome.value)
-    elif problem := _problem(outcome):
+    answer = value_of(outcome, number)
+    if as_json:
+        print_json(answer)
+    elif problem := _stopped(answer):
         _print(problem)
-    sys.exit(INTERRUPTED + number if number else int(not (outcome.ok and outcome.value["ok"])))
+    sys.exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 
 @command.command("serve", epilog=examples("paddock temporal serve --workspace ~/project"))
@@ -106,9 +105,10 @@ def _request(name: str, workspace: Path, *options: dict[str, str]) -> ExecutionR
 
 def _problem(outcome: Outcome) -> str:
     """Return why a schedule did not run to its end; empty when it did."""
-    if not outcome.ok:
-        return error_text(outcome)
-    answer = outcome.value
+    return _stopped(outcome.value) if outcome.ok else error_text(outcome)
+
+
+def _stopped(answer: Json) -> str:
     if "error" in answer:
         return str(answer["error"].get("message", answer["error"]["name"]))
     return "" if answer["ok"] else "a failing step has stopped the sequence"

@@ -15,6 +15,7 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.model.settings import Settings
 from paddock.model.tool import ToolEnd
+from paddock.runtimes.recipe import recipes
 from paddock.scripts import find_tool, open_library, tool_run
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
@@ -131,11 +132,15 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     """
     library = _library(workspace, flags)
     directories = [_directory(library, name) for name in names] or [tool.directory for tool in library.all()]
-    found = [(directory, finding) for directory in directories for finding in findings(directory)]
+    known = recipes()
+    found = [(directory, finding) for directory in directories for finding in findings(directory, known)]
     if as_json:
         print_json(
             [
-                {"directory": str(directory), "problems": [each._asdict() for each in findings(directory)]}
+                {
+                    "directory": str(directory),
+                    "problems": [each._asdict() for where, each in found if where == directory],
+                }
                 for directory in directories
             ]
         )

@@ -46,7 +46,9 @@ def read_input(text: str) -> Json:
             what = text[1:]
             text = Path(what).read_text(encoding="utf-8")
         return json.loads(text)
-    except (OSError, ValueError, RecursionError) as problem:
+    except OSError as problem:
+        raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
+    except (ValueError, RecursionError) as problem:
         raise Failure(f"{what}: this is not a JSON value: {problem}") from None
 
 

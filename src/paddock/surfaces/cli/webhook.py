@@ -11,13 +11,12 @@ from paddock.model.base import Json
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.sdk.webhooks import Event
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
+from paddock.surfaces.cli.execution import carry_out, value_of
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.vault import ask
-from paddock.surfaces.render import encodable, error_text
 
 
 @click.group(
@@ -113,11 +112,4 @@ def _answer(workspace: Path, flags: dict[str, str], method: str, *arguments: Jso
     """Return what `paddock.webhook.METHOD` gives, under policy and on the record; a failure ends the command."""
     work = SdkCall(method=f"webhook.{method}", arguments=arguments)
     request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
-    outcome, number = asyncio.run(carry_out(request, load(workspace, flags=flags).settings))
-    if outcome is None:
-        click.echo("Cancelled", err=True)
-        click.get_current_context().exit(INTERRUPTED + number)
-    if not outcome.ok:
-        click.echo(encodable(error_text(outcome)), err=True)
-        click.get_current_context().exit(1)
-    return outcome.value
+    return value_of(*asyncio.run(carry_out(request, load(workspace, flags=flags).settings)))
