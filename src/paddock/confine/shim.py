@@ -19,6 +19,7 @@ import ctypes
 import json
 import os
 import resource
+import select
 import socket
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -59,6 +60,11 @@ def ruleset_of(order: Order) -> int:
     if not order.landlock_abi or order.jail:
         return -1
     return landlock.build(order.landlock_abi, _rules(order), network=order.network)
+
+
+def is_idle(connection: socket.socket, seconds: float = 0.002) -> bool:
+    """Tell whether nothing comes for some time, so that there is time to rehearse."""
+    return not select.select([connection], [], [], seconds)[0]
 
 
 def rehearse(order: Order) -> None:
@@ -181,6 +187,8 @@ def _receive_room(channel: socket.socket) -> tuple[Order, dict[str, int]]:
 
 def _receive_program(channel: socket.socket, order: Order) -> tuple[Order, int]:
     """Wait for the streams, and for another order; return the last one and how many threads its user has without it."""
+    if is_idle(channel):
+        Order.from_file(order.to_file())  # likewise a rehearsal: another order is to come
     others, files = _receive(channel, 1 + STREAMS)
     if len(files) > STREAMS:
         order = Order.from_file(files.pop(0))

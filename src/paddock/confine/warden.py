@@ -26,7 +26,7 @@ from paddock.confine import lockdown, protected, reach, scratch, tree
 from paddock.confine.cgroup import Leaf
 from paddock.confine.namespaces import Jail
 from paddock.confine.order import Order, Report, StartError
-from paddock.confine.shim import STREAMS, Shim, rehearse, ruleset_of
+from paddock.confine.shim import STREAMS, Shim, is_idle, rehearse, ruleset_of
 
 FILTERS = ("job", "job-network")
 """The system call filters that orders may name."""
@@ -298,7 +298,7 @@ def serve(server: socket.socket, folder: str) -> None:
     last: Order | None = None
     shim: Shim | None = None
     while clean:
-        shim = None if last is None or _is_called(server) else _made_ahead(last)
+        shim = _made_ahead(last) if last is not None and is_idle(server, _IDLE_S) else None
         if not (call := _next_call(server)):
             break
         word, files = call
@@ -306,9 +306,12 @@ def serve(server: socket.socket, folder: str) -> None:
         job = Warden(server, order, shim if shim is not None and shim.alive else None)
         job.prepare(files[0])
         files = files[1:]
-        if word == b"prepare" and (call := _next_call(server)):
-            files = call[1]
-            order = Order.from_file(os.dup(files[0]))
+        if word == b"prepare":
+            if is_idle(server):
+                rehearse(order)
+            if call := _next_call(server):
+                files = call[1]
+                order = Order.from_file(os.dup(files[0]))
         try:
             if call:
                 report = job.run(order, files, others.of(order.user))
@@ -330,11 +333,6 @@ def _made_ahead(last: Order) -> Shim:
     shim = Shim(last)
     rehearse(last)
     return shim
-
-
-def _is_called(server: socket.socket) -> bool:
-    """Tell whether the server wants something soon."""
-    return bool(select.select([server], [], [], _IDLE_S)[0])
 
 
 def _wait_for_release(server: socket.socket) -> None:
