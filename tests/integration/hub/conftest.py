@@ -1,4 +1,5 @@
 import os
+import select
 import socket
 import sys
 from pathlib import Path
@@ -52,3 +53,26 @@ def world():
 @pytest.fixture
 def logins(tmp_path):
     return authority.kept(tmp_path)
+
+
+def text(result):
+    return result.raw["content"][0]["text"]
+
+
+async def failure(awaitable, kind):
+    with pytest.raises(kind) as caught:
+        await awaitable
+    assert type(caught.value) is kind
+    return caught.value
+
+
+def ended(pid, seconds):
+    """Wait until a process has ended, at most `seconds`; tell whether it has."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], seconds)[0])
+    finally:
+        os.close(watched)
