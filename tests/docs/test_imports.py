@@ -65,11 +65,17 @@ def test_confined_processes_load_the_standard_library_alone(module):
     assert loaded(code, "-I", "-S") <= sys.stdlib_module_names | {"paddock", "__main__"}
 
 
-def test_the_contract_of_confined_modules_names_every_dependency():
+def test_the_contract_of_confined_modules_names_every_other_module_and_every_dependency():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [contract] = [each for each in contracts if "python -I -S" in each["name"]]
+    confined, forbidden = contract["source_modules"], contract["forbidden_modules"]
+    files = (path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
+    modules = {".".join(path.parts).removesuffix(".__init__") for path in files}
+    of_rooms = {name for name in modules if any(f"{name}.".startswith(f"{room}.") for room in forbidden)}
+    assert modules - set(confined) - of_rooms == {"paddock", "paddock.confine", "paddock.guest"}
+    assert set(confined) & of_rooms == set()
     names = [re.split(r"[ <>=!~;\[]", text)[0] for text in requires("paddock") or []]
-    assert {IMPORT_NAMES.get(name, name) for name in names} <= set(contract["forbidden_modules"])
+    assert {IMPORT_NAMES.get(name, name) for name in names} <= set(forbidden)
 
 
 def test_public_names_are_listed_in_order():
