@@ -80,18 +80,6 @@ def describe(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> 
     return Described(entry.name, "\n".join(lines), kind, entry.changed)
 
 
-def declarations(entries: Iterable[tuple[CatalogTool, Mapping[str, Json] | None]]) -> str:
-    """Return one TypeScript text that declares `servers` with the given tools, each with its observed type."""
-    servers: dict[str, list[str]] = {}
-    for entry, observed in entries:
-        servers.setdefault(entry.server, []).append(describe(entry, observed).declaration)
-    parts = [
-        f"  {_key(name)}: {{\n{_indented(chr(10).join(members), 4)}\n  }};"
-        for name, members in servers.items()
-    ]
-    return "declare const servers: {\n" + "\n".join(parts) + "\n};\n"
-
-
 class _Printer:
     """Prints the types of one declaration. Its budget of types is shared between parameters and output."""
 

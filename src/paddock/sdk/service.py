@@ -352,8 +352,8 @@ _SAID = {
     "endLine": "the last line",
     "startLine": "the first",
 }
+"""What agents call the same options, and what programs are told instead."""
 _SPOKEN = re.compile("|".join(_SAID))
-"""How agents know the same options."""
 
 
 def _line_range(given: Mapping[str, Json]) -> Json:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool
-from paddock.hub.signatures import declarations
+from paddock.hub.signatures import describe
 
 ROOT = Path(__file__).resolve().parents[3]
 LISTED = json.loads((ROOT / "benchmarks/discovery/tools.json").read_text())["servers"]
@@ -20,6 +20,15 @@ LISTED = json.loads((ROOT / "benchmarks/discovery/tools.json").read_text())["ser
 def compiler(npm_modules):
     """The pinned compiler."""
     return npm_modules("typescript") / ".bin" / "tsc"
+
+
+def declarations(entries):
+    """Return one TypeScript text that declares `servers` with the given tools, each with its observed type."""
+    members = {}
+    for entry, observed in entries:
+        members.setdefault(entry.server, []).append(describe(entry, observed).declaration)
+    servers = [json.dumps(name) + ": {\n" + "\n".join(lines) + "\n};" for name, lines in members.items()]
+    return "declare const servers: {\n" + "\n".join(servers) + "\n};\n"
 
 
 def complaints(compiler, directory, text):

@@ -4,7 +4,7 @@ import pytest
 
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool
-from paddock.hub.signatures import Described, declarations, describe, signature
+from paddock.hub.signatures import Described, describe, signature
 
 ISSUES = {
     "type": "object",
@@ -108,13 +108,8 @@ def test_long_parameters_give_way_to_short_ones():
 def test_names_that_are_no_identifiers_are_quoted():
     entry = tool('a-"b', {}, server="my server")
     assert signature(entry) == 'servers["my server"]["a-\\"b"]()'
-    assert declarations([(entry, None)]) == (
-        "declare const servers: {\n"
-        '  "my server": {\n'
-        '    "a-\\"b"(args?: Record<string, unknown>): Promise<unknown>; // output: unknown\n'
-        "  };\n"
-        "};\n"
-    )
+    declaration = '"a-\\"b"(args?: Record<string, unknown>): Promise<unknown>; // output: unknown'
+    assert describe(entry).declaration == declaration
 
 
 def test_a_hostile_tool_costs_little_text():
