@@ -55,6 +55,14 @@ def test_the_agent_mends_its_program(run, tmp_path, real_servers):
     )
 
 
+def test_an_agent_whose_server_is_away_claims_nothing(run, tmp_path):
+    servers = tmp_path / "servers.json"
+    servers.write_text(json.dumps({"mcpServers": {"time": {"command": str(tmp_path / "away")}}}))
+    printed = run(sys.executable, EXAMPLES / "agent" / "agent.py", servers)
+    assert printed.count("\n-> failed, line ") == 2
+    assert printed.endswith("\n\nI could not find out.\n")
+
+
 def test_the_tests_of_a_change_reach_nothing(run):
     lines = run(sys.executable, EXAMPLES / "test_suite" / "check.py", code=1).splitlines()
     assert lines[0] in ("failed under namespaces", "failed under landlock")
