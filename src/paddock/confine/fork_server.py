@@ -57,6 +57,8 @@ class Place:
     """From `prepared` on the warden removes scratch. `ended`: nothing of the job is left."""
     room: Order | None = None
     """What has been prepared."""
+    make_next: Callable[[], None] = lambda: None
+    """Has another place prepared for the next program of these grants; for callers who let this one wait."""
     on_start: Callable[[], None] = lambda: None
     """Called when the job is on its way, for what can be done beside it."""
     on_end: Callable[[], None] = lambda: None

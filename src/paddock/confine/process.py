@@ -210,16 +210,16 @@ class Sandbox:
         """
         now = asyncio.get_running_loop().time
         refill = partial(self._refill, grants, limits)
-        in_a_row = now() - self._last_end < _PAUSE_S
+
+        def start() -> None:
+            if now() - self._last_end < _PAUSE_S:
+                refill()
 
         def end() -> None:
             self._last_end = now()
-            if not in_a_row:
-                refill()
+            refill()
 
-        if in_a_row:
-            place.on_start = refill
-        place.on_end = end
+        place.make_next, place.on_start, place.on_end = refill, start, end
 
     def _refill(self, grants: ProcessGrants, limits: ProcessLimits) -> None:
         if self._zygote is None:  # closed meanwhile

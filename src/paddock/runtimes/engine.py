@@ -185,6 +185,7 @@ class RuntimeEngine:
         target = place.scratch / task.plan.output_name
         if await asyncio.to_thread(self._compiled.take, name, target, owner=owner):
             return Compiled(cached=True)
+        place.make_next()  # compiling takes its time, and the same program again would not
         return await self._compile(task, step, name, target, owner)
 
     async def _compile(

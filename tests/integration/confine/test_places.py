@@ -145,6 +145,22 @@ def test_the_next_place_waits_for_the_end_of_a_program_unless_they_come_in_a_row
     assert list(open_path.iterdir()) == []
 
 
+@tiers
+def test_who_lets_a_place_wait_can_have_the_next_one_made(tier, open_path):
+    async def go(sandbox):
+        waiting = []
+        for _ in range(2):
+            place = await sandbox.place(ProcessGrants(), ProcessLimits())
+            place.make_next()
+            await asyncio.gather(*sandbox._refills)
+            waiting.append([len(places) for places in sandbox._waiting.values()])
+            place.release()
+        return waiting
+
+    assert with_sandbox(tier, open_path, go, spares=1) == [[0], [1]]
+    assert list(open_path.iterdir()) == []
+
+
 def made_ahead(sandbox):
     """Return the process that the one warden, which has nothing to do, makes for its next job."""
     (warden,) = wardens(sandbox)

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from paddock.confine.process import Sandbox
+from paddock.model.outcome import SandboxFacts
+
 PROGRAMS = tomllib.loads(
     (Path(__file__).parents[1] / "runtimes" / "programs.toml").read_text(encoding="utf-8")
 )
@@ -48,3 +51,20 @@ def test_s27_what_a_toolchain_goes_by(languages, monkeypatch, tmp_path, word):
     monkeypatch.setenv(word, str(tmp_path))
     code = f'package main\nimport ("fmt"; "os")\nfunc main() {{ fmt.Println(os.Getenv("{word}")) }}\n'
     assert languages.text("go", code) == f"{tmp_path}\n"
+
+
+def test_the_next_place_is_made_beside_a_compiler(open_programs, monkeypatch):
+    programs = open_programs("landlock")
+    programs.session.processes._sandbox = Sandbox(SandboxFacts(tier="landlock"), "landlock", spares=1)
+    made, refill = [], Sandbox._refill
+
+    def note(sandbox, grants, limits):
+        made.append(grants.access)
+        refill(sandbox, grants, limits)
+
+    monkeypatch.setattr(Sandbox, "_refill", note)
+    for number in range(2):
+        assert (
+            programs.text("c", f'#include <stdio.h>\nint main() {{ puts("{number}"); }}\n') == f"{number}\n"
+        )
+    assert made[:2] == ["read-only", "none"]  # the program's, and then the compiler's own
