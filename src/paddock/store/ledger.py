@@ -195,7 +195,7 @@ class Ledger:
             self._written.set()
 
     def _sync_in_batches(self) -> None:
-        while self._failure is None:
+        while self._failure is None and not self._closing.is_set():
             self._written.wait()
             if self._closing.wait(SYNC_INTERVAL_S):
                 return

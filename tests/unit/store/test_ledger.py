@@ -328,3 +328,23 @@ def test_an_open_ledger_is_one_thread_and_few_files(directory: Path, write: Call
         two.flush()
         assert open_files() <= before + 4
     assert open_files() == before
+
+
+def test_closing_at_the_worst_moment_ends_the_thread_that_syncs(tmp_path: Path) -> None:
+    """`close` may come when the thread has just seen that it has not, and is about to forget what was written."""
+    ledger = Ledger(tmp_path)
+
+    class Late(threading.Event):
+        def clear(self) -> None:
+            ledger._closing.set()  # what `close` does, before it joins the thread
+            self.set()
+            super().clear()
+
+    ledger._written = Late()
+    ledger.append("decided", "r", {})
+    syncer = ledger._syncer
+    assert syncer is not None
+    syncer.join(20)
+    assert not syncer.is_alive()
+    ledger.close()
+    assert verify(tmp_path).ok
