@@ -24,6 +24,7 @@ from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls
 from paddock.hub.result import ToolResult, blame, native_value
 from paddock.model.base import Json
+from paddock.model.canonical import canonical
 from paddock.model.errors import (
     EngineError,
     PaddockError,
@@ -195,12 +196,12 @@ class Gate:
             result = RawResult(status=Status.ERROR, error=_fault(error))
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
-            text = json.dumps(result.value) if result.has_value else ""
-            end = {**facts, **ending(request, result, ms, len(text))}
+            written = canonical(result.value) if result.has_value else b""
+            end = {**facts, **ending(request, result, ms, len(written))}
             audit = book.append("finished", request.id, end, parent=request.parent)
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **vars(result))
         if not request.parent:
-            outcome = self._outgoing.outcome(outcome, text)
+            outcome = self._outgoing.outcome(outcome, written)
         if self.on_end is not None:
             self.on_end(request, outcome)
         return outcome

@@ -185,7 +185,9 @@ class Dialogue(Listener):
                 reply = await self._host.sdk(call.name, call.arguments)
             ms = (time.perf_counter() - started) * 1000
             good = reply.status is Status.OK
-            self._worker.send(frames.reply(call.number, ok=good, value=reply.value if good else reply.error))
+            self._worker.send(
+                frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
+            )
             # While the program goes on.
             server, tool = _names(call)
             self._calls.append(CallRecord(server=server, tool=tool, status=reply.status, ms=round(ms, 3)))

@@ -10,7 +10,9 @@ import math
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
+
+import orjson
 
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
@@ -47,8 +49,7 @@ class ConsoleCut:
     """The console budget is used up; no further line will come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """The program calls a tool of a server."""
 
     number: int
@@ -60,8 +61,7 @@ class Call:
     """Bytes of the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class SdkCall:
+class SdkCall(NamedTuple):
     """The program calls a method of the SDK, such as `vault.get`."""
 
     number: int
@@ -163,8 +163,12 @@ def start(
 
 
 def reply(number: int, *, ok: bool, value: Json) -> bytes:
-    """Return the frame that answers a call; ASCII JSON, so that lone surrogates survive the way."""
-    return encode(json.dumps(["reply", number, ok, value]).encode())
+    """Return the frame that answers a call; what UTF-8 has no form for, lone surrogates, goes as escapes."""
+    parts = ["reply", number, ok, value]
+    try:
+        return encode(orjson.dumps(parts))
+    except TypeError:  # also for integers beyond 64 bits and deep nesting
+        return encode(json.dumps(parts).encode())
 
 
 def decode(frame: bytes) -> Message:

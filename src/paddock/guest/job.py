@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from paddock.guest.clock import Clock
 from paddock.model.base import Json
@@ -14,13 +14,12 @@ from paddock.model.request import GuestRun
 OnConsole = Callable[[ConsoleLine], None]
 
 
-@dataclass(frozen=True, slots=True)
-class HostReply:
+class HostReply(NamedTuple):
     """What the host answers to a call: a value, or the fields of the error that the program may catch."""
 
     status: Status
     value: Json = None
-    error: dict[str, Json] = field(default_factory=dict[str, Json])
+    error: dict[str, Json] | None = None
 
 
 class Host(Protocol):

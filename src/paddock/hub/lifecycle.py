@@ -303,6 +303,8 @@ class Pool:
 
     def _make_room(self) -> list[Instruction]:
         """Close the longest idle children until every waiting server has, or will have, a place."""
+        if not self.queue:
+            return []
         ready = (State.IDLE, State.ACTIVE, State.CONNECTING)
         homeless = {
             server
@@ -339,7 +341,7 @@ class Pool:
         child.idle_since = now
         if self._terms[child.server].ephemeral or self.breakers[child.server].is_open(now):
             return [self._close(child)]
-        return self._make_room() if self.queue else []
+        return self._make_room()
 
     def _wait_expired(self, call: int) -> list[Instruction]:
         """Refuse a call with no place in sight; one whose server is starting or ending goes on waiting."""

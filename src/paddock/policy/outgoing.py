@@ -60,8 +60,8 @@ class Outgoing:
         """Return what hears each ended call as it may leave."""
         return on_call and (lambda call: on_call(self._call(call)))
 
-    def outcome(self, outcome: Outcome, text: str) -> Outcome:
-        """Return an outcome as it may leave; `text` is its value as JSON."""
+    def outcome(self, outcome: Outcome, written: bytes) -> Outcome:
+        """Return an outcome as it may leave; `written` is its value as JSON."""
         changes: dict[str, object] = {}
         if outcome.console:
             changes["console"] = tuple(map(self._line, outcome.console))
@@ -71,7 +71,7 @@ class Outgoing:
             changes["planned"] = tuple(
                 call.model_copy(update={"arguments": self.json(call.arguments)}) for call in outcome.planned
             )
-        if self._patterns or self._secrets or may_hold_secrets(text):
+        if self._patterns or self._secrets or may_hold_secrets(written.decode("utf-8", "surrogatepass")):
             changes["value"] = self.json(outcome.value)
         if (tool := outcome.tool) is not None:
             changes["tool"] = self._end(tool)

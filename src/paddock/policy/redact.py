@@ -52,7 +52,9 @@ _SIGNS_OF_NAMES = (
         "api_key",
         "api-key",
     ),
-    # What also matches an i, k or s when case is ignored, as `json.dumps` writes it.
+    # What also matches an i or s when case is ignored (the capital dotted i is two characters in lower case), ...
+    *("\u0307", "\u0131", "\u017f"),
+    # ... and those as JSON within JSON may spell them, with the sign for kelvin.
     *(r"\u0130", r"\u0131", r"\u017f", r"\u212a"),
 )
 """Every name of `_NAMES`, in lower case, holds one of these."""
@@ -70,7 +72,7 @@ def redact_text(text: str) -> str:
 
 
 def may_hold_secrets(text: str) -> bool:
-    """Tell whether `redact_json` may change a value, from its `json.dumps`: much quicker than walking a large one.
+    """Tell whether `redact_json` may change a value, from it as JSON: much quicker than walking a large one.
 
     False is sure. True is likely enough, but may be about a text that only looks like the name of a secret.
     """
