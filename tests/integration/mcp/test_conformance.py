@@ -42,8 +42,9 @@ TASKS = {
 NOT_PASSED = {"2025-11-25": {"server-sse-polling"}, "2026-07-28": TASKS}
 """What does not pass. None of it is required.
 
-`server-sse-polling` wants lost connections taken up again. For that the protocol library gives a store of events the
-id of a request, and not of its session: one client would be shown what another missed.
+`server-sse-polling` wants lost connections taken up again. The protocol library does that with gaps: its store of events
+learns the id of a request and not of its session, so that one client would be shown what another missed; a stream that
+was taken up again is never closed; and what comes between the replay and the live stream is lost.
 """
 
 WARNINGS = {"2025-11-25": set(), "2026-07-28": {"sep-2322-ignore-unexpected-params"}}
