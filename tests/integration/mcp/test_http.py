@@ -61,7 +61,7 @@ def post(http: httpx2.AsyncClient, web: Web, **headers: str) -> Any:
 
 def test_only_the_token_opens(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient() as http:
+        async with place.web() as web, httpx2.AsyncClient(timeout=60) as http:
             wrong = ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN)
             refused = [await post(http, web, Authorization=text) for text in wrong]
             refused.append(await post(http, web))
@@ -78,7 +78,7 @@ def test_no_web_page_gets_in_by_another_name(place: Place) -> None:
     async def main() -> None:
         async with (
             place.web("--allowed-host", "paddock.test") as web,
-            httpx2.AsyncClient(headers=AUTHORIZED) as http,
+            httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http,
         ):
             port = web.url.split(":")[2].split("/")[0]
             statuses = {
@@ -106,7 +106,7 @@ def test_no_web_page_gets_in_by_another_name(place: Place) -> None:
 
 def test_bodies_are_bounded_and_broken_ones_refused(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
             headers, _ = modern("tools/list", {})
             too_large = await http.post(web.url, headers=headers, content=b"x" * (17 * 1024 * 1024))
             assert too_large.status_code == 413
@@ -211,12 +211,12 @@ def test_a_token_is_made_once_and_kept(place: Place) -> None:
     file = place.home / "token"
 
     async def main() -> None:
-        async with place.web("--token-file", str(file)) as web, httpx2.AsyncClient() as http:
+        async with place.web("--token-file", str(file)) as web, httpx2.AsyncClient(timeout=60) as http:
             token = file.read_text().strip()
             assert (file.stat().st_mode & 0o777, len(token)) == (0o600, 43)
             assert (await post(http, web, Authorization=f"Bearer {token}")).status_code == 200
             assert (await post(http, web, **AUTHORIZED)).status_code == 401
-        async with place.web("--token-file", str(file)) as web, httpx2.AsyncClient() as http:
+        async with place.web("--token-file", str(file)) as web, httpx2.AsyncClient(timeout=60) as http:
             assert (await post(http, web, Authorization=f"bearer {token}")).status_code == 200
 
     asyncio.run(main())
