@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 import anyio
-from mcp.client._transport import ReadStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INTERNAL_ERROR,
@@ -65,7 +64,7 @@ class PipeReader(PipeStream):
             if (message := parse(line)) is not None:
                 return message
 
-    def __aiter__(self) -> ReadStream[SessionMessage | Exception]:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
