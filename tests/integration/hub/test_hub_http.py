@@ -12,6 +12,8 @@ from paddock.hub.config import HttpServer
 from paddock.hub.redaction import Secrets
 from paddock.model.errors import InvalidArguments, ServerRejected, ServerUnauthorized, ServerUnavailable
 
+from .conftest import failure, text
+
 
 class Upstream(ThreadingHTTPServer):
     """A 2025-11-25 server over loopback HTTP. `script` maps a tool to the HTTP status of its answer."""
@@ -98,17 +100,6 @@ def running():
         finally:
             server.shutdown()
             thread.join()
-
-
-def text(result):
-    return result.raw["content"][0]["text"]
-
-
-async def failure(awaitable, kind):
-    with pytest.raises(kind) as caught:
-        await awaitable
-    assert type(caught.value) is kind
-    return caught.value
 
 
 def test_calls_share_one_session_that_is_ended_politely(hub, upstream):
