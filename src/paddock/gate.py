@@ -170,7 +170,9 @@ class Gate:
         if decision.asks:
             decision = await self.approvals.settle(request, decision, beside.stop)
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
-            async with self._engines.programs.admit(request, work, decision) as admitted:
+            async with self._engines.programs.admit(request, work, decision, beside.stop) as admitted:
+                if admitted is None:
+                    return self._settled(request, decision, Status.CANCELLED, error=_WITHDRAWN)
                 return await self._carry_out(request, admitted, beside)
         return await self._carry_out(request, decision, beside)
 
@@ -295,6 +297,9 @@ class Gate:
 
 
 _CANCELLED = RawResult(status=Status.CANCELLED)
+_WITHDRAWN = ErrorInfo(
+    name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
+)
 
 
 def _refusal(decision: Decision) -> ErrorInfo:

@@ -64,16 +64,26 @@ class Programs:
 
     @asynccontextmanager
     async def admit(
-        self, request: ExecutionRequest, work: RuntimeRun, decision: Decision
-    ) -> AsyncGenerator[Decision]:
-        """Yield the decision that holds now: what was allowed may be refused by the moment (S10, S12, S16)."""
+        self,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        stop: asyncio.Event | None = None,
+    ) -> AsyncGenerator[Decision | None]:
+        """Yield the decision that holds now: what was allowed may be refused by the moment (S10, S12, S16).
+
+        Yield None when `stop` was set while the program waited for its turn (S23).
+        """
         try:
             resolve(request.workspace, work.cwd)
         except JailError as error:
             yield refuse(request, decision, "runtimes.cwd", str(error))
             return
-        async with self._turns.take(request.actor) as full:
-            yield refuse(request, decision, "runtimes.max_jobs", full) if full else decision
+        async with self._turns.take(request.actor, stop) as full:
+            if full is None:
+                yield None
+            else:
+                yield refuse(request, decision, "runtimes.max_jobs", full) if full else decision
 
     async def run(
         self,

@@ -25,16 +25,19 @@ class Turns:
         return sum(map(len, tuple(self._waiting.values())))
 
     @contextlib.asynccontextmanager
-    async def take(self, who: str) -> AsyncGenerator[str]:
-        """Hold a place for a job of `who`; what is yielded is empty, or why there is no place (S16)."""
-        refusal = await self._enter(who)
+    async def take(self, who: str, stop: asyncio.Event | None = None) -> AsyncGenerator[str | None]:
+        """Hold a place for a job of `who`; what is yielded is empty, or why there is no place (S16).
+
+        It is None when `stop` was set while the job waited (S23).
+        """
+        refusal = await self._enter(who, stop)
         try:
             yield refusal
         finally:
-            if not refusal:
+            if refusal == "":
                 self._leave()
 
-    async def _enter(self, who: str) -> str:
+    async def _enter(self, who: str, stop: asyncio.Event | None) -> str | None:
         if self._active < self._most:
             self._active += 1
             return ""
@@ -42,18 +45,22 @@ class Turns:
             return self._full()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(turn)
+        stopped = None if stop is None else asyncio.ensure_future(stop.wait())
+        events = [turn] if stopped is None else [turn, stopped]
+        mine = False
         try:
-            await asyncio.wait_for(asyncio.shield(turn), self._wait_s)
-        except TimeoutError:
-            return "" if turn.done() else self._full()
-        except asyncio.CancelledError:
-            if turn.done():
-                self._leave()
-            raise
+            await asyncio.wait(events, timeout=self._wait_s, return_when=asyncio.FIRST_COMPLETED)
+            mine = turn.done()
         finally:
+            if stopped is not None:
+                stopped.cancel()
             if not turn.done():
                 self._forget(who, turn)
-        return ""
+            elif not mine:  # who waits was cancelled when it had just been handed on
+                self._leave()
+        if mine:
+            return ""
+        return None if stop is not None and stop.is_set() else self._full()
 
     def _leave(self) -> None:
         """Hand the place to the next caller in turn, or free it."""

@@ -272,6 +272,32 @@ def test_s16_a_place_is_free_again(open_programs):
     assert third.program.stdout.head == "third\n"
 
 
+def test_s23_stopped_while_it_waits_for_its_turn(open_programs):
+    """It does not run, and is not told of only when its turn comes."""
+    programs = open_programs("landlock", max_jobs=1, max_wait_ms=120_000)
+    gate = programs.session.gate
+
+    async def go():
+        running, stop = asyncio.Event(), asyncio.Event()
+        first = programs.request("shell", "echo go; sleep 3600")
+        task = asyncio.create_task(gate.execute(first, on_output=lambda *_: running.set()))
+        await running.wait()
+        second = asyncio.create_task(gate.execute(programs.request("shell", "echo second"), stop=stop))
+        while not programs.session.gate._engines.programs.waiting:
+            await asyncio.sleep(0)
+        stop.set()
+        outcome = await second
+        assert not task.done()
+        task.cancel()
+        await asyncio.wait({task})
+        return outcome
+
+    outcome = programs.runner.run(go())
+    assert (outcome.status, outcome.program) == ("cancelled", None)
+    assert outcome.error.message == "It was cancelled while it waited for its turn; nothing ran."
+    assert programs.records("decided")[0]["status"] == "cancelled"
+
+
 def test_what_the_record_keeps(programs):
     outcome = programs.run("python", "print('pay' + 'load')", args=("argument",), stdin=b"stdin")
     finished = programs.records("finished")[0]

@@ -38,6 +38,27 @@ def test_s16_who_has_waited_long_enough_is_refused() -> None:
     asyncio.run(go())
 
 
+def test_s23_who_is_stopped_while_he_waits_waits_no_longer() -> None:
+    async def go() -> None:
+        turns, stop = Turns(1, waiting=1, wait_ms=60_000), asyncio.Event()
+
+        async def job() -> str | None:
+            async with turns.take("b", stop) as refusal:
+                return refusal
+
+        async with turns.take("a"):
+            waiting = asyncio.create_task(job())
+            await settle()
+            assert turns.waiting == 1
+            stop.set()
+            assert await waiting is None
+            assert turns.waiting == 0
+        async with turns.take("b") as free:
+            assert free == ""
+
+    asyncio.run(go())
+
+
 def test_callers_take_turns() -> None:
     async def go() -> list[str]:
         turns, order = Turns(1, waiting=10, wait_ms=60_000), list[str]()
