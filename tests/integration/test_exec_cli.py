@@ -74,12 +74,17 @@ def test_exit_codes_that_are_not_the_programs(place, args, code, told):
     ("args", "told"),
     [
         (("shell", "--", "echo"), "Shell runtime requires the code parameter."),
-        (("python",), "there is nothing to run: give `code`, or `args` for the executable itself"),
-        (("python", "x.py", "-c", "1"), "Give either -c CODE or FILE."),
+        (
+            ("python",),
+            "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for ",
+        ),
+        (("python", "x.py", "-c", "1"), "Give either -c CODE or FILE; arguments of the program follow --."),
         (("python", "-", "--stdin"), "The program and --stdin cannot both come from standard input."),
-        (("python", "missing.py"), "missing.py: cannot read this program"),
+        (("python", "missing.py"), "missing.py: cannot read this program: No such file or directory"),
+        (("python", "/dev/zero"), "/dev/zero: a program has at most 1048576 characters, and this has more"),
+        (("python", "x.py", "y"), "Got unexpected extra argument (y); arguments of the program follow --."),
         (("python", "-c", "1", "--timeout-ms", "99"), "a program's timeout is 100 to 600000 ms, not 99"),
-        (("python", "-c", "1", "--", *"x" * 101), "args: Tuple should have at most 100 items"),
+        (("python", "-c", "1", "--", *"x" * 101), "A program gets at most 100 arguments, not 101."),
         (("python", "-c", "1", "-w", "/no/such/place"), "Directory '/no/such/place' does not exist."),
     ],
 )
@@ -97,7 +102,7 @@ def test_s15_an_unknown_workspace_comes_before_broken_settings(place):
 
 def test_more_standard_input_than_fits(place):
     code, _, told = paddock(place, "python", "-c", "1", "--stdin", stdin=b"x" * 524_289)
-    assert (code, "stdin: Data should have at most 524288 bytes" in told) == (2, True)
+    assert (code, "at most 524288 bytes of standard input" in told) == (2, True)
 
 
 def test_writing_is_a_power_that_the_command_line_gives(place):

@@ -15,5 +15,11 @@ def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
     package = str(Path(__file__).parents[2])
     command = [sys.executable, "-I", "-S", "-c", _CHILD.format(module=module), package, *arguments]
     return subprocess.Popen(  # noqa: S603  (our own program)
-        command, env={}, pass_fds=[keep], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/"
+        command,
+        env={},
+        pass_fds=[keep],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,  # Ctrl-C is the server's to handle, from the first moment on
     )

@@ -127,7 +127,6 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # Ctrl-C is the server's to handle
         signal.signal(number, _let_be)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.setsid()
     lockdown.hide()
     lockdown.adopt_orphans()
     for profile in warden.FILTERS:

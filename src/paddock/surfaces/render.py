@@ -24,8 +24,12 @@ _BLAMES_THE_PROGRAM = frozenset(
 
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
 
-# Control characters move the cursor, retitle the window or write to the clipboard; colours (SGR) do no harm.
-_CONTROL = re.compile(r"(\x1b\[[0-9;:]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+NO_COLOUR = "\x1b[0m"
+
+# Control characters move the cursor, retitle the window or write to the clipboard; colours (SGR) do no harm as long as
+# they end: some hide what comes after them.
+_CONTROL = re.compile(r"(\x1b\[[0-9;:]*m|\r(?=\n))|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_OF_PIECES = re.compile(r"(\x1b\[[0-9;:]*m|\r)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console_text(line: ConsoleLine) -> str:
@@ -76,8 +80,27 @@ def as_json(outcome: Outcome) -> str:
 
 
 def for_terminal(text: str) -> str:
-    r"""Return a text with its control characters spelled out (`\x1b`); line ends, tabs and colours stay."""
-    return _CONTROL.sub(lambda found: found[1] or f"\\x{ord(found[0]):02x}", text)
+    r"""Return a text with its control characters spelled out (`\x1b`); line ends, tabs and colours stay.
+
+    Colours end with the text.
+    """
+    shown = _CONTROL.sub(_spelled, text)
+    return shown + NO_COLOUR if stays_coloured(shown) else shown
+
+
+def piece_for_terminal(text: str) -> str:
+    """Return a piece of a text as `for_terminal` does; carriage returns stay, and so do colours until a later piece."""
+    return _CONTROL_OF_PIECES.sub(_spelled, text)
+
+
+def stays_coloured(shown: str, *, before: bool = False) -> bool:
+    """Tell whether a terminal is in colours after such a text, as it was `before` where the text has none."""
+    _, coloured, last = shown.rpartition("\x1b[")
+    return last.partition("m")[0] not in ("", "0") if coloured else before
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return found[1] or f"\\x{ord(found[0]):02x}"
 
 
 def encodable(text: str) -> str:

@@ -145,6 +145,8 @@ def test_json_is_one_line_with_everything() -> None:
 
 
 def test_a_terminal_is_not_controlled_by_a_program() -> None:
+    assert for_terminal("line\r\nend") == "line\r\nend"
+    assert for_terminal("\x1b[8mhidden") == "\x1b[8mhidden\x1b[0m"
     assert for_terminal("a\tb\n\x1b[31mred\x1b[0m\x1b]52;c;eA==\x07\r\x9b2J") == (
         "a\tb\n\x1b[31mred\x1b[0m\\x1b]52;c;eA==\\x07\\x0d\\x9b2J"
     )

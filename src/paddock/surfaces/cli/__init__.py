@@ -1,6 +1,7 @@
 """The command line. What a program needs comes up while the rest of Paddock is imported."""
 
 import gc
+import os
 import sys
 
 _COLLECT_AFTER = 200_000
@@ -9,10 +10,14 @@ _COLLECT_AFTER = 200_000
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
 
+UNREAD = 141
+"""Exit code when nobody reads standard output any more: what a shell shows of SIGPIPE."""
+
 
 def main() -> None:
     """Run the command line with the arguments of the process."""
     gc.set_threshold(_COLLECT_AFTER)
+    _open_what_is_closed()
     try:
         if sys.argv[1:2] in (["run"], ["compute"]) and not {"-h", "--help"} & {*sys.argv}:
             from paddock.surfaces.cli.head_start import run  # noqa: PLC0415 - only for programs
@@ -26,3 +31,17 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     finally:
         gc.freeze()  # the interpreter would look through everything once more before it ends
+
+
+def _open_what_is_closed() -> None:
+    """Open standard streams that were closed on `/dev/null`.
+
+    Else the next file that is opened gets the number of one, and what is printed goes into it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            device = os.open(os.devnull, os.O_RDWR)
+            os.dup2(device, number)
+            if device != number:
+                os.close(device)
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process

@@ -15,6 +15,8 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import (
     ACCESSES,
+    ARGUMENTS,
+    CODE_CHARS,
     NETWORKS,
     OUTPUT_MODES,
     RUNTIMES,
@@ -41,6 +43,8 @@ OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as env(1) and timeout(1) have them."""
 
 _REST = "paddock.exec.rest"
+_CODE_BYTES = 4 * CODE_CHARS
+"""UTF-8 needs no more; a file that never ends is read no further."""
 
 
 class _Program(click.Command):
@@ -49,7 +53,13 @@ class _Program(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = args.index("--") if "--" in args else len(args)
         ctx.meta[_REST] = tuple(args[own + 1 :])
-        return super().parse_args(ctx, args[:own])
+        try:
+            return super().parse_args(ctx, args[:own])
+        except click.UsageError as problem:
+            if "unexpected extra argument" not in problem.message:
+                raise
+            told = f"{problem.message}; arguments of the program follow --."
+            raise click.UsageError(told, problem.ctx) from None
 
 
 @click.command(
@@ -107,7 +117,15 @@ def command(
         raise Failure(f"there is no runtime {runtime}{meant}", exit_code=NO_RUNTIME)
     try:
         settings = _settings(workspace, flags, access=given["access"], network=given["network"])
-        work = {"kind": "runtime", "runtime": runtime, "args": context.meta[_REST]}
+        args = context.meta[_REST]
+        if given["code"] is None and file is None and not args:
+            raise click.UsageError(
+                "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
+                "executable itself."
+            )
+        if len(args) > ARGUMENTS:
+            raise click.UsageError(f"A program gets at most {ARGUMENTS} arguments, not {len(args)}.")
+        work = {"kind": "runtime", "runtime": runtime, "args": args}
         request = ExecutionRequest(
             actor=actor(),
             surface="cli",
@@ -139,14 +157,14 @@ def _wishes(
 ) -> dict[str, Json]:
     """Return the fields of a program's request that options speak of."""
     if code is not None and file is not None:
-        raise click.UsageError("Give either -c CODE or FILE.")
+        raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
     if file == "-" and with_stdin:
         raise click.UsageError("The program and --stdin cannot both come from standard input.")
     most = settings.runtimes.access
     return {
         **plain,
         "code": code if file is None else _source(file),
-        "stdin": sys.stdin.buffer.read(STDIN_BYTES + 1) if with_stdin else None,
+        "stdin": _stdin() if with_stdin else None,
         "access": access or (most if most == "none" else "read-only"),
         "network": network or "none",
         "output": {
@@ -163,16 +181,26 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
     passing = Passing()
     take = None if as_json or answered else passing.take
     outcome, number = asyncio.run(carry_out(request, settings, on_output=take, stop=asyncio.Event()))
-    if passing.broken:
-        return INTERRUPTED + 13
     assert outcome is not None
-    if as_json or answered:
-        assert isinstance(request.work, RuntimeRun)
-        response = program_response(outcome, request.work)
-        (print_json if as_json else print_response)(response)
-    if not as_json and (text := _why(outcome)):
-        click.echo(encodable(for_terminal(text)), err=True)
-    return INTERRUPTED + number if outcome.status is Status.CANCELLED else exit_code(outcome)
+    cut_short = number if outcome.status is Status.CANCELLED else 0
+    try:
+        if passing.broken is not None:
+            raise passing.broken
+        text = "" if as_json else _why(outcome)
+        passing.end(more=bool(text))
+        if as_json or answered:
+            assert isinstance(request.work, RuntimeRun)
+            response = program_response(outcome, request.work)
+            (print_json if as_json else print_response)(response)
+        if text:
+            click.echo(encodable(for_terminal(text)), err=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if not (cut_short and passing.broken is None):  # after a hangup there is no terminal to tell
+            what = f"cannot write the output: {error.strerror}"
+            raise Failure(what, exit_code=OUR_FAULT) from None
+    return INTERRUPTED + cut_short if cut_short else exit_code(outcome)
 
 
 def _why(outcome: Outcome) -> str:
@@ -216,10 +244,29 @@ def _settings(
 
 def _source(file: str) -> str:
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return data.decode()
+        if file == "-":
+            data = sys.stdin.buffer.read(_CODE_BYTES + 1)
+        else:
+            with Path(file).open("rb") as stream:  # it may be a pipe, for instance of `<(...)`
+                data = stream.read(_CODE_BYTES + 1)
+        text = data.decode() if len(data) <= _CODE_BYTES else ""
     except (OSError, UnicodeDecodeError) as problem:
-        raise click.BadParameter(f"{file}: cannot read this program: {problem}", param_hint="FILE") from None
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise click.BadParameter(f"{file}: cannot read this program: {why}", param_hint="FILE") from None
+    if len(data) > _CODE_BYTES or len(text) > CODE_CHARS:
+        told = f"{file}: a program has at most {CODE_CHARS} characters, and this has more"
+        raise click.BadParameter(told, param_hint="FILE")
+    return text
+
+
+def _stdin() -> bytes:
+    data = sys.stdin.buffer.read(STDIN_BYTES + 1)
+    if len(data) > STDIN_BYTES:
+        raise click.UsageError(
+            f"A program gets at most {STDIN_BYTES} bytes of standard input, and this is more; put them into a file of "
+            "the workspace, which it can read."
+        )
+    return data
 
 
 def _told(problem: ValidationError) -> str:

@@ -1,43 +1,85 @@
 """Pass the output of a program on while it runs: bytes to a pipe, harmless text to a terminal."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
 from typing import Literal, TextIO
 
 from paddock.confine.output import decoded
-from paddock.surfaces.render import encodable, for_terminal
+from paddock.surfaces.render import NO_COLOUR, encodable, for_terminal, piece_for_terminal, stays_coloured
+
+_BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
+"""What may become a colour when the next piece has come."""
 
 
 class Passing:
     """Writes each stream to ours of the same name.
 
-    `broken` is set when nobody reads any more; then the command is told to end, as if by SIGTERM.
+    `broken` is why one of them takes no more; then the command is told to end, as if by SIGTERM.
     """
 
     def __init__(self) -> None:
-        self.broken = False
-        self._write = {"stdout": _writer(sys.stdout), "stderr": _writer(sys.stderr)}
+        self.broken: OSError | None = None
+        self._screens: list[_Screen] = []
+        self._write = {"stdout": self._writer(sys.stdout), "stderr": self._writer(sys.stderr)}
+        self._last: str = ""
 
     def take(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
         """Take the next output of the program. Never raises."""
-        if self.broken:
+        if self.broken is not None:
             return
         try:
             self._write[stream](data)
-        except OSError:
-            self.broken = True
+        except OSError as error:
+            self.broken = error
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def end(self, *, more: bool) -> None:
+        """End what the program began on a terminal: its colours, and its last line where `more` follows.
 
-def _writer(file: TextIO) -> Callable[[bytes], None]:
-    def write(data: bytes) -> None:
-        file.buffer.write(data)
-        file.buffer.flush()
+        Raises OSError.
+        """
+        for screen in self._screens:
+            screen.end()
+        if more and self._screens and self._last not in ("", "\n"):
+            self._screens[-1].file.write("\n")
 
-    def show(text: str) -> None:
-        file.write(encodable(for_terminal(text)))
-        file.flush()
+    def _writer(self, file: TextIO) -> Callable[[bytes], None]:
+        def write(data: bytes) -> None:
+            file.buffer.write(data)
+            file.buffer.flush()
 
-    return decoded(show) if file.isatty() else write
+        if not file.isatty():
+            return write
+        screen = _Screen(file)
+        self._screens.append(screen)
+
+        def show(text: str) -> None:
+            screen.show(text)
+            self._last = text[-1:]
+
+        return decoded(show)
+
+
+class _Screen:
+    """One stream on a terminal. Carriage returns pass, for progress bars: they hide no line but the program's own."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self._held = ""
+        self._coloured = False
+
+    def show(self, text: str) -> None:
+        text = self._held + text
+        begun = _BEGUN.search(text)
+        self._held = begun[0] if begun else ""
+        shown = piece_for_terminal(text.removesuffix(self._held))
+        self._coloured = stays_coloured(shown, before=self._coloured)
+        self.file.write(encodable(shown))
+        self.file.flush()
+
+    def end(self) -> None:
+        self.file.write(for_terminal(self._held) + (NO_COLOUR if self._coloured else ""))
+        self.file.flush()

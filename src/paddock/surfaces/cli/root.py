@@ -1,5 +1,6 @@
 """The root of the command line. A command is loaded when it is called, so that `paddock --version` loads little."""
 
+import os
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -7,7 +8,7 @@ import click
 
 from paddock import __version__
 from paddock.model.errors import PaddockError
-from paddock.surfaces.cli import INTERRUPTED
+from paddock.surfaces.cli import INTERRUPTED, UNREAD
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 
@@ -60,6 +61,10 @@ class _Lazy(click.Group):
             raise Failure(str(error)) from error
         except KeyboardInterrupt:
             raise Failure("Interrupted", exit_code=INTERRUPTED) from None
+        except BrokenPipeError:
+            # Nobody reads any more. What is still in the buffer would fail once more at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            ctx.exit(UNREAD)
 
 
 @click.group(

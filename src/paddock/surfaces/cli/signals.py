@@ -5,6 +5,8 @@ import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @contextmanager
 def cancelled_by_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]:
@@ -24,10 +26,12 @@ def cancelled_by_signals(stop: asyncio.Event | None = None) -> Generator[list[in
         else:
             stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # What is ignored was to be ignored: nohup(1), jobs in the background of a script.
+    heeded = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    for number in heeded:
         loop.add_signal_handler(number, cancel, number)
     try:
         yield received
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in heeded:
             loop.remove_signal_handler(number)

@@ -1,0 +1,122 @@
+"""`paddock exec` where its streams are closed, full or a terminal, and where it is told to end."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+PADDOCK = Path(sys.executable).with_name("paddock")
+BOTH = "echo out; echo bad >&2; exit 3"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A workspace, and no settings but its own."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (workspace := tmp_path / "workspace").mkdir()
+    return workspace
+
+
+def at_shell(place, redirection, *options):
+    """Return exit code, output and errors of a program whose command has such redirections."""
+    words = ["sh", "-c", f'exec "$@" {redirection}', "sh", PADDOCK, "exec", "shell", "-c", BOTH, *options]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=place, check=False, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+def on_terminal(place, code, *options):
+    """Return what a terminal shows of a program, to the end of it."""
+    ours, theirs = pty.openpty()
+    words = [PADDOCK, "exec", "shell", "-c", code, "-w", place, *options]
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        watchdog = threading.Timer(120, process.kill)
+        watchdog.start()
+        shown = b""
+        while piece := _read(ours):
+            shown += piece
+        watchdog.cancel()
+    os.close(ours)
+    return shown.decode()
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the last process that had it is gone
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("redirection", "options", "out", "bad"),
+    [
+        (">&-", (), "", "bad\n"),
+        (">&-", ("--json",), "", ""),
+        ("2>&-", (), "out\n", ""),
+        ("<&-", ("--stdin",), "out\n", "bad\n"),
+        ("<&- >&- 2>&-", (), "", ""),
+    ],
+)
+def test_what_was_closed_is_nowhere(place, redirection, options, out, bad):
+    """A file that is opened, such as the ledger, must not get the number of a standard stream."""
+    assert at_shell(place, redirection, *options) == (3, out, bad)
+    verified = subprocess.run([PADDOCK, "audit", "verify"], capture_output=True, text=True, check=True)
+    assert verified.stdout.startswith("ok: ")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--mode", "summary")])
+def test_output_that_cannot_be_written_is_told(place, options):
+    code, _, told = at_shell(place, ">/dev/full", *options)
+    assert (code, "cannot write the output: No space left on device\n" in told) == (125, True)
+
+
+@pytest.mark.parametrize("options", [("--json",), ("--mode", "summary")])
+def test_nobody_reads_the_answer(place, options):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    words = [PADDOCK, "exec", "shell", "-c", BOTH, "-w", place, *options]
+    done = subprocess.run(words, stdout=theirs, stderr=subprocess.DEVNULL, check=False, timeout=300)
+    os.close(theirs)
+    assert done.returncode == 128 + signal.SIGPIPE
+
+
+def test_s23_a_hangup_ends_the_program_and_keeps_its_output(place):
+    words = [PADDOCK, "exec", "shell", "-c", "echo go; sleep 3600", "-w", place]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"go\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 128 + signal.SIGHUP
+    listed = [PADDOCK, "output", "list", "-w", place, "--json"]
+    [kept] = json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)
+    assert (kept["manifest"]["status"], kept["manifest"]["stdoutBytes"]) == ("cancelled", 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_was_ignored_stays_ignored(place, number):
+    """So nohup(1) has it, and a shell's jobs in the background."""
+    os.mkfifo(place / "go")
+    words = [PADDOCK, "exec", "shell", "-c", "echo begun; cat go", "-w", place]
+    ignoring = ["python3", "-c", "import os, signal, sys; signal.signal(int(sys.argv[1]), signal.SIG_IGN); os.execv(sys.argv[2], sys.argv[2:])"]  # fmt: skip
+    with subprocess.Popen([*ignoring, str(int(number)), *words], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"begun\n"
+        process.send_signal(number)
+        (place / "go").write_text("went\n")
+        assert (process.stdout.read(), process.wait(60)) == (b"went\n", 0)
+
+
+def test_line_ends_and_progress_bars_are_shown_as_they_are(place):
+    assert on_terminal(place, r"printf 'a\r\n10%%\r20%%\n'") == "a\r\r\n10%\r20%\r\n"
+
+
+def test_a_program_cannot_hide_what_comes_after_it(place):
+    """Colours end with the program: one of them makes text invisible."""
+    shown = on_terminal(place, r"printf '\033[8mhidden'; kill -9 $$")
+    assert shown == "\x1b[8mhidden\x1b[0m\r\nThe program: it was ended by SIGKILL\r\n"
+    assert on_terminal(place, r"printf '\033[31mred\033[0m'") == "\x1b[31mred\x1b[0m"
