@@ -12,8 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paddock.files import read_bounded
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ToolNotFound
+from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import ACCESSES, NETWORKS
 from paddock.model.request import ExecutionRequest, ToolRun
@@ -208,11 +210,11 @@ def _start(
 
 
 def _source(script: Path) -> str:
-    return script.read_bytes().decode("utf-8", "surrogateescape")
+    return read_bounded(script, SCRIPT_BYTES).decode("utf-8", "surrogateescape")
 
 
 def _sha256(script: Path) -> str:
     try:
-        return hashlib.sha256(script.read_bytes()).hexdigest()
+        return hashlib.sha256(read_bounded(script, SCRIPT_BYTES)).hexdigest()
     except OSError:
         return ""

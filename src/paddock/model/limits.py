@@ -14,6 +14,9 @@ _WIDEST_FIRST: tuple[Calls, ...] = get_args(Calls)
 KIB = 1024
 MIB = 1024 * KIB
 
+SCRIPT_BYTES = 16 * MIB
+"""Bytes of a script tool's program that are read: more would fill memory."""
+
 
 class GuestLimits(Value):
     """Ceilings of one guest execution (seed 000 and 001, "Limits")."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from paddock.model.errors import ScriptNotFound
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 LANGUAGES: "dict[str, Language]" = {".ts": "typescript", ".js": "javascript", ".mjs": "javascript"}
 SUFFIXES = tuple(LANGUAGES)
+MOST_BYTES = 16 * 1024 * 1024
+"""Bytes of a script that are read, before any limit of a profile is known: more would fill memory."""
 SEED_FOLDER = ".mentu"
 """Scripts below such a folder were written for another runner: their tool calls give raw results."""
 
@@ -67,12 +69,34 @@ def read(argument: str, workspace: Path, *, named: bool = False) -> Script:
     if named and _is_path(argument):
         raise ScriptNotFound(f"{argument}: a script is named here, without a folder")
     path = find(argument, workspace)
-    try:
-        raw = path.read_bytes()
-    except OSError as problem:
-        raise ScriptNotFound(f"{argument}: cannot read this script: {problem.strerror}") from None
+    if _is_path(argument):
+        try:
+            with path.open("rb") as file:  # it may be a pipe, for instance of `<(...)`
+                raw = whole(argument, file)
+        except OSError as problem:
+            raise ScriptNotFound(f"{argument}: cannot read this script: {problem.strerror}") from None
+    else:
+        raw = saved(argument, path)
     seed = SEED_FOLDER in path.absolute().parts
     return Script(path.name, text(argument, raw), LANGUAGES.get(path.suffix, "auto"), raw_results=seed)
+
+
+def saved(name: str, path: Path) -> bytes:
+    """Return what the file of a script holds that is called by name. Raises ScriptNotFound."""
+    from paddock.files import read_bounded  # noqa: PLC0415 - a program by its path starts without
+
+    try:
+        return read_bounded(path, MOST_BYTES)
+    except OSError as problem:
+        raise ScriptNotFound(f"{name}: cannot read this script: {problem.strerror}") from None
+
+
+def whole(what: str, file: BinaryIO) -> bytes:
+    """Return a program that comes out of a pipe or a file, to its end. Raises ScriptNotFound when it has none."""
+    raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise ScriptNotFound(f"{what}: cannot read this script: larger than {MOST_BYTES} bytes")
+    return raw
 
 
 def _is_path(argument: str) -> bool:

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.base import Json
+from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured
@@ -139,6 +140,8 @@ class ToolEngine:
             raise _RefusedError(f"Script not allowed: {problem}") from None
         if not script.is_file():
             raise _RefusedError(f"Script not found: {tool.script}")
+        if script.stat().st_size > SCRIPT_BYTES:
+            raise _RefusedError(f"Script larger than {SCRIPT_BYTES} bytes: {tool.script}")
         checked = check(job.inputs, tool.schema, strict_nulls=self._strict_nulls)
         if checked.errors:
             raise _RefusedError(f"Input validation failed: {'; '.join(checked.errors)}")

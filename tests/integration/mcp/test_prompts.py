@@ -8,6 +8,8 @@ import pytest
 from mcp import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, PromptReference
 
+from paddock.store.scripts import MOST_BYTES
+
 from .conftest import ERAS, MODERN, Place
 
 
@@ -176,6 +178,21 @@ def test_who_does_not_come_back_in_time_is_not_waited_for(place: Place) -> None:
                 asked += [reply["result"]] if "result" in reply else []
             late = await lines.ask("prompts/get", answered(asked[0]))
             assert late["error"]["message"] == "Invalid or expired requestState"
+
+
+def test_a_script_that_would_fill_memory(place: Place) -> None:
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "huge.ts").touch()
+    os.truncate(scripts / "huge.ts", MOST_BYTES + 1)
+    told = f"^huge: cannot read this script: larger than {MOST_BYTES} bytes$"
+
+    async def main() -> None:
+        async with place.client() as client:
+            with pytest.raises(MCPError, match=told):
+                await client.get_prompt("run-script", {"name": "huge"})
+            with pytest.raises(MCPError, match=told):
+                await client.read_resource("paddock://scripts/huge")
 
     asyncio.run(main())
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.outcome import Status
 from paddock.model.tool import ToolEnd
 from paddock.scripts import tool_run
@@ -32,6 +33,13 @@ def test_p17_a_missing_script_is_told_before_wrong_inputs(workshop: Any):
     assert workshop.run(tool).error == "Input validation failed: Missing required field: a"
     (workshop.directory(tool) / "script.py").unlink()
     assert workshop.run(tool).error == f"Script not found: {workshop.directory(tool)}/script.py"
+
+
+def test_a_script_that_would_fill_memory(workshop: Any):
+    tool = workshop.make(ECHO)
+    os.truncate(workshop.directory(tool) / "script.py", SCRIPT_BYTES + 1)
+    said = f"Script larger than {SCRIPT_BYTES} bytes: {workshop.directory(tool)}/script.py"
+    assert workshop.run(tool).error == said
 
 
 def test_p18_an_unknown_runtime(workshop: Any):

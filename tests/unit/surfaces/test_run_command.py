@@ -16,6 +16,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ConsoleLine, ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import Settings
+from paddock.store.scripts import MOST_BYTES
 from paddock.surfaces.cli.root import command
 
 OK = Outcome(id="1", status=Status.OK)
@@ -309,3 +310,17 @@ def test_a_script_that_is_no_text(home: Path) -> None:
         1,
         "x.js: this is not UTF-8 text (byte 2); save it as UTF-8\n",
     )
+
+
+@pytest.mark.parametrize("argument", ["huge", ".paddock/scripts/huge.js"])
+def test_a_script_that_would_fill_memory(home: Path, argument: str) -> None:
+    os.truncate(write(Path(".paddock/scripts/huge.js")), MOST_BYTES + 1)
+    result = run(Gate(), argument)
+    told = f"{argument}: cannot read this script: larger than {MOST_BYTES} bytes\n"
+    assert (result.exit_code, result.stderr) == (1, told)
+
+
+def test_a_program_that_would_fill_memory(home: Path) -> None:
+    result = run(Gate(), "-", stdin="x" * (MOST_BYTES + 1))
+    told = f"standard input: cannot read this script: larger than {MOST_BYTES} bytes\n"
+    assert (result.exit_code, result.stderr) == (1, told)

@@ -11,7 +11,7 @@ from paddock.configuration import load
 from paddock.model.errors import ScriptNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.store.scripts import Script, listed, read, text
+from paddock.store.scripts import Script, listed, read, text, whole
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
@@ -99,7 +99,7 @@ def command(
 def _read(program: str, workspace: Path) -> Script:
     try:
         if program == "-":
-            return Script("stdin", text("standard input", sys.stdin.buffer.read()))
+            return Script("stdin", text("standard input", whole("standard input", sys.stdin.buffer)))
         return read(program, workspace)
     except ScriptNotFound as problem:
         raise Failure(str(problem)) from None

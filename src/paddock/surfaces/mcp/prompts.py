@@ -9,8 +9,10 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
 from paddock.hub.signatures import signature
 from paddock.model.base import Json
+from paddock.model.errors import ScriptNotFound
 from paddock.policy.asking import plain
 from paddock.policy.redact import redact_text
+from paddock.store.scripts import saved
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.resources import SavedScripts, beginning, guide
 from paddock.surfaces.mcp.tools import Inquire
@@ -115,6 +117,9 @@ class Prompts:
             what = f"there is no script {name[:100]}" if name else "name a script"
             raise UnknownPromptError(f"{what}; there are {', '.join(scripts) or 'none'}")
         path = scripts[name]
-        source = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            source = saved(name, path).decode("utf-8", "replace")
+        except ScriptNotFound as problem:
+            raise UnknownPromptError(str(problem)) from None
         wish = "Run this program with execute_code and tell me what it returns."
         return f"{wish}\n\n```{path.suffix[1:]}\n{source}\n```\n"

@@ -12,8 +12,9 @@ from mcp.shared.uri_template import UriTemplate
 
 from paddock.hub.signatures import Described
 from paddock.model.base import Json
+from paddock.model.errors import ScriptNotFound
 from paddock.policy.redact import redact_text
-from paddock.store.scripts import listed
+from paddock.store.scripts import listed, saved
 from paddock.surfaces import render
 from paddock.surfaces.mcp.discovery import declared
 from paddock.surfaces.mcp.outputs import StoredOutput, UnknownResourceError
@@ -111,7 +112,10 @@ class SavedScripts:
             raise UnknownResourceError(
                 f"there is no script {name[:100]}; there are {', '.join(known) or 'none'}"
             )
-        return _text(uri, known[name].read_text(encoding="utf-8", errors="replace"))
+        try:
+            return _text(uri, saved(name, known[name]).decode("utf-8", "replace"))
+        except ScriptNotFound as problem:
+            raise UnknownResourceError(str(problem)) from None
 
     async def candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
         """Return the names of the scripts."""
