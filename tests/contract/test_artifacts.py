@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import secrets
+import socket
 import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from paddock.model.artifact import Handle, RunFacts
 from paddock.model.errors import InvalidHandle, UnknownArtifact
 from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.policy.redaction import Redactor
+from paddock.store import artifacts as artifacts_module
 from paddock.store.artifacts import Artifacts, Swept
 from paddock.store.recording import Recording
 
@@ -278,3 +280,19 @@ def test_what_may_be_read_is_listed(artifacts: Artifacts) -> None:
     handle = stored(artifacts)
     assert [str(found.handle) for found in artifacts.readable(HOME)] == [handle]
     assert list(artifacts.readable(Path("/elsewhere"))) == []
+
+
+def test_s42_a_bucket_that_never_answers_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client would try ten times, and for three minutes."""
+    monkeypatch.setattr(artifacts_module, "_PATIENCE", timedelta(seconds=1))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+        monkeypatch.setenv("AWS_TIMEOUT", "1 s")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+            monkeypatch.setenv(name, "test")
+        artifacts = Artifacts(ArtifactSettings(url="s3://bucket"), Redactor(RedactionSettings()))
+        recording = artifacts.record()
+        recording.stdout(b"out")
+        assert finished(recording) is None
+        assert recording.refusal.startswith("output could not be kept: cannot write the artifact: ")

@@ -26,13 +26,16 @@ from paddock.store.recording import OnOutput, Recording, Track
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-    from obstore.store import ObjectStore
+    from obstore.store import ObjectStore, RetryConfig
 
 _MANIFEST = "manifest.json"
 _KEPT = 256 * KIB
 _CHUNK = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
 _SMALL = 64 * KIB
+_PATIENCE = timedelta(seconds=15)
+"""After so long a bucket is not asked again, for who ran a program waits. One question takes 30 s at most; the
+environment can say less (`AWS_TIMEOUT`)."""
 _ORPHANS = timedelta(days=1)
 _MARKER = ".swept"
 _SWEEP_EVERY = timedelta(minutes=5)
@@ -181,7 +184,8 @@ class Artifacts:
 
         try:
             if self.settings.url is not None:
-                return from_url(self.settings.url)
+                retries: RetryConfig = {"max_retries": 3, "retry_timeout": _PATIENCE}
+                return from_url(self.settings.url, retry_config=retries)
             self._make_directory()
             return LocalStore(self.settings.directory, automatic_cleanup=True)
         except Exception as error:
