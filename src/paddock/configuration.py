@@ -1,5 +1,6 @@
 """Read the settings of a run from files, environment and flags: the one room that knows where they live."""
 
+import contextlib
 import json
 import os
 import re
@@ -148,6 +149,10 @@ def _typed(key: str, text: str) -> Json:
             return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
         case int():
             return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
+        case tuple() if text.lstrip().startswith("["):  # as in a settings file
+            with contextlib.suppress(ValueError, RecursionError):
+                return json.loads(text)
+            return text
         case tuple():
             return [item.strip() for item in text.split(",") if item.strip()]
         case _:

@@ -68,6 +68,7 @@ def test_terms_are_found_with_their_lines(run: Run, artifacts: Artifacts, tmp_pa
     )
     assert run("query", handle, "-t", "error", "--after", "5") == (0, "stderr:1: no error\n", "")
     assert run("query", handle, "--lines", "2-3") == (0, "stdout:2: Error: a\nstdout:3: three\n", "")
+    assert run("query", handle, "--lines", "6-9") == (0, "", "no such lines: stdout has 5\n")
     assert run("query", handle, "-t", "absent", "--max", "1") == (
         0,
         "stdout:1: one\n",

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,6 +85,7 @@ def configured_user(name: str) -> int | None:
 def check_reach(grants: ProcessGrants, number: int | None) -> None:
     """Raise GrantError when the user of that number, None being this process's, cannot get to where it is to work."""
     if number is None:
+        _check_reach_of_root(grants)
         return
     folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
     for path in (*folders, *grants.writable, *([grants.cwd] if grants.cwd else [])):
@@ -92,6 +94,39 @@ def check_reach(grants: ProcessGrants, number: int | None) -> None:
                 f"{path} is out of reach: programs run as user {number} here, who may not enter {closed}; "
                 f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
             )
+
+
+def _check_reach_of_root(grants: ProcessGrants) -> None:
+    """Raise GrantError when a job that stays root, without its powers, cannot enter a workspace of somebody else."""
+    if os.geteuid() != 0 or grants.workspace is None or grants.access == "none":
+        return
+    if closed := reach.barrier(str(grants.workspace), 0):
+        owner = Path(closed).stat().st_uid
+        raise GrantError(
+            f"{grants.workspace} is out of reach: programs run as root without its powers here, and {closed} is "
+            f'open to its owner alone; set job_user = "{owner}" under [sandbox], or let others through (chmod o+x {closed})'
+        )
+
+
+def foreign(grants: ProcessGrants, job_user: int | None) -> str:
+    """Return what to say of a workspace that is granted for writing and belongs to another user than jobs, or ""."""
+    if os.geteuid() != 0 or grants.workspace is None or grants.access != "workspace-write":
+        return ""
+    try:
+        number, facts = user(grants, job_user) or 0, grants.workspace.stat()
+    except OSError:  # the program may have removed it
+        return ""
+    if number == facts.st_uid or facts.st_mode & stat.S_IWOTH or facts.st_mode & stat.S_IWGRP:
+        return ""
+    remedy = (
+        f'set job_user = "{facts.st_uid}" under [sandbox]'
+        if facts.st_uid
+        else f"let user {number} write to it"
+    )
+    return (
+        f"{grants.workspace} belongs to user {facts.st_uid}, and programs run as user {number} here, who may not write "
+        f"to it; {remedy}"
+    )
 
 
 def user(grants: ProcessGrants, job_user: int | None) -> int | None:

@@ -160,7 +160,8 @@ class RuntimeEngine:
                 place=place,
                 stop=task.stop,
             )
-            return result_of(result, task.end("run", compiled))
+            hint = plan.foreign(grants, task.sandbox.job_user)
+            return result_of(result, task.end("run", compiled), hint=hint)
         finally:
             place.release()
 

@@ -28,6 +28,7 @@ _SCRIPT = b"#!"
 INSTALLED = ("node_modules/.bin", "node_modules/*/bin", "python/*/bin")
 """Where npm and pip put programs, below the directory they are told."""
 _SHIM_SECONDS = 20
+_NARROWER = "choose a workspace that does not hold the system itself (--workspace)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,8 @@ def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain |
     if not told:
         known = ", ".join(recipe.candidates)
         told.append(f"Paddock runs {recipe.title} with {known}, not with {wanted}")
+    if any(_SYSTEM[0].is_relative_to(place.resolve()) for place in search.untrusted):
+        return Missing(recipe, "; ".join(dict.fromkeys(told)), _NARROWER)
     return Missing(recipe, "; ".join(dict.fromkeys(told)), remedy(recipe))
 
 
@@ -270,6 +273,9 @@ def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path,
             if Path.home().is_relative_to(real) or Path("/").samefile(real.parent):
                 raise _UnusableError(f"{places['executable']} would have programs read all of {real}")
             found[real] = None
+    program = Path(places["executable"])
+    if not any(program.is_relative_to(place) for place in (*_SYSTEM, *found)):
+        found[program] = None  # it stands alone, in no directory that toolchains have
     unreachable = [str(path) for path in found if not reachable_to_read(path, search.user)]
     if unreachable:
         raise _UnusableError(f"{unreachable[0]} cannot be reached by the user that programs run as")

@@ -18,8 +18,11 @@ _LIMITS = {
 }
 
 
-def result_of(ended: ProcessResult, end: ProgramEnd, message: str = "") -> RawResult:
-    """Return the result of the step `end` speaks of; `message` says more than the process does."""
+def result_of(ended: ProcessResult, end: ProgramEnd, message: str = "", hint: str = "") -> RawResult:
+    """Return the result of the step `end` speaks of; `message` says more than the process does.
+
+    `hint` is what may be behind it when the program failed.
+    """
     program = end.model_copy(
         update={
             "exit_code": ended.exit_code,
@@ -39,14 +42,16 @@ def result_of(ended: ProcessResult, end: ProgramEnd, message: str = "") -> RawRe
         peak_bytes=ended.usage.peak_bytes,
         console_bytes=ended.stdout.total_bytes + ended.stderr.total_bytes,
     )
-    error = None if ended.status is Status.OK else _error(ended, end, message)
+    error = None if ended.status is Status.OK else _error(ended, end, message, hint)
     return RawResult(status=ended.status, program=program, error=error, usage=usage, sandbox=ended.sandbox)
 
 
-def _error(ended: ProcessResult, end: ProgramEnd, message: str) -> ErrorInfo:
+def _error(ended: ProcessResult, end: ProgramEnd, message: str, hint: str) -> ErrorInfo:
     what = "The compiler" if end.phase == "compile" else "The program"
     text = message or f"{what}: {_why(ended)}"
-    return ErrorInfo(name="Program", message=text, phase="parse" if end.phase == "compile" else "run")
+    phase = "parse" if end.phase == "compile" else "run"
+    hint = hint if ended.status is Status.FAILED else ""
+    return ErrorInfo(name="Program", message=text, hint=hint, phase=phase)
 
 
 def _why(ended: ProcessResult) -> str:

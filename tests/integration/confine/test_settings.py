@@ -137,3 +137,16 @@ def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
     )
     own = run(Sandbox(SandboxFacts(tier="landlock"), "landlock"), grants)
     assert own.status == "ok"
+
+
+@pytest.mark.parametrize("tier", ["landlock", "namespaces"])
+def test_a_workspace_of_somebody_else_is_out_of_reach_of_root_without_its_powers(closed, tier):
+    os.chown(closed, 54321, 54321)
+    grants = ProcessGrants(workspace=closed, access="read-only")
+    result = run(Sandbox(SandboxFacts(tier=tier), tier), grants)
+    assert result.status == "invalid"
+    assert result.reason == (
+        f"{closed} is out of reach: programs run as root without its powers here, and {closed} is open to its owner "
+        f'alone; set job_user = "54321" under [sandbox], or let others through (chmod o+x {closed})'
+    )
+    assert run(Sandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants).status == "ok"

@@ -206,6 +206,29 @@ def test_s52_the_source_is_private_and_goes(programs):
         assert gone(str(Path(lines[1]).parent))
 
 
+def test_java_has_the_home_of_its_job(programs):
+    code = 'class A { public static void main(String[] a) { System.out.println(System.getProperty("user.home")); } }'
+    assert programs.text("java", code).endswith("/home\n")
+    assert "/paddock-" in programs.text("java", code)
+
+
+def test_a_workspace_of_somebody_else_is_named_when_a_program_fails(open_programs):
+    """Root without its powers cannot write where another user is the owner, as in a container."""
+    programs = open_programs("landlock", access="workspace-write")
+    os.chown(programs.workspace, 54321, 54321)
+    try:
+        outcome = programs.run("shell", "echo x > file", access="workspace-write")
+        other = programs.run("shell", "exit 3", access="read-only")
+    finally:
+        os.chown(programs.workspace, os.geteuid(), os.getegid())
+    assert (outcome.status, outcome.error.hint) == (
+        "failed",
+        f"{programs.workspace} belongs to user 54321, and programs run as user 0 here, who may not write to it; "
+        'set job_user = "54321" under [sandbox]',
+    )
+    assert (other.status, other.error.hint) == ("failed", "")
+
+
 def test_s53_a_shell_program(programs):
     assert programs.text("shell", "echo shell-ok") == "shell-ok\n"
 

@@ -64,6 +64,12 @@ def test_install_only_prints_unless_told(paddock):
     assert (code, errors) == (0, "")
 
 
+def test_install_prints_what_can_be_installed_and_tells_of_the_rest(paddock):
+    code, text, errors = paddock("runtimes", "install", "powershell", "ruby", path="/usr/bin:/bin")
+    assert (code, text.endswith("install --yes --no-install-recommends ruby\n")) == (1, True)
+    assert errors == "PowerShell needs brew or the powershell package of its makers, which is not here\n"
+
+
 def test_an_unknown_runtime_is_refused_by_name(paddock):
     code, _, errors = paddock("runtimes", "install", "cobol", path="/usr/bin:/bin")
     assert code == 2

@@ -117,6 +117,18 @@ def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["python, node", '["python", "node"]', ' ["python","node"] '])
+def test_a_list_is_written_with_commas_or_as_in_a_file(tmp_path: Path, text: str) -> None:
+    merged = loaded(tmp_path, flags={"runtimes.executables": text})
+    assert merged.settings.runtimes.executables == ("python", "node")
+
+
+def test_a_list_that_does_not_end(tmp_path: Path) -> None:
+    assert failure(tmp_path, flags={"runtimes.executables": '["python"'}) == (
+        '--set runtimes.executables: runtimes.executables must be a list, not the text "["python""'
+    )
+
+
 def test_mistakes_in_variables_and_flags(tmp_path: Path) -> None:
     assert failure(tmp_path, env={"PADDOCK_LIMITS_SCRIPT_WALL": "1"}) == (
         "PADDOCK_LIMITS_SCRIPT_WALL: unknown variable; did you mean `PADDOCK_LIMITS_SCRIPT_WALL_MS`?"

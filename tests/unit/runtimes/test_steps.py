@@ -42,13 +42,13 @@ S28 = {
         "Main.java",
         f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp /none com.sun.tools.javac.Main"
         " -proc:none -implicit:none -encoding UTF-8 -d /s/program /s/Main.java",
-        f"@/bin/java {HEAP} {JVM} -XX:+ExitOnOutOfMemoryError -ea -cp /s/program Main",
+        f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home -XX:+ExitOnOutOfMemoryError -ea -cp /s/program Main",
     ),
     "kotlin": (
         "code.kts",
         f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp @/lib/kotlin-compiler.jar"
         f" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -kotlin-home @ {KOTLIN}",
-        f"@/bin/java {HEAP} {JVM} -XX:+ExitOnOutOfMemoryError"
+        f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home -XX:+ExitOnOutOfMemoryError"
         " -cp /s/program:@/lib/kotlin-stdlib.jar:@/lib/kotlin-script-runtime.jar Launch",
     ),
     "csharp": (

@@ -184,6 +184,18 @@ def test_a_virtual_environment_stays_one(shop):
     assert set(found.prefixes) == {venv / "bin", venv / "lib", venv / "pyvenv.cfg", base.parent}
 
 
+def test_a_program_that_stands_alone_is_granted(shop):
+    perl = program(shop / "tools" / "perl")
+    assert look("perl", shop / "tools").prefixes == (perl,)
+    beside = program(shop / "opt" / "bin" / "perl")
+    assert look("perl", shop / "opt" / "bin").prefixes == (beside.parent,)
+
+
+def test_a_workspace_that_holds_the_whole_machine_is_the_fault():
+    missing = look("perl", "/usr/bin", untrusted=(Path("/"),))
+    assert missing.remedy == "choose a workspace that does not hold the system itself (--workspace)"
+
+
 def test_no_toolchain_opens_a_home(shop, monkeypatch):
     monkeypatch.setenv("HOME", str(shop / "home" / "ada"))
     program(shop / "bin" / "gcc")

@@ -26,7 +26,7 @@ from paddock.model.program import (
     OutputMode,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.settings import Settings
+from paddock.model.settings import RuntimeSettings, Settings
 from paddock.policy.layers import BUILT_IN
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.answer import print_response
@@ -204,12 +204,15 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
 
 
 def _why(outcome: Outcome) -> str:
-    """Return why a program is not ok, unless its exit code and its own words say it."""
+    """Return why a program is not ok, unless its exit code and its own words say all of it."""
     told = outcome.program is not None and outcome.program.exit_code is not None
-    if outcome.error is None or (outcome.status is Status.FAILED and told):
+    if outcome.error is None or (outcome.status is Status.FAILED and told and not outcome.error.hint):
         return ""
-    hint = f"\n  hint: {outcome.error.hint}" if outcome.error.hint else ""
-    return outcome.error.message + hint
+    rule = outcome.decision.rule
+    said = outcome.error.hint
+    if rule.removeprefix("runtimes.") in RuntimeSettings.model_fields and "`" not in outcome.error.message:
+        said = f"{rule} in the settings says so; paddock policy show tells in which file"
+    return outcome.error.message + (f"\n  hint: {said}" if said else "")
 
 
 def exit_code(outcome: Outcome) -> int:

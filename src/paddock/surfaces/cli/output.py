@@ -1,6 +1,5 @@
 """`paddock output`: what programs printed, as it was stored."""
 
-import codecs
 import re
 import sys
 from pathlib import Path
@@ -9,14 +8,15 @@ from typing import Literal
 import click
 
 from paddock.configuration import load
+from paddock.confine.output import decoded
 from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
 from paddock.store.artifacts import Artifacts, Found
 from paddock.store.query import Reading, query
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.answer import print_excerpts
 from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.passing import Screen
 from paddock.surfaces.cli.table import print_json, print_table, warn
-from paddock.surfaces.render import for_terminal
 from paddock.wiring.output import open_artifacts
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
@@ -140,12 +140,12 @@ def show(
         return
     for name in STREAMS if stream == "both" else (stream,):
         target = sys.stdout if name == "stdout" else sys.stderr
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        screen = Screen(target) if target.isatty() else None
+        take = decoded(screen.show) if screen else target.buffer.write
         for piece in reading.pieces(name):
-            if target.isatty():
-                target.write(for_terminal(decoder.decode(piece)))
-            else:
-                target.buffer.write(piece)
+            take(piece)
+        if screen:
+            screen.end()
         target.flush()
 
 
@@ -192,6 +192,8 @@ def _print_found(found: OutputFound) -> None:
     print_excerpts(found.to_wire()["excerpts"])
     if found.match_status == "noMatchFallback":
         click.echo("no match; these are the first lines" if found.excerpts else "no output", err=True)
+    if found.match_status == "lineRange" and not found.excerpts:
+        click.echo(f"no such lines: {' and '.join(found.searched_streams)} has {found.total_lines}", err=True)
     if (more := found.next_cursor) is not None:
         stream = " --stream stderr" if more.stream == "stderr" else ""
         click.echo(f"there is more: --after {more.after_line}{stream}", err=True)

@@ -22,7 +22,7 @@ class Passing:
 
     def __init__(self) -> None:
         self.broken: OSError | None = None
-        self._screens: list[_Screen] = []
+        self._screens: list[Screen] = []
         self._write = {"stdout": self._writer(sys.stdout), "stderr": self._writer(sys.stderr)}
         self._last: str = ""
 
@@ -53,7 +53,7 @@ class Passing:
 
         if not file.isatty():
             return write
-        screen = _Screen(file)
+        screen = Screen(file)
         self._screens.append(screen)
 
         def show(text: str) -> None:
@@ -63,7 +63,7 @@ class Passing:
         return decoded(show)
 
 
-class _Screen:
+class Screen:
     """One stream on a terminal. Carriage returns pass, for progress bars: they hide no line but the program's own."""
 
     def __init__(self, file: TextIO) -> None:
@@ -72,6 +72,7 @@ class _Screen:
         self._coloured = False
 
     def show(self, text: str) -> None:
+        """Write the next piece of a text. Raises OSError."""
         text = self._held + text
         begun = _BEGUN.search(text)
         self._held = begun[0] if begun else ""
@@ -81,5 +82,6 @@ class _Screen:
         self.file.flush()
 
     def end(self) -> None:
+        """Write what was held back, and end the colours. Raises OSError."""
         self.file.write(for_terminal(self._held) + (NO_COLOUR if self._coloured else ""))
         self.file.flush()

@@ -104,10 +104,13 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
     What npm and pip install goes beside Paddock's own files; what the others install is the machine's.
     """
     target = directories.installed(plan.user(ProcessGrants(), None))
-    try:
-        wanted = dict.fromkeys(words for name in names for words in commands(recipes()[name], target))
-    except NotInstallableError as error:
-        raise Failure(str(error)) from None
+    wanted: dict[tuple[str, ...], None] = {}
+    impossible: list[str] = []
+    for name in names:
+        try:
+            wanted |= dict.fromkeys(commands(recipes()[name], target))
+        except NotInstallableError as error:
+            impossible.append(str(error))
     if as_json:
         print_json(list(wanted))
     for words in wanted:
@@ -118,6 +121,8 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
                 subprocess.run(words, check=True, stdout=sys.stderr, umask=0o022)  # noqa: S603 - asked for
             except (OSError, subprocess.CalledProcessError) as error:
                 raise Failure(f"{words[0]} did not do it: {error}") from None
+    if impossible:
+        raise Failure("\n".join(impossible))
 
 
 @command.command("warm", epilog=examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
