@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +86,15 @@ def test_m4_a_path_is_not_searched_for(ws: Path, run: Run) -> None:
     write(ws / "my-scripts/audit.ts", "return 'path'")
     write(ws / ".mentu/scripts/audit.ts", "return 'name'")
     assert seen(run("./my-scripts/audit.ts")) == (0, "path\n", "")
+
+
+def test_m4_a_path_may_be_a_pipe(ws: Path, run: Run) -> None:
+    """As `<(...)` of a shell is one; it can be read once."""
+    os.mkfifo(ws / "pipe.js")
+    writer = threading.Thread(target=lambda: (ws / "pipe.js").write_text("return 42"))
+    writer.start()
+    assert seen(run("./pipe.js")) == (0, "42\n", "")
+    writer.join()
 
 
 def test_m5_the_workspace_option(ws: Path, run: Run) -> None:

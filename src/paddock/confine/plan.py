@@ -104,7 +104,8 @@ def _check_reach_of_root(grants: ProcessGrants) -> None:
         owner = Path(closed).stat().st_uid
         raise GrantError(
             f"{grants.workspace} is out of reach: programs run as root without its powers here, and {closed} is "
-            f'open to its owner alone; set job_user = "{owner}" under [sandbox], or let others through (chmod o+x {closed})'
+            f'open to its owner alone; set job_user = "{owner}" under [sandbox], or let others through '
+            f"(chmod o+x {closed})"
         )
 
 

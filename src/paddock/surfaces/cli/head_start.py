@@ -49,6 +49,8 @@ def _was_read(arguments: Sequence[str]) -> bool:
 
     program = next((word for word in arguments if not word.startswith("-")), "-")
     try:
+        if not scripts.find(program, Path()).is_file():  # what comes out of a pipe can be read once
+            return False
         script = scripts.read(program, Path())
     except (ScriptNotFound, OSError):
         return False
