@@ -1,8 +1,8 @@
 """Compiled programs by what they were made of: source, toolchain, command. Jobs never see the cache.
 
 A compile step sees neither workspace nor network, so its result depends on nothing that is not in the key. What a job
-gets is a copy. An entry appears by one rename, complete, and is never changed; so any number of processes may share a
-directory. When the total is over the bound, the entries used longest ago go.
+gets is a copy. An entry appears by one rename, complete, named by its checksum, and is never changed; so any number of
+processes may share a directory. When the total is over the bound, the entries used longest ago go.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from paddock.runtimes import trees
 
 _PROGRAM = "program"
 _STAGING = ".new-"
-_FORMAT = 1
+_FORMAT = 2
 """Part of every key; another layout or another way of compiling is another number."""
 
 
@@ -48,12 +48,18 @@ class Cache:
         if not self._is_ours():
             return False
         try:
-            trees.copy(entry / _PROGRAM, target, owner=owner)
-            os.utime(entry)
-        except (OSError, trees.TreeError):
+            [kept] = os.listdir(entry)  # noqa: PTH208
+            if trees.copy(entry / kept, target, owner=owner).checksum == kept:
+                os.utime(entry)
+                return True
+        except FileNotFoundError:
             _remove(target)
             return False
-        return True
+        except (OSError, ValueError):
+            pass
+        _remove(target)
+        _remove(entry)  # it is damaged, and the next one takes its place
+        return False
 
     def keep(self, name: str, program: Path) -> None:
         """Keep a program for the next time, unless that is impossible: a full disk costs nobody his result."""
@@ -65,7 +71,9 @@ class Cache:
                 return
             staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._directory))
             try:
-                if trees.copy(program, staging / _PROGRAM) <= self._most:
+                copied = trees.copy(program, staging / _PROGRAM)
+                if copied.size <= self._most:
+                    (staging / _PROGRAM).rename(staging / copied.checksum)
                     staging.rename(self._directory / name)
             finally:
                 _remove(staging)

@@ -5,25 +5,36 @@ thing, is an error and no copy.
 """
 
 import os
-import shutil
 import stat
+import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 MOST_BYTES = 256 * 1024 * 1024
 MOST_ENTRIES = 20_000
+_PIECE = 1024 * 1024
 
 
 class TreeError(ValueError):
     """A tree holds what is not copied; the text says what."""
 
 
-def copy(source: Path, target: Path, *, owner: int | None = None) -> int:
-    """Copy a file or a directory to `target`, which is not there yet; return the bytes copied.
+class Copied(NamedTuple):
+    """What was copied."""
+
+    size: int
+    """Bytes."""
+    checksum: str
+    """CRC-32 (hex) of names and contents: it tells of damage, not of malice."""
+
+
+def copy(source: Path, target: Path, *, owner: int | None = None) -> Copied:
+    """Copy a file or a directory to `target`, which is not there yet.
 
     Files can be read, run (where they could before) and written by `owner` alone, by default this process's user.
     Raises TreeError for a link, a device, a file with several names or too much, OSError when copying fails.
     """
-    total, entries, pending = 0, 0, [(source, target)]
+    total, entries, checksum, pending = 0, 0, 0, [(source, target)]
     while pending:
         path, made = pending.pop()
         facts = os.lstat(path)
@@ -33,19 +44,25 @@ def copy(source: Path, target: Path, *, owner: int | None = None) -> int:
             raise TreeError(f"it is over {MOST_BYTES} bytes or {MOST_ENTRIES} files")
         if stat.S_ISDIR(facts.st_mode):
             made.mkdir(mode=0o700)
-            pending += [(path / name, made / name) for name in os.listdir(path)]  # noqa: PTH208
+            pending += [(path / name, made / name) for name in sorted(os.listdir(path))]  # noqa: PTH208
+            checksum = zlib.crc32(os.fsencode(f"{made.relative_to(target)}/"), checksum)
         elif stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
-            _copy_file(path, made, 0o700 if facts.st_mode & stat.S_IXUSR else 0o600)
+            checksum = zlib.crc32(os.fsencode(f"{made.relative_to(target)}\0"), checksum)
+            checksum = _copy_file(path, made, 0o700 if facts.st_mode & stat.S_IXUSR else 0o600, checksum)
         else:
             raise TreeError(f"{path.name} is not a plain file")
         if owner is not None:
             os.chown(made, owner, owner)
-    return total
+    return Copied(total, f"{checksum:08x}")
 
 
-def _copy_file(source: Path, target: Path, mode: int) -> None:
+def _copy_file(source: Path, target: Path, mode: int, checksum: int) -> int:
+    """Copy one file; return the checksum with its content added."""
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(reading, "rb") as given:  # noqa: PTH123 - a descriptor
         writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(writing, "wb") as taken:  # noqa: PTH123
-            shutil.copyfileobj(given, taken, 1024 * 1024)
+            while piece := given.read(_PIECE):
+                checksum = zlib.crc32(piece, checksum)
+                taken.write(piece)
+    return checksum

@@ -31,6 +31,34 @@ def test_what_is_kept_is_given_as_a_copy(tmp_path: Path) -> None:
     assert not cache.take("b", tmp_path / "other", owner=os.getuid())
 
 
+@pytest.mark.parametrize("damage", [b"", b"binarz", b"binary and more"])
+def test_what_was_damaged_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+    """A machine that lost its power may have written a name and no content."""
+    cache, made, target = Cache(tmp_path / "cache", 1000), program(tmp_path / "made"), tmp_path / "program"
+    cache.keep("a", made)
+    [kept] = (tmp_path / "cache" / "a").iterdir()
+    kept.write_bytes(damage)
+    assert not cache.take("a", target, owner=os.getuid())
+    assert not target.exists()
+    cache.keep("a", made)
+    assert cache.take("a", target, owner=os.getuid())
+    assert target.read_bytes() == b"binary"
+
+
+def test_a_damaged_tree_is_made_anew(tmp_path: Path) -> None:
+    cache, made, target = Cache(tmp_path / "cache", 100_000), tmp_path / "classes", tmp_path / "program"
+    (made / "inner").mkdir(parents=True)
+    (made / "inner" / "A.class").write_bytes(b"a")
+    (made / "B.class").write_bytes(b"b")
+    cache.keep("a", made)
+    assert cache.take("a", target, owner=os.getuid())
+    assert (target / "inner" / "A.class").read_bytes() == b"a"
+    [kept] = (tmp_path / "cache" / "a").iterdir()
+    (kept / "B.class").rename(kept / "C.class")
+    assert not cache.take("a", tmp_path / "other", owner=os.getuid())
+    assert not (tmp_path / "other").exists()
+
+
 def test_the_oldest_goes_when_there_is_no_room(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", 20)
     for number, name in enumerate(("a", "b", "c")):
@@ -89,7 +117,7 @@ def test_everything_that_makes_a_program_is_in_its_key() -> None:
 def test_a_tree_is_copied_without_special_bits(tmp_path: Path) -> None:
     (tmp_path / "classes" / "deep").mkdir(parents=True)
     (tmp_path / "classes" / "deep" / "A.class").write_bytes(b"abc")
-    assert trees.copy(tmp_path / "classes", tmp_path / "copy") > 0
+    assert trees.copy(tmp_path / "classes", tmp_path / "copy").size > 0
     assert (tmp_path / "copy" / "deep" / "A.class").read_bytes() == b"abc"
 
 
