@@ -34,7 +34,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-Style = Literal["plain", "java", "kotlin", "php"]
+Style = Literal["plain", "csharp", "java", "kotlin", "php"]
 Words = tuple[str, ...]
 Names = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9+.-]*$")], ...], Field(min_length=1)

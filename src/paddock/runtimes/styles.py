@@ -36,7 +36,12 @@ def _php(code: str, extension: str) -> Prepared:
     return Prepared(f"code{extension}", code if re.search(r"<\?(?:php\b|=)", code) else f"<?php {code}")
 
 
-_JAVA_SILENT = re.compile(
+def _csharp(code: str, extension: str) -> Prepared:
+    """Make a comment of a first line that names an interpreter: only scripts may have one."""
+    return Prepared(f"code{extension}", f"//{code}" if code.startswith("#!") else code)
+
+
+_SILENT = re.compile(
     r'"""(?:\\.|(?!""").)*+"""|"(?:\\.|[^"\\\n])*+"|\'(?:\\.|[^\'\\\n])++\'|//[^\n]*+|/\*(?:(?!\*/).)*+(?:\*/)?',
     re.DOTALL,
 )
@@ -54,7 +59,7 @@ def _java(code: str, extension: str) -> Prepared:
 
     A file without types around `main` is a class of the file's name (JEP 512).
     """
-    text = _JAVA_SILENT.sub(" ", code)
+    text = _SILENT.sub(" ", code)
     depth, current, public, owner = 0, "", "", ""
     for token in _JAVA_TOKEN.finditer(text):
         if token["brace"]:
@@ -72,14 +77,42 @@ _KOTLIN_MAIN = re.compile(r"^(?:(?:public|internal|suspend)\s+)*fun\s+main\s*\("
 _KOTLIN_CALL = re.compile(r"^main\s*\(", re.MULTILINE)
 _KOTLIN_PACKAGE = re.compile(r"^package\s+([\w.]+)", re.MULTILINE)
 _KOTLIN_NAME = re.compile(r'^@file:JvmName\("([\w$]+)"\)', re.MULTILINE)
+_KOTLIN_TOKEN = re.compile(
+    r"(?P<brace>[{}])"
+    r"|\bcompanion\s+(?P<companion>object)\b"
+    r"|(?<![.\w])(?:class|object|interface)\s+(?P<type>[A-Za-z_]\w*)"
+    r"|(?P<main>@JvmStatic\s+(?:(?:public|suspend)\s+)*fun\s+main\s*\()"
+    r"|\.\s*(?P<call>main)\s*\("
+)
 
 
 def _kotlin(code: str, extension: str) -> Prepared:
-    """Tell a script (statements) from a program (`fun main`, which nothing calls)."""
-    if not _KOTLIN_MAIN.search(code) or _KOTLIN_CALL.search(code):
-        return Prepared(f"code{extension}", code, "Launch")
-    name = _KOTLIN_NAME.search(code)
-    return Prepared("code.kt", code, _prefix(_KOTLIN_PACKAGE.search(code)) + (name[1] if name else "CodeKt"))
+    """Tell a script (statements) from a program (`fun main`, at the top or in an object, which nothing calls)."""
+    package = _prefix(_KOTLIN_PACKAGE.search(code))
+    if _KOTLIN_MAIN.search(code):
+        if not _KOTLIN_CALL.search(code):
+            name = _KOTLIN_NAME.search(code)
+            return Prepared("code.kt", code, package + (name[1] if name else "CodeKt"))
+    elif owner := _kotlin_owner(_SILENT.sub(" ", code)):
+        return Prepared("code.kt", code, package + owner)
+    return Prepared(f"code{extension}", code, "Launch")
+
+
+def _kotlin_owner(text: str) -> str:
+    """Return the first object or class at the top whose static `main` nothing calls, or ""."""
+    depth, current, within, owner = 0, "", 1, ""
+    for token in _KOTLIN_TOKEN.finditer(text):
+        if token["brace"]:
+            depth += 1 if token["brace"] == "{" else -1
+        elif token["type"] and depth == 0:
+            current, within = token["type"], 1
+        elif token["companion"] and depth == 1:
+            within = 2
+        elif token["main"] and depth == within:
+            owner = owner or current
+        elif token["call"]:
+            return ""
+    return owner
 
 
 def _prefix(package: re.Match[str] | None) -> str:
@@ -87,5 +120,5 @@ def _prefix(package: re.Match[str] | None) -> str:
 
 
 _STYLES: Mapping[Style, Callable[[str, str], Prepared]] = MappingProxyType(
-    {"plain": _plain, "php": _php, "java": _java, "kotlin": _kotlin}
+    {"plain": _plain, "csharp": _csharp, "php": _php, "java": _java, "kotlin": _kotlin}
 )

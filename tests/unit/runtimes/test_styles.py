@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from paddock.runtimes.styles import Prepared, prepared
 
-STYLES = ("plain", "php", "java", "kotlin")
+STYLES = ("plain", "csharp", "php", "java", "kotlin")
 
 
 @given(st.sampled_from(STYLES), st.text(alphabet=st.sampled_from("ab{}()\"'/*\n \\<?;$classvoidmain")))
@@ -67,6 +67,9 @@ def test_java_runs_the_class_that_owns_main(code, file_name, main):
     assert prepared("java", code, ".java") == Prepared(file_name, code, main)
 
 
+STATIC = "@JvmStatic fun main(args: Array<String>) {}"
+
+
 @pytest.mark.parametrize(
     ("code", "file_name", "main"),
     [
@@ -78,7 +81,24 @@ def test_java_runs_the_class_that_owns_main(code, file_name, main):
         ("fun main() {}\nmain()", "code.kts", "Launch"),
         ("class A { fun main() {} }\nA().main()", "code.kts", "Launch"),
         ("fun mainly() {}\nmainly()", "code.kts", "Launch"),
+        (f"object App {{ {STATIC} }}", "code.kt", "App"),
+        (
+            f"package a.b\nclass App(val x: Int) {{\n  companion object {{\n    {STATIC}\n  }}\n}}",
+            "code.kt",
+            "a.b.App",
+        ),
+        (f"class A {{ object B {{ {STATIC} }} }}\nprintln(1)", "code.kts", "Launch"),
+        (f"object App {{ {STATIC} }}\nApp.main(args)", "code.kts", "Launch"),
+        (f"// object App {{ {STATIC} }}\nprintln(1)", "code.kts", "Launch"),
     ],
 )
 def test_kotlin_tells_scripts_from_programs(code, file_name, main):
     assert prepared("kotlin", code, ".kts") == Prepared(file_name, code, main)
+
+
+def test_c_sharp_has_no_line_for_an_interpreter():
+    assert (
+        prepared("csharp", "#!/usr/bin/env dotnet\nreturn 1;", ".cs").source
+        == "//#!/usr/bin/env dotnet\nreturn 1;"
+    )
+    assert prepared("csharp", "return 1;", ".cs").source == "return 1;"
