@@ -36,7 +36,7 @@ refused.
 
 * PHP: `<?php` is put in front where it is missing.
 * Java: the class that has `main` is run, wherever in the file it stands; the file is named after the public class.
-* Kotlin: a file with `fun main` is a program, anything else a script, as in `.kts`.
+* Kotlin: a file with `fun main`, at its top or static in an object, is a program, anything else a script, as in `.kts`.
 * C#: statements at the top or a class with `Main`. With Mono only the latter.
 * Node.js: ES modules and CommonJS are told apart by Node.js itself, from version 20.19 on.
 
@@ -53,10 +53,33 @@ A session that runs a second program with the same grants keeps a confined place
 
 ## Stopping a program
 
-Ctrl-C ends a program to its last process. What it wrote until then is shown, or told by `--mode` and `--json` with the
-status `cancelled`, and kept like any other output; the exit code is 130. From Python, set the event `stop`; cancelling
+Ctrl-C ends a program to its last process, and so do SIGTERM and a terminal that closes; what was ignored before, as
+under nohup, stays ignored. What it wrote until then is shown, or told by `--mode` and `--json` with the status
+`cancelled`, and kept like any other output; the exit code is 130, or 128 and the number of the signal. A program that
+waits for its turn is taken out of the queue. From Python, set the event `stop`; cancelling
 the task that waits ends the program too, and raises as everywhere in asyncio. An MCP client that cancels gets no
 answer, as the protocol has it, but the record names what is kept.
+
+## What is shown
+
+A pipe gets the bytes that a program writes. A terminal gets text: colours and carriage returns as they are, any other
+control character spelled out (`\\x1b`), for it could move the cursor, retitle the window or write to the clipboard.
+Colours end with the program, so that none of them hides what comes next. Lines are shown when they are whole, for a
+secret is known only then; who needs every byte at once switches redaction off.
+
+When nobody reads any more, the program ends and the exit code is 141. A stream that was closed is as good as
+`/dev/null`. Output that cannot be written, for instance to a full disk, is an error with the exit code 125.
+
+## What a program finds
+
+Its working directory, where it is granted, and a home and `TMPDIR` of its own, which go when it ends. `PATH` is
+`/usr/local/bin:/usr/bin:/bin` and what its toolchain needs; the language is `C.UTF-8`; variables of yours, `TZ` among
+them, come by `runtimes.environment`. Without a network it hears at once that it may not make a socket; looking up a
+name fails like a network that is down. In the tier `landlock`, `/tmp` itself and `/dev/shm` are closed: what ignores
+`TMPDIR`, and semaphores such as those of Python's `multiprocessing.Pool`, need the tier `namespaces`.
+
+Paddock that runs as root, as in many containers, runs programs in a workspace as root without its powers. They cannot
+change what belongs to somebody else: name the owner in `sandbox.job_user`.
 """
 
 
