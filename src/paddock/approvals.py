@@ -12,8 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from paddock.guest.clock import Clock
+from paddock.hub.person import Form, Unanswerable
 from paddock.model.approval import YES, Answer, Question, Verdict
 from paddock.model.base import Json
 from paddock.model.ids import new_id
@@ -162,6 +164,40 @@ class Approvals:
         facts: dict[str, Field] = {"actor": question.actor, "surface": surface, "kind": "act"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
         return await self._ask(question, Run(asker or self._asker), facts, parent=None)
+
+    async def pass_on(
+        self, request: ExecutionRequest, server: str, form: Form
+    ) -> Literal["accept", "decline"]:
+        """Return what a person says to a question that a server asks in the midst of a call.
+
+        Raises Unanswerable when nobody can be asked or answers, LedgerError when it cannot be recorded.
+        """
+        what = f"answer what server {server} asks in the midst of a call"
+        shown = {"question": form.message, "answer": dict(form.values)}
+        question = asking.act(
+            request.id,
+            what,
+            shown,
+            "the answer shown is all that is sent",
+            self._outgoing,
+            wait_ms=self._settings.wait_ms,
+        )
+        about = {
+            "actor": asking.plain(request.actor),
+            "surface": request.surface,
+            "run": request.root or request.id,
+        }
+        question = question.model_copy(update={**about, "workspace": asking.plain(str(request.workspace))})
+        facts: dict[str, Field] = {"actor": question.actor, "surface": question.surface, "kind": "question"}
+        facts |= {"name": question.what, "arguments_sha256": question.sha256}
+        run = self._of(request)
+        async with run.turn:
+            answer = await self._ask(question, run, facts, parent=request.parent)
+        if answer.verdict in YES:
+            return "accept"
+        if answer.verdict == "denied":
+            return "decline"
+        raise Unanswerable(answer.told)
 
     def _of(self, request: ExecutionRequest) -> Run:
         return self._runs.get(request.root or request.id) or Run(self._asker)

@@ -16,12 +16,14 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.approvals import Approvals, Asker, refusal_name
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls
+from paddock.hub.person import PERSON
 from paddock.hub.result import ToolResult, blame, native_value
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
@@ -251,7 +253,7 @@ class Gate:
                 result = await self._engines.guest.run(job, calls, self._outgoing.console(beside.on_console))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
-                return await self._call_server(work, decision.limits.wall_ms)
+                return await self._call_server(request, work, decision.limits.wall_ms)
             case RuntimeRun() as work:
                 return await self._engines.programs.run(
                     request, work, decision, beside.on_output, beside.stop
@@ -278,14 +280,17 @@ class Gate:
             return RawResult(status=error.status, error=fault)
         return RawResult(status=Status.OK, value=value, has_value=value is not None)
 
-    async def _call_server(self, work: ServerCall, limit_ms: int) -> RawResult:
+    async def _call_server(self, request: ExecutionRequest, work: ServerCall, limit_ms: int) -> RawResult:
         started = time.perf_counter()
+        person = PERSON.set(partial(self.approvals.pass_on, request, work.server))
         try:
             result = await self._engines.servers.call(
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )
         except ServerError as error:
             return RawResult(status=blame(error), error=_tool_error(str(error)))
+        finally:
+            PERSON.reset(person)
         usage = Usage(wall_ms=round((time.perf_counter() - started) * 1000, 3))
         if work.raw:
             return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)

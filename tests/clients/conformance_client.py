@@ -14,13 +14,14 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx2
 
 from paddock.hub.authorize import Visit, log_in
 from paddock.hub.config import HttpServer
 from paddock.hub.credentials import OAuth
+from paddock.hub.person import PERSON, Form
 from paddock.hub.pool import Hub
 from paddock.logins import KeptLogins
 from paddock.model.errors import PaddockError, ServerError, ServerUnauthorized
@@ -37,6 +38,11 @@ async def agree(visit: Visit) -> None:
     """Open the address, as a browser of a person who says yes."""
     async with httpx2.AsyncClient(follow_redirects=True) as browser:
         await browser.get(visit.url)
+
+
+async def accept(_form: Form) -> Literal["accept"]:
+    """Agree to what a form holds by itself."""
+    return "accept"
 
 
 class Client:
@@ -70,7 +76,8 @@ async def main(url: str, home: Path) -> None:
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     known = {name: context[name] for name in ("client_id", "client_secret", "issuer") if name in context}
     document = DOCUMENT if os.environ["MCP_CONFORMANCE_SCENARIO"] == "auth/basic-cimd" else ""
-    server = HttpServer("suite", url, oauth=OAuth(**known, client_metadata_url=document))
+    server = HttpServer("suite", url, oauth=OAuth(**known, client_metadata_url=document), questions=True)
+    PERSON.set(accept)
     settings = Settings.model_validate(
         {"vault": {"backend": "file", "directory": home / "vault"}, "servers": {"state": home}}
     )

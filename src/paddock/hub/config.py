@@ -6,8 +6,9 @@ Values that came out of variables, and every header, are secrets: they are in no
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, cast
 from urllib.parse import urlsplit
@@ -46,6 +47,8 @@ class StdioServer:
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     lifecycle: Lifecycle = Lifecycle()
     secrets: Secrets = NONE
+    questions: bool = False
+    """Whether it may have a person asked in the midst of a call."""
 
     def __repr__(self) -> str:
         command = self.secrets.hide(self.command)
@@ -65,6 +68,8 @@ class HttpServer:
     lifecycle: Lifecycle = Lifecycle()
     secrets: Secrets = NONE
     oauth: OAuth = DEFAULT
+    questions: bool = False
+    """Whether it may have a person asked in the midst of a call."""
 
     def __repr__(self) -> str:
         return f"HttpServer({self.name!r}, host={_host(self.url)!r}, headers={sorted(self.headers)})"
@@ -109,8 +114,10 @@ class _Entry(BaseModel):
         return cast("object", value) if isinstance(value, dict) else {}  # other programs write `true`
 
 
-def load_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
+def load_servers(path: Path, environ: Mapping[str, str], questions: Sequence[str] = ()) -> ServersConfig:
     """Read a servers file, taking `${NAME}` and `${NAME:-default}` from `environ`.
+
+    Servers whose names match one of the globs `questions` may have a person asked in the midst of a call.
 
     A missing file means no servers. A file that is not understood means no servers and one warning with the
     position. An entry that is not understood is left out with a warning (X34). Relative working directories
@@ -143,7 +150,8 @@ def load_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
         found: list[str] = []
         server = _server(name, raw, path.parent, _Interpolation(environ, found.append))
         if server is not None:
-            servers[name] = server
+            asks = any(fnmatchcase(name, glob) for glob in questions)
+            servers[name] = replace(server, questions=asks)
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
     return ServersConfig(servers, tuple(warnings))
 

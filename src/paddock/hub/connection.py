@@ -6,8 +6,9 @@ imports it in a thread while the server's process is starting.
 
 import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -28,7 +29,9 @@ from paddock.hub.config import Server, StdioServer
 from paddock.hub.failure import TRACE, CallFailed, Trace
 from paddock.hub.lane import Lane
 from paddock.hub.lifecycle import Verdict
+from paddock.hub.person import Unanswerable
 from paddock.hub.process import LINE_LIMIT, ServerProcess
+from paddock.hub.questions import Questions, asks_back
 from paddock.hub.session import AUTH_STATUS, PAGES, Session
 from paddock.hub.web import http_client
 from paddock.hub.wire import PipeReader, PipeWriter
@@ -41,6 +44,8 @@ from paddock.model.errors import (
 )
 
 if TYPE_CHECKING:
+    from mcp.client.session import ElicitationFnT
+
     from paddock.hub.access import Access
 
 T = TypeVar("T")
@@ -76,6 +81,7 @@ class Connection:
         self._on_lost = on_lost
         self._broken_rule = ""
         self._auth = auth
+        self._questions = Questions() if server.questions else None
 
     @property
     def protocol(self) -> str:
@@ -96,6 +102,11 @@ class Connection:
             if self.lane is not None:
                 self.lane.end()
 
+    @property
+    def elicited(self) -> "ElicitationFnT | None":
+        """What answers questions of the server; None when it may ask none."""
+        return self._questions.elicited if self._questions is not None else None
+
     async def negotiate(self, *, probe: bool) -> None:
         """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed."""
         assert self.session is not None
@@ -109,10 +120,16 @@ class Connection:
                 "character (a lone surrogate), which HTTP does not carry; mend it with `text.toWellFormed()`."
             )
             raise CallFailed(InvalidArguments(text), Verdict.NEUTRAL)
-        answer = await self._answer(self._call(tool, arguments), f"tool {tool!r}", timeout_ms)
-        if _asks_back(answer):
+        asking = self._call if self._questions is None else self._conversation
+        try:
+            answer = await self._answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
+        except Unanswerable as why:
+            text = f"Tool {tool!r} asks its user for more input: {why}."
+            raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS) from None
+        if asks_back(answer):
             text = (
-                f"Tool {tool!r} asks its user for more input, which a program cannot give; pass all it needs."
+                f"Tool {tool!r} asks its user for more input, which a program cannot give; pass all it needs, or let a "
+                f"person be asked: `servers.questions` names the servers that may."
             )
             raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS)
         return answer
@@ -121,16 +138,26 @@ class Connection:
         """Return the raw entries of all pages of `tools/list`. Raises CallFailed."""
         return await self._answer(self._tools(), "the tool listing", timeout_ms)
 
-    async def _call(self, tool: str, arguments: dict[str, Any]) -> object:
+    async def _conversation(self, tool: str, arguments: dict[str, Any]) -> object:
+        """Call a tool of a server that may ask a person meanwhile."""
+        assert self._questions is not None
+        with self._questions.call():
+            answer = await self._call(tool, arguments)
+            return await self._questions.settled(answer, functools.partial(self._call, tool, arguments))
+
+    async def _call(
+        self, tool: str, arguments: dict[str, Any], more: Mapping[str, Any] | None = None
+    ) -> object:
         assert self.session is not None
+        params = {"name": tool, "arguments": arguments, **(more or {})}
         try:
-            return await self.session.ask("tools/call", {"name": tool, "arguments": arguments})
+            return await self.session.ask("tools/call", dict(params))
         except MCPError as error:
             if error.code != HEADER_MISMATCH:
                 raise
         # Refused before it ran: the server wants arguments repeated as headers, which its listing names.
         await self._tools()
-        return await self.session.ask("tools/call", {"name": tool, "arguments": arguments})
+        return await self.session.ask("tools/call", params)
 
     async def _tools(self) -> list[object]:
         assert self.session is not None
@@ -153,7 +180,7 @@ class Connection:
         try:
             # Our clock and not the library's, which starts only when the request is written: a server that
             # does not read would hold the call for ever.
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with asyncio.timeout(timeout_ms / 1000) as trace.limit:
                 return await request
         except TimeoutError:
             text = (
@@ -254,10 +281,6 @@ def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
     return True
 
 
-def _asks_back(answer: object) -> bool:
-    return isinstance(answer, dict) and cast("dict[str, Any]", answer).get("resultType") == "input_required"
-
-
 @contextlib.asynccontextmanager
 async def connect(
     server: Server,
@@ -293,7 +316,13 @@ async def connect(
                 connection.listed = False
                 on_changed()
 
-        session = Session(reader, writer, client_info=_CLIENT, message_handler=heard)
+        session = Session(
+            reader,
+            writer,
+            client_info=_CLIENT,
+            message_handler=heard,
+            elicitation_callback=connection.elicited,
+        )
         session.lane = connection.lane
         connection.session = await stack.enter_async_context(session)
         try:

@@ -1,5 +1,6 @@
 """How a call failed, as the pool has to know it: what to tell caller and breaker, and whether to retry."""
 
+import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -29,6 +30,8 @@ class Trace:
     """Why there was no answer."""
     remedy: str = ""
     """What a person can do about an answer that refuses us."""
+    limit: asyncio.Timeout | None = None
+    """When the wait for the answer ends."""
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("TRACE", default=None)

@@ -6,6 +6,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp_types import (
+    ClientCapabilities,
     Implementation,
     InitializedNotification,
     InitializeResult,
@@ -70,10 +71,18 @@ class Session(ClientSession):
             kept.append(cast("object", entry))
         return kept
 
+    def _build_capabilities(self, version: str) -> ClientCapabilities:
+        """Offer forms to servers that may ask; no address is ever opened for one."""
+        able = super()._build_capabilities(version)
+        if able.elicitation is not None:
+            able.elicitation.url = None
+        return able
+
     async def _shake_hands(self) -> None:
         """Do the `initialize` exchange; of the server's answer only the version has to be right."""
         client = self._client_info.model_dump(by_alias=True, exclude_none=True)
-        offer = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": client}
+        able = self._build_capabilities(LATEST_HANDSHAKE_VERSION).model_dump(by_alias=True, exclude_none=True)
+        offer = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": able, "clientInfo": client}
         answer = await self.ask("initialize", offer)
         version = cast("dict[str, Any]", answer).get("protocolVersion") if isinstance(answer, dict) else None
         if version not in HANDSHAKE_PROTOCOL_VERSIONS:

@@ -165,6 +165,9 @@ class ServerSettings(Value):
     fetched without it, nor at any other time."""
     trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
     """JSON array of trusted servers and scopes (`@scope/*`); without the file nobody is trusted."""
+    questions: tuple[str, ...] = ()
+    """Servers (globs over names) that may have a person asked in the midst of a call. The person sees the question and
+    the answer that the form holds by itself, and agrees or not; a program never answers."""
     max_live: PositiveInt = 20
     """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
     idle_timeout_ms: PositiveInt = 300_000

@@ -227,6 +227,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "telemetry.metrics": _anything,
     "log.format": _anything,
     "log.level": _anything,
+    "servers.questions": _subset,
     "servers.registry": _same,
     "servers.registry_source": _same,
     "servers.state": _same,

@@ -43,7 +43,7 @@ class Servers:
         from paddock.hub.config import load_servers  # noqa: PLC0415 - only programs that use servers pay for it
 
         self.used = True
-        return load_servers(self._file, os.environ)
+        return load_servers(self._file, os.environ, self._settings.questions)
 
     def configured(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""

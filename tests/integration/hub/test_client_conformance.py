@@ -3,8 +3,6 @@
 `requirements/REVISION.yaml` of the suite says which client scenarios a revision requires. All of them are run here, at the
 wire version of each revision. Not run is what the same files list under `not_scored`:
 
-* `elicitation-sep1034-client-defaults`, `sep-2322-client-request-state`: required, and not offered yet; a question back to
-  the user fails the call, with a reason.
 * `extension`: optional by definition. Of these Paddock offers the grants for machines, which its own tests cover: the
   suite does not tell the issuer, without which Paddock gives no secret to anybody.
 * `added-after-release`: not part of what the revision required when it was published.
@@ -36,18 +34,14 @@ LATER_LOGINS = [
 ]
 REQUIRED = {
     "2025-11-25": [
-        *("initialize", "tools_call", "sse-retry"),
+        *("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"),
         *(f"auth/{name}" for name in LOGINS),
     ],
     "2026-07-28": [
-        *("tools_call", "request-metadata", "json-schema-ref-no-deref"),
+        *("tools_call", "request-metadata", "sep-2322-client-request-state", "json-schema-ref-no-deref"),
         *("http-standard-headers", "http-custom-headers", "http-invalid-tool-headers"),
         *(f"auth/{name}" for name in (*LOGINS, *LATER_LOGINS)),
     ],
-}
-QUESTIONS = {
-    "2025-11-25": "elicitation-sep1034-client-defaults",
-    "2026-07-28": "sep-2322-client-request-state",
 }
 
 
@@ -55,7 +49,7 @@ QUESTIONS = {
 def test_all_that_the_suite_requires_is_run(npm_modules: Callable[[str], Path], revision: str) -> None:
     text = (npm_modules("clients") / CONFORMANCE / "requirements" / f"{revision}.yaml").read_text()
     requirements = yaml.safe_load(text)
-    assert sorted([*REQUIRED[revision], QUESTIONS[revision]]) == sorted(requirements["client"])
+    assert sorted(REQUIRED[revision]) == sorted(requirements["client"])
     left_out = {each["reason"] for each in requirements["not_scored"] if each["leg"] == "client"}
     assert left_out == {"extension", "added-after-release"}
 
