@@ -134,9 +134,10 @@ def _held(limit: asyncio.Timeout | None) -> Generator[None]:
         return
     loop = asyncio.get_running_loop()
     left = ends - loop.time()
-    limit.reschedule(None)
+    with suppress(RuntimeError):  # the call has ended meanwhile
+        limit.reschedule(None)
     try:
         yield
     finally:
-        with suppress(RuntimeError):  # the call has ended meanwhile
+        with suppress(RuntimeError):
             limit.reschedule(loop.time() + left)

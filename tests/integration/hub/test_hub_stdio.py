@@ -237,7 +237,7 @@ def test_both_eras_and_strict_handshakes(hub, odd):
             error = await failure(h.call("new", "ask_back", {}), ServerRejected)
             assert str(error) == (
                 "Tool 'ask_back' asks its user for more input, which a program cannot give;"
-                " pass all it needs."
+                " pass all it needs, or let a person be asked: `servers.questions` names the servers that may."
             )
 
     asyncio.run(main())
