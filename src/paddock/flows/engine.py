@@ -15,6 +15,7 @@ from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
+from paddock.model.places import without_places
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
 from paddock.policy.outgoing import Outgoing
 from paddock.sdk.requests import FindTool, script_run, shown
@@ -181,7 +182,8 @@ class _Run:
             where = ".".join(str(part) for part in first["loc"])
             return _invalid(f"{where + ': ' if where else ''}{first['msg']}")
         except (SdkError, ScriptNotFound, ToolNotFound, ConfigurationError) as error:
-            return _invalid(str(error))
+            message = str(error)
+            return _invalid(without_places(message, parent.workspace) if parent.caller else message)
         outcome = await self._flows.execute(request)
         told: StepRecord = {"status": outcome.status.value, "ok": outcome.ok, "request": outcome.id}
         value = shown(work, outcome)

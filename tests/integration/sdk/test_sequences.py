@@ -1,6 +1,7 @@
 """Sequences through the gate: every step is a request, and nothing runs that policy refuses."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -271,3 +272,18 @@ def test_steps_of_a_program_may_only_do_what_its_profile_names(desk):
     outcome = desk.run("return paddock.sequence.run('flow').steps[0].status")
     assert outcome.value == "denied"
     assert execute(desk, "flow").value["steps"][0]["status"] == "ok"
+
+
+def test_a_step_that_names_nothing_tells_a_program_no_directory_of_the_machine(desk):
+    desk.open()
+    write(
+        desk,
+        "flow",
+        "[[step]]\nname = 'a'\nscript = 'nowhere'\non_failure = 'continue'\n[[step]]\nname = 'b'\ntool = 'no'\n",
+    )
+    outcome = desk.run("return paddock.sequence.run('flow').steps.map((step) => step.error.message)")
+    script_told, tool_told = outcome.value
+    assert script_told.startswith("Script not found: nowhere")
+    assert tool_told.startswith("Tool not found: no")
+    assert str(desk.place) not in script_told + tool_told
+    assert str(Path.home()) not in script_told + tool_told
