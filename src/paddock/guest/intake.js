@@ -29,6 +29,12 @@
           this.raise(this.start, IMPORT_ADVICE);
         }
 
+        // Outside of functions the program is the body of an async one, where `await` names nothing.
+        checkUnreserved(reference) {
+          if (reference.name === "await" && !this.inFunction) this.raise(reference.start, "Unexpected reserved word");
+          super.checkUnreserved(reference);
+        }
+
         // The one place where a script reads differently before and after it is wrapped.
         skipLineComment(length) {
           if (length !== "//".length) this.raise(this.pos, "HTML-like comments (<!-- and -->) are not supported");

@@ -58,6 +58,8 @@ VALUES = [
     ("const a = [3]\na.map((x) => x + 1)", [4]),
     # Top-level return and await.
     ("return 1 + 1", 2),
+    ("function f() { let await = 2; return await } f()", 2),
+    ("({ await: 3 }).await", 3),
     ("return", U),
     ("if (input.a === 7) return 'early'; 'late'", "early"),
     ("if (input.a !== 7) return 'early'; 'late'", "late"),
@@ -167,6 +169,8 @@ REFUSALS = [
     ("const a = 1;\n\nif (a) {\n\n", 3, 9, "Unexpected end of input"),
     ("```js\nfoo(\n```\nbye", 2, 5, "Unexpected end of input"),
     ("Text\n```js\nconst a = 1\nlet = 2\n```", 4, 1, "The keyword 'let' is reserved"),
+    ("new await", 1, 5, "Unexpected reserved word"),
+    ("1\nlet await = 2", 2, 5, "Unexpected reserved word"),
     ("a b", 1, 3, "Unexpected token 'b'"),
     ("Here is what I would do", 1, 6, "Unexpected token 'is'"),
     ("let a; let a", 1, 12, "Identifier 'a' has already been declared"),
