@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from paddock.model.settings import Settings
     from paddock.surfaces.library.blocking import BlockingPaddock
     from paddock.surfaces.library.paddock import Paddock
+    from paddock.tools.prompting import PromptReply
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ __all__ = [
     "OutputQuery",
     "Paddock",
     "PaddockError",
+    "PromptReply",
     "Question",
     "Settings",
     "Status",
@@ -38,6 +40,7 @@ _ROOMS = {
     "OutputQuery": "paddock.model.artifact",
     "Paddock": "paddock.surfaces.library.paddock",
     "PaddockError": "paddock.model.errors",
+    "PromptReply": "paddock.tools.prompting",
     "Question": "paddock.model.approval",
     "Settings": "paddock.model.settings",
     "Status": "paddock.model.outcome",

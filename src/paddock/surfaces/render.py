@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from paddock.model.base import Json
 from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, Status
+from paddock.model.tool import ToolEnd
 
 _PREFIXES = {"log": "", "warn": "[warn] ", "error": "[error] ", "info": "[info] ", "debug": "[debug] "}
 
@@ -63,6 +64,11 @@ def error_text(outcome: Outcome) -> str:
         return ""
     ran = outcome.status in _BLAMES_THE_PROGRAM and (outcome.error is None or outcome.error.phase == "run")
     return ("Sandbox error: " if ran else "") + explanation(outcome)
+
+
+def tool_end(outcome: Outcome) -> ToolEnd:
+    """Return the end of a script tool, also of one that policy did not let run."""
+    return outcome.tool or ToolEnd(success=False, error=error_text(outcome))
 
 
 def explanation(outcome: Outcome) -> str:

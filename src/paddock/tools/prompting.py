@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import cast
 
-from paddock.model.base import Json
+from pydantic import Field
+
+from paddock.model.base import Json, Value
 from paddock.model.tool import ToolEnd
-from paddock.tools import confirmation
+from paddock.tools import confirmation, templates
 from paddock.tools.confirmation import Approvals, Question
 from paddock.tools.detection import Match, detect
 from paddock.tools.inputs import Inputs
@@ -18,17 +19,33 @@ from paddock.tools.library import Tool, ToolLibrary
 Run = Callable[[Tool, Inputs], Awaitable[ToolEnd]]
 
 
-@dataclass(slots=True)
-class Reply:
-    """What became of a call."""
+class PromptReply(Value):
+    """What became of a call of a prompt.
 
-    ends: dict[str, ToolEnd] = field(default_factory=dict[str, ToolEnd])
+    Its property `confirmation` is what to show to whoever must agree, in the words of the original, or None. Its
+    property `variables` is what a template of the prompt may name: `tool_<id>`, `tool_<id>_result` of what succeeded.
+    """
+
+    prompt: str
+    """The prompt that was called."""
+    ends: dict[str, ToolEnd] = Field(default_factory=dict[str, ToolEnd])
     """By id, what the tools gave that ran and were agreed to."""
-    questions: list[Question] = field(default_factory=list[Question])
+    questions: list[Question] = Field(default_factory=list[Question])
     """Tools that wait until the same call comes once more."""
-    warnings: list[str] = field(default_factory=list[str])
-    errors: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    warnings: list[str] = Field(default_factory=list[str])
+    """What tools warned of, and what they wanted done that nothing here does."""
+    errors: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
     """By id, why a tool that judges its own inputs did not agree."""
+
+    @property
+    def confirmation(self) -> dict[str, Json] | None:
+        """What to show to whoever must agree; None when nobody must."""
+        return confirmation.request(self.questions, self.prompt) if self.questions else None
+
+    @property
+    def variables(self) -> dict[str, Json]:
+        """What a template of the prompt may name."""
+        return templates.variables(self.ends)
 
 
 class Prompting:
@@ -39,24 +56,24 @@ class Prompting:
         self._run = run
         self._approvals = Approvals(clock)
 
-    async def call(self, prompt: str, arguments: Mapping[str, Json]) -> Reply:
+    async def call(self, prompt: str, arguments: Mapping[str, Json]) -> PromptReply:
         """Return what the tools of a prompt, and of the workspace, make of a call."""
         tools = self._tools(prompt)
         matches = detect(arguments, [(tool.manifest, tool.schema.document) for tool in tools.values()])
-        reply = Reply()
+        reply = PromptReply(prompt=prompt)
         for match in matches:
             await self._answer(prompt, tools[match.tool], match, reply)
         return reply
 
-    async def _answer(self, prompt: str, tool: Tool, match: Match, reply: Reply) -> None:
+    async def _answer(self, prompt: str, tool: Tool, match: Match, reply: PromptReply) -> None:
         rule = tool.manifest.execution
         if match.needs_confirmation and rule.auto_approve_on_valid:
             end = await self._run(tool, match.inputs)
             verdict = confirmation.judged(end.output, success=end.success, error=end.error)
-            reply.warnings += verdict.warnings
+            reply.warnings.extend(verdict.warnings)
             if verdict.approved:
                 reply.ends[tool.id] = end
-                reply.warnings += _skipped(end)
+                reply.warnings.extend(_skipped(end))
             else:
                 reply.errors[tool.id] = verdict.errors
         elif not match.needs_confirmation or self._approvals.approve(prompt, tool.id, match.inputs):

@@ -178,3 +178,43 @@ def test_a_notebook_shows_an_outcome_without_trusting_it(opened):
         "<pre>{\n  &quot;a&quot;: &quot;&lt;script&gt;&quot;\n}</pre>"
         "<details><summary>console</summary><pre>[log] &lt;b&gt;</pre></details>"
     )
+
+
+def test_a_call_of_a_prompt_asks_runs_once_and_tells_what_policy_refused(tmp_path, opened):
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    for name, script, more in (
+        ("double", "import json, sys; print(json.load(sys.stdin)['n'] * 2)", ""),
+        ("online", "print(1)", "network: full\nexecution: {confirm: false}\n"),
+    ):
+        directory = tmp_path / ".paddock" / "tools" / name
+        directory.mkdir(parents=True)
+        (directory / "tool.yaml").write_text(f"id: {name}\nname: {name}\nscript: script.py\n{more}")
+        (directory / "description.md").write_text(name)
+        (directory / "schema.json").write_text(json.dumps(schema))
+        (directory / "script.py").write_text(script)
+    asked, ran = (opened.prompt("count", {"n": 4}) for _ in range(2))
+    assert [question.tool_id for question in asked.questions] == ["double"]
+    assert asked.confirmation == {
+        "type": "confirmation_required",
+        "tools": [
+            {
+                "toolId": "double",
+                "toolName": "double",
+                "message": "Execute double?",
+                "resumeCommand": ">>count",
+                "matchedParams": ["n"],
+                "extractedInputs": {"n": 4},
+            }
+        ],
+        "resumeCommand": ">>count",
+        "message": "The following tools require confirmation before execution:\n"
+        "- double: Execute double?\nTo proceed, re-run the same command: >>count",
+    }
+    assert (asked.ends["online"].success, asked.ends["online"].error) == (
+        False,
+        "tool online declares network: full, and none is allowed; set `network` under [tools] in the paddock.toml of the "
+        "user or the system",
+    )
+    assert (ran.confirmation, ran.ends["double"].output, ran.variables["tool_double"]) == (None, 8, 8)
+    assert opened.prompt("count", {"n": 4}).confirmation == asked.confirmation
+    assert opened.prompt("count").ends == {}

@@ -1,6 +1,5 @@
 """Calls of prompts: tools that run by themselves, that ask first, and that judge their own inputs."""
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -86,4 +85,4 @@ def test_tools_of_other_prompts_are_not_seen(caller: Caller):
     for prompt in ("ask", "other"):
         (caller.workshop.workspace / "prompts" / prompt / "prompt.yaml").write_text("")
     assert caller.call(n=1) == ({mine: 2}, [], [], {})
-    assert dataclasses.asdict(caller.workshop.runner.run(caller.prompting.call("ask", {})))["ends"] == {}
+    assert caller.call() == ({}, [], [], {})

@@ -24,7 +24,7 @@ from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.variables import read_input
-from paddock.surfaces.render import encodable, error_text
+from paddock.surfaces.render import encodable, tool_end
 from paddock.tools.authoring import SUFFIXES, create, findings
 from paddock.tools.detection import detect
 from paddock.tools.library import Broken, Tool, ToolLibrary
@@ -264,7 +264,7 @@ async def _fill(
                 limits=LimitOverrides(wall_ms=TIMEOUT_MS),
                 work=work,
             )
-            return _ended(await opened.gate.execute(request))
+            return tool_end(await opened.gate.execute(request))
 
         searched = [str(folder) for folder in library.folders]
         return await fill(template, inputs, run_one, searched=searched)
@@ -292,9 +292,7 @@ def _print(outcome: Outcome | None) -> None:
 
 def _ended(outcome: Outcome | None) -> ToolEnd:
     """Return the end of a run, also of one that policy or an interrupt ended."""
-    if outcome is None:
-        return ToolEnd(success=False, error="Cancelled")
-    return outcome.tool or ToolEnd(success=False, error=error_text(outcome))
+    return ToolEnd(success=False, error="Cancelled") if outcome is None else tool_end(outcome)
 
 
 def _library(workspace: Path, flags: dict[str, str]) -> ToolLibrary:

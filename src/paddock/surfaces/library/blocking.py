@@ -103,6 +103,7 @@ class BlockingPaddock:
     run = _waiting(Paddock.run)
     exec = _waiting(Paddock.exec)
     tool = _waiting(Paddock.tool)
+    prompt = _waiting(Paddock.prompt)
     compute = _waiting(Paddock.compute)
     call = _waiting(Paddock.call)
     query = _waiting(Paddock.query)

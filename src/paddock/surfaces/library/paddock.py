@@ -1,6 +1,7 @@
 """Paddock as Python programs use it: each method is one request through the gate, its answer one `Outcome`."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,8 +15,11 @@ from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.program import Access, Network, Runtime
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.settings import Settings
+from paddock.model.tool import ToolEnd
+from paddock.scripts import tool_run
 from paddock.store.scripts import read
 from paddock.surfaces.library.asking import on_a_loop
+from paddock.surfaces.render import tool_end
 from paddock.wiring.session import Session, open_session
 
 if TYPE_CHECKING:
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
     from paddock.policy.outgoing import OnCall
     from paddock.store.recording import OnOutput
     from paddock.surfaces.library.asking import Asking
+    from paddock.tools.inputs import Inputs
+    from paddock.tools.library import Tool
+    from paddock.tools.prompting import Prompting, PromptReply
 
 _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
 
@@ -57,6 +64,7 @@ class Paddock:
         self._asker = None if asker is None else on_a_loop(asker)
         self._open = AsyncExitStack()
         self._session: Session | None = None
+        self._prompting: Prompting | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises LedgerError when there is no place for the record."""
@@ -71,7 +79,7 @@ class Paddock:
         trace: TracebackType | None,
     ) -> None:
         """End every process, and make the record durable."""
-        self._session = None
+        self._session = self._prompting = None
         await self._open.aclose()
 
     @property
@@ -198,6 +206,16 @@ class Paddock:
         work = self._opened().scripts.work(name, inputs or {})
         return await self._ask(work, timeout_ms)
 
+    async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
+        """Run the script tools that a call of the prompt `name` means, each under policy and on the record (spec 4.3).
+
+        A tool that must be confirmed waits among `questions`; the same call within five minutes runs it, once.
+        """
+        scripts = self._opened().scripts
+        if self._prompting is None:
+            self._prompting = scripts.prompting(self._end_of, time.monotonic)
+        return await self._prompting.call(name, arguments or {})
+
     async def compute(
         self,
         source: str,
@@ -240,6 +258,10 @@ class Paddock:
         from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
 
         return await asyncio.to_thread(query, self._opened().output.artifacts(), asked, self._workspace)
+
+    async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
+        work = tool_run(self._opened().scripts.library, tool.id, inputs, prompt=tool.prompt)
+        return tool_end(await self._ask(work, None))
 
     def _opened(self) -> Session:
         if self._session is None:
