@@ -138,6 +138,15 @@ def read_bounded(path: Path, most: int) -> bytes:
     return data
 
 
+def is_ours(directory: Path) -> bool:
+    """Tell whether nobody but this user (and root) can put files into a directory; false for a link to one."""
+    try:
+        facts = os.lstat(directory)
+    except OSError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
+
+
 class Kept:
     """A file below the state directory that holds one JSON object. A missing file is an empty object."""
 

@@ -7,11 +7,12 @@ is checked like an answer that just came. This module imports little: the comman
 import contextlib
 import hashlib
 import os
-import stat
 import tempfile
 from pathlib import Path
 
 from platformdirs import user_cache_path
+
+from paddock.files import is_ours
 
 _NEW = ".new-"
 _ANSWER_BYTES = 1024 * 1024
@@ -32,11 +33,11 @@ class Answers:
 
     def has(self, source: str, language: str) -> bool:
         """Return whether there is an answer, as far as one can tell without reading it."""
-        return self._is_ours() and self._entry(source, language).is_file()
+        return is_ours(self._directory) and self._entry(source, language).is_file()
 
     def look(self, source: str, language: str) -> bytes | None:
         """Return the answer to a question about `source`; None when there is none that could be one."""
-        if not self._is_ours():
+        if not is_ours(self._directory):
             return None
         try:
             with self._entry(source, language).open("rb") as file:
@@ -52,7 +53,7 @@ class Answers:
             return
         with contextlib.suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self._is_ours():
+            if not is_ours(self._directory):
                 return
             handle, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)
             try:
@@ -67,14 +68,6 @@ class Answers:
         text = source.encode("utf-8", "surrogatepass")
         name = hashlib.sha256(b"\0".join([self._reader, language.encode(), text]))
         return self._directory / name.hexdigest()
-
-    def _is_ours(self) -> bool:
-        """Tell whether nobody else can put answers into the directory."""
-        try:
-            facts = os.lstat(self._directory)
-        except OSError:
-            return False
-        return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
 
     def _make_room(self) -> None:
         """Remove what was used longest ago, and with it what writers that died have left."""

@@ -10,11 +10,11 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from paddock.files import is_ours
 from paddock.runtimes import trees
 
 _PROGRAM = "program"
@@ -45,7 +45,7 @@ class Cache:
     def take(self, name: str, target: Path, *, owner: int | None) -> bool:
         """Copy the program of that key to `target`; tell whether there was one. Whoever removes it meanwhile wins."""
         entry = self._directory / name
-        if not self._is_ours():
+        if not is_ours(self._directory):
             return False
         try:
             [kept] = os.listdir(entry)  # noqa: PTH208
@@ -67,7 +67,7 @@ class Cache:
             return
         with contextlib.suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self._is_ours():
+            if not is_ours(self._directory):
                 return
             staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._directory))
             try:
@@ -78,14 +78,6 @@ class Cache:
             finally:
                 _remove(staging)
             self._make_room()
-
-    def _is_ours(self) -> bool:
-        """Tell whether nobody else can put programs into the directory."""
-        try:
-            facts = os.lstat(self._directory)
-        except OSError:
-            return False
-        return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
 
     def _make_room(self) -> None:
         """Remove the entries used longest ago, and what writers that died have left, until the rest fits."""
