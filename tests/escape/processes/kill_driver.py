@@ -21,9 +21,13 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 
 
 def strangers(sandbox: Sandbox) -> list[str]:
-    """Return what lives in this pid namespace and is not ours: this process, the zygote, and its idle wardens."""
+    """Return what lives in this pid namespace and is not ours.
+
+    Ours are this process, the zygote, its idle wardens, and the shim that each of those makes ahead when it has rested.
+    """
     zygote = sandbox._zygote._process.pid
-    found, wardens = [], []
+    own = Path(f"/proc/{zygote}/cmdline").read_text().replace("\0", " ")
+    seen: dict[int, tuple[int, str]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         if int(folder.name) in {1, os.getpid(), zygote}:
             continue
@@ -33,8 +37,11 @@ def strangers(sandbox: Sandbox) -> list[str]:
         except OSError:
             continue
         if state != "Z":
-            (wardens if int(parent) == zygote else found).append(name)
-    return found + wardens[len(sandbox._idle) :]
+            seen[int(folder.name)] = int(parent), name
+    wardens = {pid for pid, (parent, _) in seen.items() if parent == zygote}
+    shims = {parent: pid for pid, (parent, name) in seen.items() if parent in wardens and name == own}
+    found = [name for pid, (_, name) in seen.items() if pid not in wardens and pid not in shims.values()]
+    return found + [seen[pid][1] for pid in wardens][len(sandbox._idle) :]
 
 
 async def settled(sandbox: Sandbox) -> list[str]:
