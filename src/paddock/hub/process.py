@@ -163,22 +163,23 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
     argv = [*_death_signal(), _executable(server, env), *server.args]
     loop = asyncio.get_running_loop()
     ours, theirs = os.pipe()
-    # A pipe of our own: what a child writes into asyncio's comes a turn of the event loop later.
-    output = await loop.connect_read_pipe(ServerOutput, os.fdopen(ours, "rb", buffering=0))
     try:
-        transport, pipes = await loop.subprocess_exec(
-            lambda: SubprocessStreamProtocol(limit=LINE_LIMIT, loop=loop),
-            *argv,
-            stdin=PIPE,
-            stdout=theirs,
-            stderr=PIPE,
-            env=env,
-            cwd=server.cwd,
-            start_new_session=True,
-        )
-    except BaseException:
-        output[0].close()
-        raise
+        # A pipe of our own: what a child writes into asyncio's comes a turn of the event loop later.
+        output = await loop.connect_read_pipe(ServerOutput, os.fdopen(ours, "rb", buffering=0))
+        try:
+            transport, pipes = await loop.subprocess_exec(
+                lambda: SubprocessStreamProtocol(limit=LINE_LIMIT, loop=loop),
+                *argv,
+                stdin=PIPE,
+                stdout=theirs,
+                stderr=PIPE,
+                env=env,
+                cwd=server.cwd,
+                start_new_session=True,
+            )
+        except BaseException:
+            output[0].close()
+            raise
     finally:
         os.close(theirs)
     return ServerProcess(transport, pipes, output, server.secrets.hide)
