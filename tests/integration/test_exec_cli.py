@@ -57,7 +57,7 @@ def test_s18_arguments_alone(place):
     [
         (("cobl", "-c", "1"), 127, "there is no runtime cobl; there are node, typescript, python, "),
         (("pyton", "-c", "1"), 127, "there is no runtime pyton; did you mean python?\n"),
-        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program: it ran out of time\n"),
+        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program: it ran out of time\n  hint: it had 200 ms; ask for more, up to runtimes.max_duration_ms\n"),
         (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n  hint: runtimes.max_duration_ms in the settings says so; "),
         (("shell", "-c", "1", "--cwd", "../x"), 126, 'Relative CWD "../x" contains path traversal or absolute path components\n'),
         (("shell", "-c", "1", "--cwd", "missing"), 126, "Working directory does not exist: missing\n"),

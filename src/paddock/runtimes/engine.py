@@ -41,6 +41,8 @@ SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
 _SMALL = 64 * KIB
+_SAID = 8 * KIB
+"""What is looked at for why a program failed. The output itself is for the sinks to keep."""
 
 _COMPILER_BYTES = 8 * MIB
 """More than this on one of its streams ends a compiler; what it said is told when it fails."""
@@ -91,6 +93,13 @@ class _Task:
     def left_ms(self, compiled: Compiled) -> int:
         """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
         return max(1, self.job.terms.limits.wall_ms - round(compiled.ms))
+
+    def result(
+        self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
+    ) -> RawResult:
+        """Return what the end of a step makes of it."""
+        limits = _limits(self.job, self.job.terms.limits.wall_ms)
+        return result_of(ended, self.end(phase, compiled), limits, message, hint)
 
 
 class RuntimeEngine:
@@ -147,7 +156,7 @@ class RuntimeEngine:
             if compiled.ms and task.left_ms(compiled) < LEAST_RUN_MS:
                 task.sinks.stderr(EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
-                return result_of(exhausted, task.end("run", compiled), EXHAUSTED)
+                return task.result(exhausted, "run", compiled, EXHAUSTED)
             step = task.plan.run
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
@@ -161,7 +170,7 @@ class RuntimeEngine:
                 stop=task.stop,
             )
             hint = plan.foreign(grants, task.sandbox.job_user)
-            return result_of(result, task.end("run", compiled), hint=hint)
+            return task.result(result, "run", compiled, hint=hint)
         finally:
             place.release()
 
@@ -220,7 +229,7 @@ class RuntimeEngine:
                 said[1].extend(fault.encode())
             task.sinks.stdout(bytes(said[0]))
             task.sinks.stderr(bytes(said[1]))
-            return result_of(result, task.end("compile", compiled), fault)
+            return task.result(result, "compile", compiled, fault)
         finally:
             place.release()
 
@@ -254,7 +263,7 @@ def _limits(job: ProgramJob, wall_ms: int) -> ProcessLimits:
         wall_ms=wall_ms,
         cpu_ms=wall_ms * (os.cpu_count() or 1) + 1000,  # wall time is the limit, whatever runs in parallel
         memory_bytes=limits.memory_bytes,
-        kept_bytes=1,  # what is kept, the sinks keep
+        kept_bytes=_SAID,
     )
 
 

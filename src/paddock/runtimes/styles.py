@@ -23,8 +23,8 @@ class Prepared:
 
 
 def prepared(style: Style, code: str, extension: str) -> Prepared:
-    """Return a program as the commands of its recipe want it."""
-    return _STYLES[style](code, extension)
+    """Return a program as the commands of its recipe want it, without the byte order mark of some editors."""
+    return _STYLES[style](code.removeprefix("\ufeff"), extension)
 
 
 def _plain(code: str, extension: str) -> Prepared:

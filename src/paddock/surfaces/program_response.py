@@ -1,6 +1,6 @@
 """What an agent is told of a program: the response of spec 5.6, under the names and status words of the seed.
 
-`usage`, `sandbox`, `notKept` and `error` are ours; everything else is the seed's.
+`usage`, `sandbox`, `limit`, `notKept` and `error` are ours; everything else is the seed's.
 """
 
 from paddock.model.base import Json
@@ -45,6 +45,8 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     }
     if outcome.status is Status.DENIED:
         response["policyDecision"]["deniedReasons"] = list(outcome.decision.reasons)
+    if program is not None and program.limit is not None:
+        response["limit"] = program.limit
     if program is not None and program.not_kept:
         response["notKept"] = program.not_kept
     if program is not None and program.stdin_sha256:

@@ -18,6 +18,7 @@ FILES = (
     "bin/packs/Microsoft.NETCore.App.Ref/10.0.0/ref/net10.0/System.dll",
 )
 HEAP = "-Xmx768m -Xshare:auto"
+AT_THE_END = "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr"
 COMPILER = "-Xmx768m -Xlog:disable -Xshare:auto"
 JVM = "-XX:+UseSerialGC -XX:-UsePerfData -XX:ErrorFile=/dev/null -Djava.io.tmpdir=/s/tmp"
 KOTLIN = "-Xallow-any-scripts-in-source-roots -no-reflect -nowarn -d /s/program /s/code.kts /s/launch.kt"
@@ -42,13 +43,13 @@ S28 = {
         "Main.java",
         f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp /none com.sun.tools.javac.Main"
         " -proc:none -implicit:none -encoding UTF-8 -d /s/program /s/Main.java",
-        f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home -XX:+ExitOnOutOfMemoryError -ea -cp /s/program Main",
+        f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home {AT_THE_END} -ea -cp /s/program Main",
     ),
     "kotlin": (
         "code.kts",
         f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp @/lib/kotlin-compiler.jar"
         f" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -kotlin-home @ {KOTLIN}",
-        f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home -XX:+ExitOnOutOfMemoryError"
+        f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home {AT_THE_END}"
         " -cp /s/program:@/lib/kotlin-stdlib.jar:@/lib/kotlin-script-runtime.jar Launch",
     ),
     "csharp": (

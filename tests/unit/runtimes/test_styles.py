@@ -18,6 +18,11 @@ def test_whatever_is_written_keeps_its_lines_and_a_plain_file_name(style, code):
     assert found.file_name.rpartition(".")[2] in {"x", "kt"}
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_a_byte_order_mark_is_no_part_of_a_program(style):
+    assert prepared(style, "\ufeff<?php f();", ".x") == prepared(style, "<?php f();", ".x")
+
+
 @pytest.mark.parametrize(
     ("code", "source"),
     [

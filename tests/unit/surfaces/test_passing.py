@@ -50,3 +50,19 @@ def test_pieces_are_shown_as_the_whole_would_be(
 @pytest.mark.parametrize(("piece", "text"), [(b"a", "a\n"), (b"a\n", "a\n"), (b"", "")])
 def test_what_paddock_says_begins_a_line(shown: Callable[..., str], piece: bytes, text: str) -> None:
     assert shown(piece, more=True) == text
+
+
+@pytest.mark.parametrize(("piece", "end"), [(b"a", b"a\n"), (b"a\n", b"a\n"), (b"", b"")])
+def test_what_paddock_says_begins_a_line_of_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, piece: bytes, end: bytes
+) -> None:
+    pipes = {name: io.TextIOWrapper(io.BytesIO()) for name in ("stdout", "stderr")}
+    for name, pipe in pipes.items():
+        monkeypatch.setattr(sys, name, pipe)
+    passing = Passing()
+    for name in ("stderr", "stdout"):
+        if piece:
+            passing.take(name, piece)
+    passing.end(more=True)
+    pipes["stderr"].flush()
+    assert [pipe.buffer.getvalue() for pipe in pipes.values()] == [piece, end]

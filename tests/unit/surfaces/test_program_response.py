@@ -187,3 +187,10 @@ def test_a_signal_is_named_and_standard_input_is_told_by_its_hash() -> None:
     )
     assert (found["exitCode"], found["signal"]) == (None, "SIGKILL")
     assert (found["stdinBytes"], found["stdinSha256"]) == (4, "ef")
+
+
+def test_the_limit_that_ended_a_program_has_a_name() -> None:
+    found = outcome(status=Status.MEMORY_LIMIT, exit_code=None, signal=9, limit="memory")
+    response = program_response(found, work())
+    assert (response["status"], response["limit"]) == ("failure", "memory")
+    assert "limit" not in program_response(outcome(), work())

@@ -25,6 +25,7 @@ class Passing:
         self._screens: list[Screen] = []
         self._write = {"stdout": self._writer(sys.stdout), "stderr": self._writer(sys.stderr)}
         self._last: str = ""
+        self._unended_error = False
 
     def take(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
         """Take the next output of the program. Never raises."""
@@ -37,19 +38,23 @@ class Passing:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def end(self, *, more: bool) -> None:
-        """End what the program began on a terminal: its colours, and its last line where `more` follows.
+        """End what the program began: its colours on a terminal, and its last line where `more` follows.
 
-        Raises OSError.
+        `more` goes to standard error. Raises OSError.
         """
         for screen in self._screens:
             screen.end()
         if more and self._screens and self._last not in ("", "\n"):
             self._screens[-1].file.write("\n")
+        elif more and self._unended_error:
+            sys.stderr.write("\n")
 
     def _writer(self, file: TextIO) -> Callable[[bytes], None]:
         def write(data: bytes) -> None:
             file.buffer.write(data)
             file.buffer.flush()
+            if file is sys.stderr:
+                self._unended_error = not data.endswith(b"\n")
 
         if not file.isatty():
             return write

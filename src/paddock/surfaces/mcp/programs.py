@@ -193,6 +193,7 @@ def _told(response: Mapping[str, Any], run: str) -> str:
     lines += [f"denied: {reason}" for reason in response["policyDecision"].get("deniedReasons", [])]
     if error := response.get("error"):
         lines.append(f"{error['name']}: {error['message']}")
+        lines += [f"hint: {error['hint']}"] if error["hint"] else []
     if handle := response["artifactHandle"]:
         lines.append(f"output: {handle}")
     if "outputLines" in response:
