@@ -10,14 +10,21 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from paddock.files import is_ours
+from paddock.model.limits import MIB
 from paddock.runtimes import trees
 
 _PROGRAM = "program"
+_MOST_SEEN = 4096
+"""Programs that a process knows to be whole; with more it looks at all of them anew."""
+_QUICK = 2 * MIB
+"""So much is copied in less time than another thread takes to begin."""
 _STAGING = ".new-"
 _FORMAT = 2
 """Part of every key; another layout or another way of compiling is another number."""
@@ -41,6 +48,11 @@ class Cache:
     def __init__(self, directory: Path, most: int) -> None:
         self._directory = directory
         self._most = most
+        self._seen: dict[str, _Seen] = {}
+
+    def is_quick(self, name: str) -> bool:
+        """Tell whether a program was whole when this process looked, and is small enough to be taken at once."""
+        return name in self._seen and self._seen[name].size <= _QUICK
 
     def take(self, name: str, target: Path, *, owner: int | None) -> bool:
         """Copy the program of that key to `target`; tell whether there was one. Whoever removes it meanwhile wins."""
@@ -49,7 +61,12 @@ class Cache:
             return False
         try:
             [kept] = os.listdir(entry)  # noqa: PTH208
-            if trees.copy(entry / kept, target, owner=owner).checksum == kept:
+            facts = _facts(entry / kept)
+            seen = self._seen.get(name)
+            known = seen is not None and seen.facts is not None and seen.facts == facts
+            copied = trees.copy(entry / kept, target, owner=owner, checked=not known)
+            if known or copied.checksum == kept:
+                self._note(name, _Seen(copied.size, facts))
                 os.utime(entry)
                 return True
         except FileNotFoundError:
@@ -75,9 +92,15 @@ class Cache:
                 if copied.size <= self._most:
                     (staging / _PROGRAM).rename(staging / copied.checksum)
                     staging.rename(self._directory / name)
+                    self._note(name, _Seen(copied.size, _facts(self._directory / name / copied.checksum)))
             finally:
                 _remove(staging)
             self._make_room()
+
+    def _note(self, name: str, seen: "_Seen") -> None:
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        self._seen[name] = seen
 
     def _make_room(self) -> None:
         """Remove the entries used longest ago, and what writers that died have left, until the rest fits."""
@@ -90,6 +113,22 @@ class Cache:
             total += size
             if total > self._most:
                 _remove(entry)
+
+
+class _Seen(NamedTuple):
+    """A kept program that was whole when this process looked."""
+
+    size: int
+    """Bytes."""
+    facts: tuple[int, ...] | None
+    """What changes when the file does (stat(2)); None for a directory, which is looked at each time."""
+
+
+def _facts(program: Path) -> tuple[int, ...] | None:
+    facts = program.lstat()
+    if stat.S_ISDIR(facts.st_mode):
+        return None
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def _size(entry: Path) -> int:

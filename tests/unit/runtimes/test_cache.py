@@ -34,15 +34,51 @@ def test_what_is_kept_is_given_as_a_copy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b"", b"binarz", b"binary and more"])
 def test_what_was_damaged_is_made_anew(tmp_path: Path, damage: bytes) -> None:
     """A machine that lost its power may have written a name and no content."""
-    cache, made, target = Cache(tmp_path / "cache", 1000), program(tmp_path / "made"), tmp_path / "program"
-    cache.keep("a", made)
+    made, target = program(tmp_path / "made"), tmp_path / "program"
+    Cache(tmp_path / "cache", 1000).keep("a", made)
     [kept] = (tmp_path / "cache" / "a").iterdir()
     kept.write_bytes(damage)
+    cache = Cache(tmp_path / "cache", 1000)
+    assert not cache.is_quick("a")
     assert not cache.take("a", target, owner=os.getuid())
     assert not target.exists()
     cache.keep("a", made)
     assert cache.take("a", target, owner=os.getuid())
     assert target.read_bytes() == b"binary"
+
+
+def test_contents_are_read_for_damage_once_and_again_when_the_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[bool] = []
+    copy = trees.copy
+
+    def watched(*places: Path, owner: int | None = None, checked: bool = True) -> trees.Copied:
+        looked.append(checked)
+        return copy(*places, owner=owner, checked=checked)
+
+    Cache(tmp_path / "cache", 1000).keep("a", program(tmp_path / "made"))
+    cache = Cache(tmp_path / "cache", 1000)
+    monkeypatch.setattr(trees, "copy", watched)
+    for number in range(3):
+        assert cache.take("a", tmp_path / f"program{number}", owner=os.getuid())
+    assert looked == [True, False, False]
+    assert (tmp_path / "program2").read_bytes() == b"binary"
+    [kept] = (tmp_path / "cache" / "a").iterdir()
+    kept.write_bytes(b"binarz")
+    os.utime(kept, (1, 1))
+    assert not cache.take("a", tmp_path / "program", owner=os.getuid())
+    assert (looked[3:], (tmp_path / "program").exists()) == ([True], False)
+
+
+@pytest.mark.parametrize(("size", "quick"), [(2 << 20, True), ((2 << 20) + 1, False)])
+def test_what_this_process_kept_is_quick_to_take(tmp_path: Path, size: int, quick: object) -> None:
+    cache = Cache(tmp_path / "cache", 1 << 30)
+    assert not cache.is_quick("a")
+    cache.keep("a", program(tmp_path / "made", b"x" * size))
+    assert cache.is_quick("a") == quick
+    assert cache.take("a", tmp_path / "program", owner=os.getuid())
+    assert (tmp_path / "program").stat().st_size == size
 
 
 def test_a_damaged_tree_is_made_anew(tmp_path: Path) -> None:
