@@ -5,6 +5,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,7 @@ _AT_A_TIME = 4
 def measure(scale: Scale) -> list[Line]:
     with asyncio.Runner() as runner, _sandboxes(runner) as sandboxes:
         lines = _starts(runner, sandboxes, scale)
+        lines += _throughput_of_bare(scale.of(100, 5))
         for tier, sandbox in sandboxes.items():
             lines += runner.run(_throughput(tier, sandbox, scale.of(100, 5)))
         lines.append(_large_server(runner, sandboxes["landlock"], scale))
@@ -93,6 +95,27 @@ def _starts(runner: asyncio.Runner, sandboxes: dict[Tier, Sandbox], scale: Scale
             note=f"fastest tenth {sorted(values)[len(values) // 10]:.2f} ms",
         )
         for name, values in figures.items()
+    ]
+
+
+def _throughput_of_bare(each: int) -> list[Line]:
+    def one_after_another(_: int) -> None:
+        for _ in range(each):
+            subprocess.run(_BARE, capture_output=True, check=True)
+
+    cpu, started = cpu_seconds(), time.perf_counter()
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        list(pool.map(one_after_another, range(_AT_A_TIME)))
+    spent, runs = time.perf_counter() - started, _AT_A_TIME * each
+    cpu = cpu_seconds() - cpu
+    return [
+        Line(f"peer: bwrap --unshare-all, {_AT_A_TIME} at a time", runs / spent, "runs/s"),
+        Line(
+            "peer: bwrap --unshare-all, processor time of a run",
+            cpu * 1000 / runs,
+            "ms",
+            note="all processes",
+        ),
     ]
 
 

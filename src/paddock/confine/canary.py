@@ -20,17 +20,26 @@ _AF_VSOCK, _AF_NETLINK = 40, 16
 _CLONE_NEWUSER = 0x10000000
 _PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
 _PR_GET_NO_NEW_PRIVS = 39
+_NOBODY = 2**22 + 1
+"""No process has this number: it is above the most that pid_max can be (proc(5))."""
+
+
+def server_facts() -> dict[str, int]:
+    """Return how the calling process is known to a canary."""
+    return {"server": os.getpid(), "processes": _processes()}
 
 
 def attempt_all(target: str) -> bytes:
-    """Return JSON: for each attempt whether it was refused. `target` is JSON: the server's pid and a secret file.
+    """Return JSON: for each attempt whether it was refused. `target` is JSON: `server_facts`, and a secret file.
 
     With `take` in it, that much memory is taken instead, which must not end well.
     """
     facts = json.loads(target)
     if "take" in facts:
         return bytes(str(len(bytearray(b"x" * facts["take"]))), "ascii")
-    server, secret = int(facts["server"]), str(facts["secret"])
+    secret = str(facts["secret"])
+    # In another pid namespace the server has no number, and its own may be that of this very process.
+    server = int(facts["server"]) if facts["processes"] == _processes() else _NOBODY
     attempts: dict[str, Callable[[], object]] = {
         "read a file outside": lambda: os.close(os.open(secret, os.O_RDONLY)),
         "write a file outside": lambda: os.close(os.open(secret, os.O_WRONLY)),
@@ -51,6 +60,11 @@ def attempt_all(target: str) -> bytes:
         "gain privileges": _may_gain_privileges,
     }
     return json.dumps({name: _refused(attempt) for name, attempt in attempts.items()}).encode()
+
+
+def _processes() -> int:
+    """Return what tells pid namespaces apart (namespaces(7))."""
+    return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
 
 
 def _refused(attempt: Callable[[], object]) -> bool:

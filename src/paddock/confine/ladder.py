@@ -9,7 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
-from paddock.confine import cgroup, landlock, namespaces, plan, reach
+from paddock.confine import canary, cgroup, landlock, namespaces, plan, reach
 from paddock.confine.process import Sandbox
 from paddock.confine.warden import OUT_OF_MEMORY
 from paddock.files import passing_directory
@@ -102,7 +102,7 @@ async def _attack(folder: Path, sandbox: Sandbox) -> dict[str, bool]:
     """Return what the canary tried, and whether it was refused each time. Raises _CanaryError when it cannot run."""
     secret, workspace, made = _bait(folder)
     limits = ProcessLimits(wall_ms=10_000)
-    target = json.dumps({"server": os.getpid(), "secret": str(secret)})
+    target = json.dumps({**canary.server_facts(), "secret": str(secret)})
     attempts: dict[str, bool] = {}
     async with sandbox:
         for grants in (ProcessGrants(), ProcessGrants(workspace=workspace, access="read-only")):

@@ -1,78 +1,242 @@
-"""The jail of the tier `namespaces`: what bubblewrap builds, as its command line.
+"""The root of the jails of the tier `namespaces`: built by bubblewrap, and kept for every job of the same grants.
 
-The jail is built first and runs nothing but a `cat`, which shows that it stands. The job's shim then joins it
-(setns(2)) and puts Landlock and the system call filter on itself, so the jail needs neither an interpreter of
-Paddock nor a filter of its own, and one that waits can be had before the job is known.
+    warden --fork--> bubblewrap   binds forty paths one by one; what it made is joined, and then it may end
+       +---fork--> keeper        waits in the root's user namespace, where it may do what bubblewrap may
+       |                 | clone: mounts copied; new pid, ipc, uts and cgroup namespaces
+       +---------------> the first process of a jail, whose parent is the warden (`paddock.confine.jail`)
+
+bubblewrap takes five milliseconds of processor time, most of it for the root, and a job may use a root no longer than
+its paths lead to the same files. Two things jobs of a root have in common, one after another: the user namespace, in
+which they have no capability and cannot make a further one, and a network of nothing.
 
 Only the standard library may be imported here.
 """
 
 import contextlib
+import ctypes
+import fcntl
+import itertools
 import json
 import os
 import select
 import signal
-import time
-from collections.abc import Iterable
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
-from paddock.confine import lockdown, tree
+from paddock.confine import lockdown
 from paddock.confine.order import Order, StartError
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's own: AppArmor profiles allow user namespaces to this path."""
+OWN = ("/tmp", "/dev/shm")  # noqa: S108 - the jail's own
+"""Directories that are empty in each jail, but for what is granted below them."""
 
-_DEVICE_SPACE = 64 * 1024 * 1024
-_START_S, _END_S = 10.0, 0.02
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+_NS_GET_USERNS = 0xB701
+"""ioctl_ns(2)."""
+_USER, _MOUNTS, _NETWORK = 0x10000000, 0x00020000, 0x40000000
+_COPIED = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
+"""mounts, cgroup, uts, ipc, pid."""
+_CLONE_PARENT = 0x8000
+_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
+"""System call number; where there is none, there is no system call filter either."""
+_MESSAGE_BYTES = 4096
+_START_S = 10.0
+_KEPT = 2
+"""Roots that a warden keeps, the last used ones."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PYTHON = ctypes.PyDLL(None, use_errno=True)
+"""Keeps the interpreter's lock, as a fork has to."""
+
+Life = Callable[[socket.socket, Order], NoReturn]
+"""What the first process of a jail does, with the channel to its warden and the order that its root was built for."""
 
 
 def command(
-    *,
-    readable: Iterable[str],
-    writable: Iterable[str],
-    covered: Iterable[str],
-    scratch: str,
-    scratch_bytes: int,
-    network: bool,
+    *, readable: Iterable[str], writable: Iterable[str], covered: Iterable[str], scratch: str, network: bool
 ) -> list[str]:
-    """Return the command that builds a root of `readable`, `writable` and `scratch`, each at its own path.
+    """Return the command that builds a root of these paths, each where it is, and of the folder of `scratch`.
 
     `covered` are paths below writable ones that stay read-only. `{info}` stands for the descriptor of the facts.
     """
-    found = [BUBBLEWRAP, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
-    found += ["--disable-userns", "--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}"]
-    if network:
-        found.append("--share-net")
-    found += ["--proc", "/proc", "--dev", "/dev"]
-    for path, size in (("/dev/shm", _DEVICE_SPACE), ("/tmp", scratch_bytes)):  # noqa: S108 - the jail's own
-        found += ["--size", str(size), "--tmpfs", path]
+    found = [BUBBLEWRAP, "--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session"]
+    found += ["--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}", "--proc", "/proc"]
+    if not network:
+        found.append("--unshare-net")
+    for name in _DEVICES:
+        found += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    for name, target in _LINKS.items():
+        found += ["--symlink", target, f"/dev/{name}"]
+    for path in OWN:
+        found += ["--dir", path]
     for path in readable:
-        if os.path.islink(path) and os.path.dirname(path) == "/":  # noqa: PTH114, PTH120 - /bin on a merged /usr
+        if path.count("/") == 1 and os.path.islink(path):  # noqa: PTH114 - /bin on a merged /usr
             found += ["--symlink", os.readlink(path), path]  # noqa: PTH115
         elif not path.startswith(("/proc", "/dev")):
             found += ["--ro-bind", path, path]
-    for path in (*writable, scratch):
+    for path in (*writable, os.path.dirname(scratch)):  # noqa: PTH120
         found += ["--bind", path, path]
     for path in covered:
         found += ["--ro-bind", path, path]
     return [*found, "--remount-ro", "/", "--chdir", "/", "--", "/bin/cat"]
 
 
-class Jail:
-    """Namespaces that wait for their one job: bubblewrap, and in it a `cat` that shows when they are ready."""
+class Root:
+    """Mounts that bubblewrap has made for some grants, and the process that makes jails of them."""
 
-    processes = 3
-    """bubblewrap's monitor, its first process inside, and `cat`."""
+    def __init__(self, order: Order, life: Life) -> None:
+        """Build them for the grants of an order; `life` is that of the first process of each jail.
+
+        Raises StartError and OSError when they cannot be built.
+        """
+        self._sources = _sources(order.jail)
+        self._seen = self._look()
+        self._keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        builder = _Builder(order)
+        try:
+            namespaces = builder.wait()
+            self.pid = os.fork()
+            if self.pid == 0:
+                _keep(theirs, order, namespaces, life)
+        finally:
+            builder.close()
+            theirs.close()
+        for file in namespaces:
+            os.close(file)
+        self._answer()
+
+    def is_true(self) -> bool:
+        """Tell whether every path still leads to what it led to when it was bound, and the keeper lives."""
+        gone = select.select([self._keeper], [], [], 0)[0]  # it speaks when it is asked
+        return not gone and self._look() == self._seen
+
+    def fork(self, channel: socket.socket) -> int:
+        """Make a jail and return the pid of its first process, which lives with `channel`. Raises StartError."""
+        with contextlib.suppress(OSError):  # it is gone, and will not answer
+            socket.send_fds(self._keeper, [b"fork"], [channel.fileno()])
+        return self._answer()
+
+    def close(self) -> None:
+        """Let go of it; jails that were made of it stay what they are."""
+        self._keeper.close()
+
+    def _answer(self) -> int:
+        try:
+            said = self._keeper.recv(_MESSAGE_BYTES).decode()
+        except OSError:
+            said = ""
+        number, _, why = said.partition(" ")
+        if why or not number:
+            self._seen = []  # true no more
+            raise StartError(f"namespaces: {why or 'what keeps the root has ended'}")
+        return int(number)
+
+    def _look(self) -> list[tuple[int, int] | None]:
+        return [_file(path) for path in self._sources]
+
+
+class Roots:
+    """The last used roots of a warden."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._roots: OrderedDict[tuple[object, ...], Root] = OrderedDict()
+
+    @property
+    def keepers(self) -> frozenset[int]:
+        """Return the processes that belong to no job."""
+        return frozenset(root.pid for root in self._roots.values())
+
+    def of(self, order: Order) -> Root | None:
+        """Return the root for an order, built now unless it is there and true; None where an order wants none.
+
+        Raises StartError and OSError.
+        """
+        if not order.jail:
+            return None
+        key = order.user, *order.jail
+        root = self._roots.pop(key, None)
+        if root is not None and not root.is_true():
+            _end(root)
+            root = None
+        self._roots[key] = root = root or Root(order, self._life)
+        while len(self._roots) > _KEPT:
+            _end(self._roots.popitem(last=False)[1])
+        return root
+
+
+def _end(root: Root) -> None:
+    root.close()
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(root.pid, 0)
+
+
+def _keep(server: socket.socket, order: Order, namespaces: tuple[int, ...], life: Life) -> NoReturn:
+    """Join the namespaces and make jails until the warden is gone. Never returns."""
+    try:
+        os.setsid()
+        lockdown.close_all_but(server.fileno(), *namespaces)
+        if order.user is not None:
+            lockdown.become(order.user)
+        user, network, mounts = namespaces
+        check("setns: user", _LIBC.setns(user, _USER))
+        lockdown.hide()
+        _write("/proc/sys/user/max_user_namespaces", b"0")
+        if not order.network:
+            check("setns: network", _LIBC.setns(network, _NETWORK))
+        check("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
+        lockdown.forbid_capabilities()
+        for file in namespaces:
+            os.close(file)
+        server.send(b"0")
+        while True:
+            _, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1)
+            if not files:
+                break
+            pid = _clone(_COPIED)
+            if pid == 0:
+                server.close()
+                life(socket.socket(fileno=files[0]), order)
+            os.close(files[0])
+            server.send(str(pid).encode())
+    except OSError as error:
+        with contextlib.suppress(OSError):  # the warden is gone
+            server.send(f"-1 {error}".encode())
+    finally:
+        os._exit(0)
+
+
+def _clone(namespaces: int) -> int:
+    """Fork as os.fork does, into new namespaces, a child of this process's parent (clone(2)). Raises OSError."""
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = _PYTHON.syscall(_CLONE, namespaces | _CLONE_PARENT | signal.SIGCHLD, None, None, None, None)
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return check("clone", pid)
+
+
+class _Builder:
+    """bubblewrap at work."""
 
     def __init__(self, order: Order) -> None:
         theirs_in, self._wake = os.pipe2(os.O_CLOEXEC)
         self._ready, theirs_out = os.pipe2(os.O_CLOEXEC)
         self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
         self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
-        self._held: list[int] = []
         os.write(self._wake, b"\n")
         command = [part.replace("{info}", str(theirs_info)) for part in order.jail]
-        monitor = os.fork()
-        if monitor == 0:
+        self._pid = os.fork()
+        if self._pid == 0:
             try:
                 os.dup2(theirs_in, 0)
                 os.dup2(theirs_out, 1)
@@ -88,10 +252,9 @@ class Jail:
                 os._exit(127)
         for file in (theirs_in, theirs_out, theirs_info, theirs_errors):
             os.close(file)
-        self._processes = [os.pidfd_open(monitor)]
 
-    def wait(self) -> None:
-        """Return when the namespaces stand. Raises StartError when they do not."""
+    def wait(self) -> tuple[int, int, int]:
+        """Return descriptors of the user, network and mount namespaces, when they stand. Raises StartError."""
         if not select.select([self._ready], [], [], _START_S)[0] or not os.read(self._ready, 1):
             os.set_blocking(self._errors, False)
             with contextlib.suppress(BlockingIOError):
@@ -100,28 +263,44 @@ class Jail:
                 )
             raise StartError("namespaces: bubblewrap did not finish the jail")
         inside = int(json.loads(os.read(self._info, 4096))["child-pid"])
-        self._processes.insert(0, os.pidfd_open(inside))
-        self._processes += [os.pidfd_open(cat) for cat in tree.children(inside)]
-        # While somebody holds the mounts, the last process in them does not wait for the kernel to clear them away.
-        self._held.append(os.open(f"/proc/{inside}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
-
-    def handle(self) -> int:
-        """Return a pidfd of the first process inside, which stays the jail's."""
-        return self._processes[0]
+        network, mounts = (
+            os.open(f"/proc/{inside}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("net", "mnt")
+        )
+        return fcntl.ioctl(mounts, _NS_GET_USERNS), network, mounts
 
     def close(self) -> None:
-        """Close what is open to the jail, when it is no more."""
-        for file in (self._wake, self._ready, self._info, self._errors, *self._processes, *self._held):
+        """End it, with what it started."""
+        for file in (self._wake, self._ready, self._info, self._errors):
             os.close(file)
+        os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is its own
+        os.waitpid(self._pid, 0)
 
-    def kill(self) -> None:
-        """Kill the first process inside, and with it, by the kernel, all of the pid namespace; and the other two."""
-        for process in self._processes:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(process, signal.SIGKILL)
 
-    def wait_for_end(self) -> None:
-        """Return when the kernel has emptied the pid namespace, before its first process ends, or a little later."""
-        until = time.monotonic() + _END_S
-        for process in self._processes:
-            select.select([process], [], [], max(0.0, until - time.monotonic()))
+def _sources(command: Sequence[str]) -> list[str]:
+    """Return the paths that a command binds."""
+    binds = {"--bind", "--ro-bind", "--dev-bind"}
+    return [source for option, source in itertools.pairwise(command) if option in binds]
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - forty of them for each program
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def check(what: str, result: int) -> int:
+    """Return the result of a system call. Raises OSError when it failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _write(path: str, data: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, data)
+    finally:
+        os.close(file)

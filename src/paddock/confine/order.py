@@ -44,7 +44,9 @@ class Order(NamedTuple):
     workspace: str = ""
     """Writable workspace whose protected paths are watched; empty when there is none."""
     jail: Sequence[str] = ()
-    """Command that builds the namespaces and then runs `cat`; empty in the other tiers."""
+    """Command that builds the root of its jail and then runs `cat`; empty in the other tiers."""
+    carried: Sequence[str] = ()
+    """Granted paths, outer ones first, that lie where each jail has an empty directory of its own."""
     group: str = ""
     """Control group in which the job gets one of its own (`paddock.confine.cgroup`); empty for none."""
     argv: Sequence[str] = ()

@@ -168,7 +168,6 @@ def room(
             writable=writable,
             covered=_covered(workspace) if writes_workspace else (),
             scratch=str(scratch),
-            scratch_bytes=limits.scratch_bytes,
             network=network,
         )
     return Order(
@@ -182,7 +181,9 @@ def room(
         devices=_existing(_DEVICES),
         workspace=workspace if writes_workspace else "",
         jail=jail,
+        carried=_carried([*readable, *writable]) if jailed else (),
         group=group,
+        ceilings=Ceilings(scratch_bytes=limits.scratch_bytes),
     )
 
 
@@ -230,6 +231,13 @@ def _file(path: str) -> tuple[int, int] | None:
 def _system(*, network: bool) -> list[str]:
     names = _ETC + (_ETC_NETWORK if network else ())
     return [*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE]
+
+
+def _carried(paths: list[str]) -> list[str]:
+    """Return the paths below directories that each jail has of its own, but for those below another."""
+    owned = tuple(f"{own}/" for own in namespaces.OWN)
+    inside = sorted({path for path in paths if f"{path}/".startswith(owned)})
+    return [path for path in inside if not any(path.startswith(f"{other}/") for other in inside)]
 
 
 def _existing(paths: tuple[str, ...]) -> list[str]:

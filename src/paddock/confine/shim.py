@@ -2,12 +2,12 @@
 
     session, files      setsid, every descriptor but the channel to the warden closed
     the room            how to confine the program: the warden says so now or much later
-    control group, jail join the namespaces, when there are any; paths mean those of the jail from here on
+    control group, jail directories of its own, when it was born in a jail, whose paths then count
     Landlock ruleset    built while the paths can be opened with the old user's rights; outside of jails by the warden
     user, capabilities  then nothing is left that could undo the rest
     no_new_privs, Landlock, seccomp
     the program         what to run, with which streams and limits: the warden says so now or much later
-    rlimits, directory, exec
+    rlimits, directory, exec; in a jail the program is its child (`paddock.confine.jail`)
 
 A fork costs more than all the rest, so wardens make shims ahead, when they have nothing else to do.
 
@@ -15,29 +15,26 @@ Only the standard library may be imported here: the module runs in wardens.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
 import select
 import socket
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from paddock.confine import canary, landlock, lockdown, seccomp
+from paddock.confine import canary, jail, landlock, lockdown, seccomp
+from paddock.confine.jail import STREAMS
+from paddock.confine.namespaces import Root
 from paddock.confine.order import Order
 
-_NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
-"""cgroup, uts, ipc, user, pid, net, mnt."""
-_NETWORK_NAMESPACE = 0x40000000
 _OTHER_JOBS = 256
 """Threads that other jobs of the same user may start meanwhile: RLIMIT_NPROC counts users, not jobs."""
-STREAMS = 3
-"""Standard input, output and error."""
-_HANDLES = ("door", "jail", "ruleset")
-"""What a program may need: its control group's `cgroup.procs`, a pidfd of a process in its jail, `ruleset_of` it."""
+_HANDLES = ("door", "ruleset")
+"""What a program may need: its control group's `cgroup.procs`, `ruleset_of` it."""
 _MESSAGE_BYTES = 256
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_MOST_STATUS = 0xFFFF
 
 _SHARED_PROC = [
     path
@@ -77,16 +74,27 @@ def rehearse(order: Order) -> None:
 class Shim:
     """The warden's end of a process that will be a program: told first how it is confined, then what it is."""
 
-    def __init__(self, order: Order, handles: Mapping[str, int] | None = None) -> None:
-        """Fork it. Without `handles` it is made ahead: it rehearses the order and waits for another. Raises OSError."""
+    def __init__(
+        self, order: Order, root: Root | None = None, handles: Mapping[str, int] | None = None
+    ) -> None:
+        """Make it, in a jail where there is a `root`. Without `handles` it rehearses the order and waits for another.
+
+        Raises OSError, and StartError when there can be no jail.
+        """
+        self.root = root
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.pid = os.fork()
-        if self.pid == 0:
-            _become_program(theirs, order, handles)
-        theirs.close()
+        self._words: deque[bytes] = deque()
+        self._held: list[int] = []
+        with theirs:
+            if root is not None:
+                self.pid = root.fork(theirs)
+            else:
+                self.pid = os.fork()
+                if self.pid == 0:
+                    _become_program(theirs, order, handles)
 
     def confine(self, order: int, handles: Mapping[str, int]) -> None:
-        """Hand over the file of an order to one that was made ahead, and what is open for it (`_HANDLES`)."""
+        """Hand over the file of an order to one that waits for it, and what is open for it (`_HANDLES`)."""
         self._send(" ".join(handles), (order, *handles.values()))
 
     def start(self, others: int, files: tuple[int, ...]) -> None:
@@ -94,79 +102,132 @@ class Shim:
         self._send(str(others), files)
 
     def heard(self) -> dict[str, Any]:
-        """Return what it says, nothing when it has become the program, or is gone."""
-        try:
-            said = self._channel.recv(_MESSAGE_BYTES)
-        except ConnectionResetError:  # it ended before it read its order
-            said = b""
+        """Return what it says, nothing when the program runs, or when it is gone."""
+        said = self._words.popleft() if self._words else self._hear()
         return json.loads(said) if said else {}
+
+    def told(self) -> tuple[int, int] | None:
+        """Return what a jail's first process said in the end: the program's wait status, and how many it left."""
+        try:
+            facts = json.loads(self._hear() if self._says else b"{}")
+            status, left = int(facts["status"]), int(facts["left"])
+        except (ValueError, TypeError, KeyError):
+            return None
+        return (status, left) if 0 <= status <= _MOST_STATUS and left >= 0 else None
 
     @property
     def alive(self) -> bool:
-        """Tell whether it has not ended; one that has is reaped."""
-        return os.waitpid(self.pid, os.WNOHANG)[0] == 0
+        """Tell whether it has not ended."""
+        while self._says:
+            if not (said := self._hear()):
+                return False
+            self._words.append(said)
+        return True
 
     def close(self) -> None:
         """Have it end unless it is the program; the caller reaps it."""
         self._channel.close()
+        for file in self._held:
+            os.close(file)
 
     def end(self) -> None:
         """Have one that is not the program end, and reap it."""
         self.close()
         os.waitpid(self.pid, 0)
 
+    @property
+    def _says(self) -> bool:
+        """Tell whether there is something to hear, its end included."""
+        return bool(select.select([self._channel], [], [], 0)[0])
+
+    def _hear(self) -> bytes:
+        """Return the next message, nothing at the end."""
+        try:
+            said, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
+        except ConnectionResetError:  # it ended before it read its order
+            return b""
+        self._held += files
+        return said
+
     def _send(self, text: str, files: tuple[int, ...]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it said last tells why
             socket.send_fds(self._channel, [text.encode() or b" "], files)
 
 
-def _become_program(channel: socket.socket, order: Order, handles: Mapping[str, int] | None) -> NoReturn:
+def live_in_jail(channel: socket.socket, order: Order) -> NoReturn:
+    """Be the first process of a jail, whose root was built for `order`: wait for another one, and carry it out."""
+    _become_program(channel, order, None, jailed=True)
+
+
+def _become_program(
+    channel: socket.socket, order: Order, handles: Mapping[str, int] | None, *, jailed: bool = False
+) -> NoReturn:
     """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON."""
-    step = "session"
+    progress = ["session"]
     try:
         os.setsid()
-        lockdown.close_all_but(channel.fileno(), *(handles or {}).values())
-        lockdown.forbid_capabilities()
+        if jailed:
+            _show_mounts(channel)
+        else:
+            lockdown.close_all_but(channel.fileno(), *(handles or {}).values())
+            lockdown.forbid_capabilities()
         if handles is None:
-            rehearse(order)
+            progress.append("order")
+            if is_idle(channel):
+                rehearse(order)
             order, handles = _receive_room(channel)
-        if "door" in handles:
-            step = "control group"
-            os.write(handles["door"], b"0")
-            os.close(handles["door"])
-        if "jail" in handles:
-            step = "namespaces"
-            _join(handles["jail"], channel, order)
-        step = "Landlock rules"
-        ruleset = _own_ruleset(order, handles)
-        step = "user and capabilities"
-        _leave_privileges(order)
-        step = "no_new_privs"
-        lockdown.refuse_new_privileges()
-        if ruleset >= 0:
-            step = "Landlock"
-            landlock.enforce(ruleset)
-        if order.filter:
-            step = "system call filter"
-            seccomp.install(seccomp.read_filter(order.filter))
-        step = "program"
+        _confine(order, handles, progress, jailed=jailed)
+        progress.append("program")
         order, others = _receive_program(channel, order)
-        step = "resource limits"
+        progress.append("resource limits")
         _limit(order, others)
-        step = "working directory"
+        progress.append("working directory")
         os.chdir(order.cwd)
         if order.canary:
-            step = "canary"
+            progress.append("canary")
             os.write(1, canary.attempt_all(order.canary))
             os._exit(0)
-        step = "exec"
+        progress.append("exec")
+        if jailed:
+            jail.live(order, channel)
         os.execvpe(order.argv[0], list(order.argv), order.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the warden's code
+        step = progress[-1]
         why = os.strerror(error.errno or 0) if step == "exec" and isinstance(error, OSError) else str(error)
         with contextlib.suppress(OSError):  # the warden is gone
             channel.send(json.dumps({"step": step, "why": why}).encode())
     finally:
         os._exit(127)
+
+
+def _confine(order: Order, handles: Mapping[str, int], progress: list[str], *, jailed: bool) -> None:
+    """Give up every power that the order does not name; `progress` tells which step is taken. Raises OSError."""
+    if "door" in handles:
+        progress.append("control group")
+        os.write(handles["door"], b"0")
+        os.close(handles["door"])
+    if jailed:
+        progress.append("namespaces")
+        jail.furnish(order)
+    progress.append("Landlock rules")
+    ruleset = _own_ruleset(order, handles)
+    progress.append("user and capabilities")
+    _leave_privileges(order)
+    progress.append("no_new_privs")
+    lockdown.refuse_new_privileges()
+    if ruleset >= 0:
+        progress.append("Landlock")
+        landlock.enforce(ruleset)
+    if order.filter:
+        progress.append("system call filter")
+        seccomp.install(seccomp.read_filter(order.filter))
+
+
+def _show_mounts(channel: socket.socket) -> None:
+    """Have the warden hold the mounts: then the last process in them need not wait until they are cleared away."""
+    mounts = jail.open_up()
+    socket.send_fds(channel, [b'{"jail": true}'], [mounts])
+    os.close(mounts)
 
 
 def _receive(channel: socket.socket, most: int) -> tuple[str, list[int]]:
@@ -208,21 +269,6 @@ def _own_ruleset(order: Order, handles: Mapping[str, int]) -> int:
     return ruleset
 
 
-def _join(jail: int, channel: socket.socket, order: Order) -> None:
-    """Enter every namespace of a jail. What comes back is a child, for only children enter a pid namespace."""
-    if order.user is not None:
-        lockdown.become(order.user)
-    if _LIBC.setns(jail, _NAMESPACES & ~_NETWORK_NAMESPACE if order.network else _NAMESPACES):
-        number = ctypes.get_errno()
-        raise OSError(number, f"setns: {os.strerror(number)}")
-    os.close(jail)
-    pid = os.fork()
-    if pid:
-        channel.send(json.dumps({"pid": pid}).encode())
-        os._exit(0)
-    os.setsid()
-
-
 def _limit(order: Order, others: int) -> None:
     ceilings = order.ceilings
     cpu_s = (
@@ -251,12 +297,7 @@ def _rules(order: Order) -> list[tuple[str, int]]:
 
 
 def _leave_privileges(order: Order) -> None:
-    """Lose every capability, and root where the order says so; in `unconfined` too.
-
-    A new user namespace has given all of them back, those that no exec may give too.
-    """
-    if order.jail:
-        lockdown.forbid_capabilities()
+    """Lose every capability, and root where the order says so; in `unconfined` too."""
     if order.user is not None and os.geteuid() != order.user:
         lockdown.become(order.user)
     lockdown.drop_capabilities()

@@ -56,17 +56,18 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def measure(root: int) -> Sample:
-    """Sample the processes below `root`."""
+def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
+    """Sample the processes below this one, without children in `spare`; of a jail's `first`, its time alone."""
     processes: list[int] = []
     pages, ticks = 0, 0
-    for pid in descendants(root):
+    for pid in _below(os.getpid(), spare):
         fields = _stat(pid)
         if fields is None or fields[0] == b"Z":
             continue
-        processes.append(pid)
-        pages += int(fields[_RESIDENT])
         ticks += sum(map(int, fields[_USER_TIME : _SYSTEM_TIME + 1]))
+        if pid != first:
+            processes.append(pid)
+            pages += int(fields[_RESIDENT])
     return Sample(tuple(processes), pages * _PAGE, ticks * 1000 / _TICKS)
 
 

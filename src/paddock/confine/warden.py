@@ -24,9 +24,10 @@ import time
 
 from paddock.confine import lockdown, protected, reach, scratch, tree
 from paddock.confine.cgroup import Leaf
-from paddock.confine.namespaces import Jail
+from paddock.confine.jail import STREAMS
+from paddock.confine.namespaces import Root, Roots
 from paddock.confine.order import Order, Report, StartError
-from paddock.confine.shim import STREAMS, Shim, is_idle, rehearse, ruleset_of
+from paddock.confine.shim import Shim, is_idle, live_in_jail, rehearse, ruleset_of
 
 FILTERS = ("job", "job-network")
 """The system call filters that orders may name."""
@@ -44,6 +45,7 @@ _FEW = 16
 _REPORT_WITHIN_S = 0.18
 """Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
 _PATIENCE_S = 30.0
+_END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 _COUNT_EVERY_S = 10.0
 
@@ -51,15 +53,15 @@ _COUNT_EVERY_S = 10.0
 class Warden:
     """The life of one job."""
 
-    def __init__(self, server: socket.socket, order: Order, shim: Shim | None) -> None:
+    def __init__(self, server: socket.socket, order: Order, roots: Roots, shim: Shim | None) -> None:
         self._server = server
         self._order = order
+        self._roots = roots
         self._shim = shim
         self._report = Report()
         self._failure: OSError | StartError | None = None
         self._statuses: dict[int, int] = {}
         self._pid = 0
-        self._jail: Jail | None = None
         self._leaf: Leaf | None = None
         self._before: protected.Record | None = None
         self._scratch_walk = scratch.usage(order.scratch)
@@ -73,14 +75,13 @@ class Warden:
         `file` holds the order, and is closed.
         """
         try:
-            if self._order.jail:
-                self._jail = Jail(self._order)
-                self._jail.wait()
-            self._confine(file)
+            root = self._roots.of(self._order)
+            if self._shim is not None and self._shim.root is not root:
+                self._shim.end()
+                self._shim = None
+            self._confine(file, root)
         except (OSError, StartError) as error:
             self._failure = error
-            if self._shim is not None:
-                self._shim.end()
         finally:
             os.close(file)
 
@@ -115,18 +116,16 @@ class Warden:
 
     def bury(self) -> bool:
         """End the last processes, for which the report did not wait. Tell whether all are gone."""
-        if self._shim is not None:
-            self._shim.close()
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        _, left = tree.sweep(seconds=_PATIENCE_S, reaped=self._reaped)
-        if self._jail is not None:
-            self._jail.close()
+        _, left = tree.sweep(seconds=_PATIENCE_S, reaped=self._reaped, spare=self._roots.keepers)
+        if self._shim is not None:
+            self._shim.close()
         if self._leaf is not None:
             self._leaf.remove()
         return left == 0
 
-    def _confine(self, file: int) -> None:
+    def _confine(self, file: int, root: Root | None) -> None:
         try:
             ruleset = ruleset_of(self._order)
         except OSError as error:
@@ -134,13 +133,12 @@ class Warden:
         if self._order.group:
             self._leaf = Leaf(self._order.group, os.urandom(8).hex())
         handles = {"ruleset": ruleset} if ruleset >= 0 else {}
-        if self._jail is not None:
-            handles["jail"] = self._jail.handle()
         if self._leaf is not None:
             handles["door"] = self._leaf.door
+        waits = self._shim is not None or root is not None
         if self._shim is None:  # not before: what is written until then would have to be copied
-            self._shim = Shim(self._order, handles)
-        else:
+            self._shim = Shim(self._order, root, None if waits else handles)
+        if waits:
             self._shim.confine(file, handles)
         self._pid = self._shim.pid
         if ruleset >= 0:
@@ -153,12 +151,11 @@ class Warden:
         for file in files:
             os.close(file)
         while word := self._shim.heard():
-            if "pid" in word:
-                self._pid = word["pid"]
-            elif word["step"] == "exec":
+            if "jail" in word:
+                continue
+            if word["step"] == "exec":
                 raise StartError(f"{self._order.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
-            else:
-                raise StartError(f"{word['step']}: {word['why']}")
+            raise StartError(f"{word['step']}: {word['why']}")
         return os.pidfd_open(self._pid)
 
     def _out_of_reach(self) -> str:
@@ -197,8 +194,8 @@ class Warden:
 
     def _ceiling_hit(self) -> str:
         ceilings = self._order.ceilings
-        sample = tree.measure(os.getpid())
-        processes = len(sample.processes) - (self._jail.processes if self._jail is not None else 0)
+        sample = tree.measure(spare=self._roots.keepers, first=self._pid if self._order.jail else 0)
+        processes = len(sample.processes)
         report = self._report
         grown = processes > report.processes_peak + _FAST_GROWTH
         report.processes_peak = max(report.processes_peak, processes)
@@ -243,19 +240,19 @@ class Warden:
                 os.killpg(self._pid, signal.SIGKILL)
         if self._leaf is not None:
             self._leaf.kill()
-        if self._jail is not None:
-            self._jail.kill()
-            if report.ended_by == "exit":
-                tree.reap(self._reaped)  # or the first process inside would wait for it
-                self._jail.wait_for_end()
+        if alive and self._order.jail:
+            _wait_for_end(self._pid)
         if report.processes_peak <= _FEW:
             _leave_priority()
         killed, report.survivors = tree.sweep(
-            seconds=max(0.0, self._deadline - time.monotonic()) + _REPORT_WITHIN_S, reaped=self._reaped
+            seconds=max(0.0, self._deadline - time.monotonic()) + _REPORT_WITHIN_S,
+            reaped=self._reaped,
+            spare=self._roots.keepers,
         )
+        told = self._shim.told() if self._order.jail and self._shim is not None else None
+        status, left = told or (self._statuses.get(self._pid), 0)
         # The sweep may find nothing left of what the group kill hit; who ended by himself was not killed.
-        report.killed = killed or int(alive and report.ended_by != "exit")
-        status = self._statuses.get(self._pid)
+        report.killed = killed or left or int(alive and report.ended_by != "exit")
         if report.ended_by != "start" and status is not None:
             code = os.waitstatus_to_exitcode(status)
             report.code, report.signal = (code, None) if code >= 0 else (None, -code)
@@ -273,6 +270,14 @@ class Warden:
         report.cpu_user_ms += cost.ru_utime * 1000
         report.cpu_system_ms += cost.ru_stime * 1000
         report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
+
+
+def _wait_for_end(first: int) -> None:
+    """Return when the kernel has emptied the jail of a process that was killed or has ended, or a little later."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(first)
+        select.select([handle], [], [], _END_S)
+        os.close(handle)
 
 
 def _leave_priority() -> None:
@@ -293,17 +298,21 @@ def serve(server: socket.socket, folder: str) -> None:
     last process takes no other.
     """
     lockdown.adopt_orphans()
-    others = _Others()
+    others, roots = _Others(), Roots(live_in_jail)
     clean = True
     last: Order | None = None
     shim: Shim | None = None
     while clean:
-        shim = _made_ahead(last) if last is not None and is_idle(server, _IDLE_S) else None
+        if last is not None and is_idle(server, _IDLE_S):
+            shim = _made_ahead(last, roots)
         if not (call := _next_call(server)):
             break
         word, files = call
         order = last = Order.from_file(os.dup(files[0]))
-        job = Warden(server, order, shim if shim is not None and shim.alive else None)
+        if shim is not None and not shim.alive:
+            shim.end()
+            shim = None
+        job = Warden(server, order, roots, shim)
         job.prepare(files[0])
         files = files[1:]
         if word == b"prepare":
@@ -328,9 +337,12 @@ def serve(server: socket.socket, folder: str) -> None:
     os.rmdir(folder)  # noqa: PTH106
 
 
-def _made_ahead(last: Order) -> Shim:
-    """Return a shim for a job that is most likely like the last one."""
-    shim = Shim(last)
+def _made_ahead(last: Order, roots: Roots) -> Shim | None:
+    """Return a shim for a job that is most likely like the last one; None when there can be none."""
+    try:
+        shim = Shim(last, roots.of(last))
+    except (OSError, StartError):
+        return None
     rehearse(last)
     return shim
 

@@ -14,6 +14,8 @@ import paddock
 
 HERE = Path(__file__).parent
 UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--ipc")
+LATER = ("sh", "-c", 'for i in $(seq 300); do (:); done; "$@"; exit $?', "sh")
+"""The server's number is not to be one that processes in a jail have."""
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +36,7 @@ def drive():
 
         def run(script: str, *arguments: str) -> dict:
             done = subprocess.run(
-                [*UNSHARE, sys.executable, HERE / script, *arguments],
+                [*UNSHARE, *LATER, sys.executable, HERE / script, *arguments],
                 env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{folder}:{HERE}"},
                 capture_output=True,
                 timeout=1800,

@@ -14,6 +14,7 @@ from pathlib import Path
 import endless
 import places
 
+from paddock.confine import namespaces
 from paddock.confine.output import Sink
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
@@ -23,7 +24,8 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 def strangers(sandbox: Sandbox) -> list[str]:
     """Return what lives in this pid namespace and is not ours.
 
-    Ours are this process, the zygote, its idle wardens, and the shim that each of those makes ahead when it has rested.
+    Ours are this process, the zygote, its idle wardens, the shim that each of those makes ahead when it has rested, and
+    the processes that keep the roots of its last jails.
     """
     zygote = sandbox._zygote._process.pid
     own = Path(f"/proc/{zygote}/cmdline").read_text().replace("\0", " ")
@@ -39,8 +41,13 @@ def strangers(sandbox: Sandbox) -> list[str]:
         if state != "Z":
             seen[int(folder.name)] = int(parent), name
     wardens = {pid for pid, (parent, _) in seen.items() if parent == zygote}
-    shims = {parent: pid for pid, (parent, name) in seen.items() if parent in wardens and name == own}
-    found = [name for pid, (_, name) in seen.items() if pid not in wardens and pid not in shims.values()]
+    kept = dict.fromkeys(wardens, 1 + namespaces._KEPT)
+    found: list[str] = []
+    for parent, name in (seen[pid] for pid in seen if pid not in wardens):
+        if name == own and kept.get(parent):
+            kept[parent] -= 1
+        else:
+            found.append(name)
     return found + [seen[pid][1] for pid in wardens][len(sandbox._idle) :]
 
 

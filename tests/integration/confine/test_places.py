@@ -164,9 +164,10 @@ def test_who_lets_a_place_wait_can_have_the_next_one_made(tier, open_path):
 def made_ahead(sandbox):
     """Return the process that the one warden, which has nothing to do, makes for its next job."""
     (warden,) = wardens(sandbox)
-    while not (found := tree.children(warden)):
+    kept = sandbox.tier == "namespaces"  # before it comes the process that keeps the root of jails
+    while len(found := tree.children(warden)) == kept:
         os.sched_yield()
-    return found[0]
+    return found[-1]
 
 
 def test_a_warden_with_nothing_to_do_makes_the_next_process_ahead(open_path):
@@ -192,6 +193,21 @@ def test_a_process_made_ahead_that_is_killed_is_nobodys_loss(tier, open_path):
         return await sandbox.run(["sh", "-c", "echo fine"])
 
     result = with_sandbox(tier, open_path, go)
+    assert (result.status, result.stdout.head, result.kill) == ("ok", "fine\n", "none")
+    assert list(open_path.iterdir()) == []
+
+
+def test_the_keeper_of_a_root_that_is_killed_is_nobodys_loss(open_path):
+    async def go(sandbox):
+        await sandbox.run(["true"])
+        made_ahead(sandbox)
+        keeper = tree.children(wardens(sandbox)[0])[0]
+        end = os.pidfd_open(keeper)
+        os.kill(keeper, signal.SIGKILL)
+        select.select([end], [], [])
+        return await sandbox.run(["sh", "-c", "echo fine"])
+
+    result = with_sandbox("namespaces", open_path, go)
     assert (result.status, result.stdout.head, result.kill) == ("ok", "fine\n", "none")
     assert list(open_path.iterdir()) == []
 

@@ -1,0 +1,128 @@
+"""Inside a jail: its first process furnishes it, starts the program, collects every orphan, and ends when that ends.
+
+A jail begins as a copy of its root, which shows what all jails of that root share. What is made here is its own: /proc,
+and empty directories in the place of /tmp, /dev/shm and the folder of scratch. The first process is behind all that
+confines the program, which can neither signal it nor look into it; when it ends, the kernel ends all others.
+
+Only the standard library may be imported here.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import stat
+from typing import NoReturn
+
+from paddock.confine.namespaces import OWN, check
+from paddock.confine.order import Order
+
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
+_OPEN_TREE, _MOVE_MOUNT = 428, 429
+"""System call numbers, the same on every architecture."""
+_AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8000, 1, 4
+STREAMS = 3
+"""Standard input, output and error."""
+_SHARED_MEMORY_BYTES = 64 * 1024 * 1024
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def open_up() -> int:
+    """Make the calling process, a jail's first one, see itself; return a descriptor of the jail's mounts.
+
+    While somebody holds them, the last process in them does not wait for the kernel to clear them away. Raises OSError.
+    """
+    _mount("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC)
+    return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def furnish(order: Order) -> None:
+    """Give the jail directories of its own, with what is granted below them.
+
+    What the root has there, other jobs see too. Needs the capabilities of the root's user namespace. Raises OSError.
+    """
+    folder = os.path.dirname(order.scratch)  # noqa: PTH120
+    apart = not folder.startswith(tuple(f"{path}/" for path in OWN))
+    carried = [(path, _tree(path)) for path in (*order.carried, order.scratch)]
+    for path, size in zip(OWN, (order.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
+        _mount("tmpfs", path, _NOSUID | _NODEV, f"size={size},mode=1777")
+    if apart:
+        _mount("tmpfs", folder, _NOSUID | _NODEV, "size=64k,mode=755")
+    for path, tree in carried:
+        _place(path, tree)
+    if apart:
+        _mount("", folder, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+
+
+def live(order: Order, channel: socket.socket) -> NoReturn:
+    """Run the program of an order as a child, tell `channel` how it ended, and end.
+
+    Processes that it leaves are killed, and collected, so that they count. Raises OSError when it cannot be started.
+    """
+    program = _spawn(order)
+    for stream in range(STREAMS):
+        os.close(stream)
+    channel.send(b"{}")
+    while True:
+        pid, status = os.wait()
+        if pid == program:
+            break
+    _collect(os.WNOHANG)
+    left = 0
+    try:
+        os.kill(-1, signal.SIGKILL)
+        left = _collect(0)
+    except ProcessLookupError:  # the program has left nobody
+        pass
+    channel.send(json.dumps({"status": status, "left": left}).encode())
+    os._exit(0)
+
+
+def _spawn(order: Order) -> int:
+    """Start the program in a session of its own, found as execvp(3) does; vfork(2) copies nothing."""
+    name = order.argv[0]
+    paths = [name] if "/" in name else [f"{folder}/{name}" for folder in os.get_exec_path(order.environment)]
+    missing = refused = None
+    for path in paths:
+        try:
+            return os.posix_spawn(path, list(order.argv), order.environment, setsid=True)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            missing = error
+        except OSError as error:
+            refused = refused or error
+    raise refused or missing or FileNotFoundError
+
+
+def _collect(how: int) -> int:
+    """Collect children that have ended, or all with 0; return how many."""
+    found = 0
+    try:
+        while os.waitpid(-1, how)[0]:
+            found += 1
+    except ChildProcessError:
+        pass
+    return found
+
+
+def _tree(path: str) -> int:
+    """Return a copy of what is mounted at a path, and below it, that is not to be seen anywhere yet."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    return check(f"open_tree {path}", _LIBC.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags))
+
+
+def _place(path: str, tree: int) -> None:
+    if stat.S_ISDIR(os.fstat(tree).st_mode):
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
+    check(f"move_mount {path}", moved)
+    os.close(tree)
+
+
+def _mount(kind: str, path: str, flags: int, options: str = "") -> None:
+    name = kind.encode() or None
+    mounted = _LIBC.mount(name, os.fsencode(path), name, flags, options.encode() or None)
+    check(f"mount {kind} {path}", mounted)
