@@ -140,7 +140,7 @@ class Root:
         return int(number)
 
     def _look(self) -> list[tuple[int, int] | None]:
-        return [_file(path) for path in self._sources]
+        return [file_at(path) for path in self._sources]
 
 
 class Roots:
@@ -167,7 +167,8 @@ class Roots:
         if root is not None and not root.is_true():
             _end(root)
             root = None
-        self._roots[key] = root = root or Root(order, self._life)
+        # It lives long, so what is one program's own stays out.
+        self._roots[key] = root = root or Root(order._replace(argv=(), environment={}), self._life)
         while len(self._roots) > _KEPT:
             _end(self._roots.popitem(last=False)[1])
         return root
@@ -282,7 +283,8 @@ def _sources(command: Sequence[str]) -> list[str]:
     return [source for option, source in itertools.pairwise(command) if option in binds]
 
 
-def _file(path: str) -> tuple[int, int] | None:
+def file_at(path: str) -> tuple[int, int] | None:
+    """Return what tells the file that a path leads to from others, None when there is none."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - forty of them for each program
     except OSError:

@@ -217,15 +217,10 @@ def state(grants: ProcessGrants) -> tuple[object, ...]:
     folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
     granted = map(str, (*folders, *grants.readable, *grants.writable))
     covered = _covered(str(folders[0].resolve())) if grants.access == "workspace-write" and folders else []
-    return (*(_file(path) for path in (*_system(network=grants.network == "full"), *granted)), *covered)
-
-
-def _file(path: str) -> tuple[int, int] | None:
-    try:
-        facts = os.stat(path)  # noqa: PTH116 - forty of them for each program
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
+    return (
+        *(namespaces.file_at(path) for path in (*_system(network=grants.network == "full"), *granted)),
+        *covered,
+    )
 
 
 def _system(*, network: bool) -> list[str]:

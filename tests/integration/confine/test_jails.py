@@ -21,15 +21,6 @@ def in_turn(root, *jobs, limits=None):
     return asyncio.run(main())
 
 
-def at_once(root, *scripts):
-    async def main():
-        async with Sandbox(SandboxFacts(tier="namespaces"), "namespaces", scratch_root=root) as sandbox:
-            await sandbox.run(["true"])
-            return await asyncio.gather(*(sandbox.run(["sh", "-c", script]) for script in scripts))
-
-    return asyncio.run(main())
-
-
 def said(result):
     assert (result.status, result.stderr.head) == ("ok", ""), result
     return result.stdout.head
@@ -145,11 +136,20 @@ def test_orphans_that_come_and_go_meet_the_limit_of_cpu_time(open_path):
     assert (result.status, result.limit, result.survivors) == ("timeout", "cpu", 0)
 
 
-def test_sessions_of_their_own_share_no_messages_and_no_processes(open_path):
-    script = (
+def test_jobs_at_the_same_time_share_no_messages_and_no_processes(open_path):
+    meeting = writable(open_path / "meeting")
+    grants = ProcessGrants(writable=(meeting,))
+    wait = f"until [ $(ls {meeting} | wc -l) = 3 ]; do :; done"
+    look = (
         "ls -d /proc/[0-9]* | wc -l; wc -l </proc/sysvipc/shm; readlink /proc/self/ns/ipc /proc/self/ns/pid"
     )
-    found = [said(result).split() for result in at_once(open_path, script, script, script)]
+
+    async def main():
+        async with Sandbox(SandboxFacts(tier="namespaces"), "namespaces", scratch_root=open_path) as sandbox:
+            scripts = [f"{look}; : >{meeting}/{number}; {wait}" for number in range(3)]
+            return await asyncio.gather(*(sandbox.run(["sh", "-c", script], grants) for script in scripts))
+
+    found = [said(result).split() for result in asyncio.run(main())]
     assert [facts[1] for facts in found] == ["1", "1", "1"]  # the heading
     assert len({name for facts in found for name in facts[2:]}) == 6
     assert all(int(facts[0]) <= 5 for facts in found)
