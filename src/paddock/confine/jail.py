@@ -9,11 +9,13 @@ Only the standard library may be imported here.
 
 import ctypes
 import json
+import math
 import os
+import resource
 import signal
 import socket
 import stat
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, Self
 
 from paddock.confine.namespaces import OWN, check
 from paddock.confine.order import Order
@@ -24,8 +26,31 @@ _OPEN_TREE, _MOVE_MOUNT = 428, 429
 _AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8000, 1, 4
 STREAMS = 3
 """Standard input, output and error."""
+_MOST_STATUS = 0xFFFF
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Told(NamedTuple):
+    """What a jail's first process says in the end."""
+
+    status: int
+    """How the program ended, as waitpid(2) has it."""
+    left: int
+    """Processes that it left behind, which had to be killed."""
+    user_ms: float
+    system_ms: float
+    peak_bytes: int
+
+    @classmethod
+    def from_bytes(cls, message: bytes) -> Self | None:
+        """Read it, None where there is nothing of the kind."""
+        try:
+            told = cls(**json.loads(message))
+            sane = all(0 <= number < math.inf for number in told) and told.status <= _MOST_STATUS
+        except (ValueError, TypeError):
+            return None
+        return told if sane else None
 
 
 def open_up() -> int:
@@ -56,9 +81,10 @@ def furnish(order: Order) -> None:
 
 
 def live(order: Order, channel: socket.socket) -> NoReturn:
-    """Run the program of an order as a child, tell `channel` how it ended, and end.
+    """Run the program of an order as a child, tell `channel` how it ended (`Told`), and end.
 
-    Processes that it leaves are killed, and collected, so that they count. Raises OSError when it cannot be started.
+    Processes that it leaves are killed, and collected, so that they count. Then no process but this one is left: all
+    others come from its children. Raises OSError when the program cannot be started.
     """
     program = _spawn(order)
     for stream in range(STREAMS):
@@ -75,7 +101,15 @@ def live(order: Order, channel: socket.socket) -> NoReturn:
         left = _collect(0)
     except ProcessLookupError:  # the program has left nobody
         pass
-    channel.send(json.dumps({"status": status, "left": left}).encode())
+    costs = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    told = Told(
+        status=status,
+        left=left,
+        user_ms=1000 * sum(cost.ru_utime for cost in costs),
+        system_ms=1000 * sum(cost.ru_stime for cost in costs),
+        peak_bytes=1024 * max(cost.ru_maxrss for cost in costs),
+    )
+    channel.send(json.dumps(told._asdict()).encode())
     os._exit(0)
 
 

@@ -48,6 +48,7 @@ _COPIED = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
 _CLONE_PARENT = 0x8000
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 """System call number; where there is none, there is no system call filter either."""
+_SETTINGS = "/etc"
 _MESSAGE_BYTES = 4096
 _START_S = 10.0
 _KEPT = 2
@@ -58,6 +59,9 @@ _PYTHON = ctypes.PyDLL(None, use_errno=True)
 
 Life = Callable[[socket.socket, Order], NoReturn]
 """What the first process of a jail does, with the channel to its warden and the order that its root was built for."""
+
+
+Places = tuple[tuple[str, tuple[int, ...] | None], ...]
 
 
 def command(
@@ -135,12 +139,12 @@ class Root:
             said = ""
         number, _, why = said.partition(" ")
         if why or not number:
-            self._seen = []  # true no more
+            self._seen = ()  # true no more
             raise StartError(f"namespaces: {why or 'what keeps the root has ended'}")
         return int(number)
 
-    def _look(self) -> list[tuple[int, int] | None]:
-        return [file_at(path) for path in self._sources]
+    def _look(self) -> Places:
+        return places(self._sources)
 
 
 class Roots:
@@ -283,13 +287,24 @@ def _sources(command: Sequence[str]) -> list[str]:
     return [source for option, source in itertools.pairwise(command) if option in binds]
 
 
-def file_at(path: str) -> tuple[int, int] | None:
-    """Return what tells the file that a path leads to from others, None when there is none."""
-    try:
-        facts = os.stat(path)  # noqa: PTH116 - forty of them for each program
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
+def places(paths: Iterable[str]) -> Places:
+    """Return what is another value when one of these paths leads to another file.
+
+    Of names in /etc this is when that directory was last changed: there are many, and each program looks.
+    """
+    found: dict[str, tuple[int, ...] | None] = {}
+    for path in paths:
+        folder, _, _ = path.rpartition("/")
+        asked = _SETTINGS if folder == _SETTINGS else path
+        if asked not in found:
+            try:
+                facts = os.stat(asked)  # noqa: PTH116
+            except OSError:
+                found[asked] = None
+            else:
+                changed = (facts.st_mtime_ns, facts.st_ctime_ns) if asked == _SETTINGS else ()
+                found[asked] = (facts.st_dev, facts.st_ino, *changed)
+    return tuple(found.items())
 
 
 def check(what: str, result: int) -> int:

@@ -1,5 +1,6 @@
 """From grants and limits to an order: which paths, which user, which environment. Pure but for looking at paths."""
 
+import functools
 import os
 import pwd
 import stat
@@ -156,7 +157,8 @@ def room(
     workspace = str(grants.workspace.resolve()) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     network = grants.network == "full"
-    readable = [path for path in _system(network=network) if os.path.exists(path)]  # noqa: PTH110
+    system = tuple(_system(network=network))
+    readable = list(_present(system, namespaces.places(system)))
     readable += [str(path.resolve()) for path in grants.readable]
     readable += [workspace] if grants.access == "read-only" else []
     writable = [str(path.resolve()) for path in grants.writable] + ([workspace] if writes_workspace else [])
@@ -217,15 +219,18 @@ def state(grants: ProcessGrants) -> tuple[object, ...]:
     folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
     granted = map(str, (*folders, *grants.readable, *grants.writable))
     covered = _covered(str(folders[0].resolve())) if grants.access == "workspace-write" and folders else []
-    return (
-        *(namespaces.file_at(path) for path in (*_system(network=grants.network == "full"), *granted)),
-        *covered,
-    )
+    return (*namespaces.places((*_system(network=grants.network == "full"), *granted)), *covered)
 
 
 def _system(*, network: bool) -> list[str]:
     names = _ETC + (_ETC_NETWORK if network else ())
     return [*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE]
+
+
+@functools.lru_cache(maxsize=4)
+def _present(paths: tuple[str, ...], _: namespaces.Places) -> tuple[str, ...]:
+    """Return those of `paths` that are there, remembered as long as their places are what they were."""
+    return tuple(path for path in paths if os.path.exists(path))  # noqa: PTH110
 
 
 def _carried(paths: list[str]) -> list[str]:

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from paddock.confine import canary, jail, landlock, lockdown, seccomp
-from paddock.confine.jail import STREAMS
+from paddock.confine.jail import STREAMS, Told
 from paddock.confine.namespaces import Root
 from paddock.confine.order import Order
 
@@ -34,7 +34,6 @@ _OTHER_JOBS = 256
 _HANDLES = ("door", "ruleset")
 """What a program may need: its control group's `cgroup.procs`, `ruleset_of` it."""
 _MESSAGE_BYTES = 256
-_MOST_STATUS = 0xFFFF
 
 _SHARED_PROC = [
     path
@@ -106,14 +105,13 @@ class Shim:
         said = self._words.popleft() if self._words else self._hear()
         return json.loads(said) if said else {}
 
-    def told(self) -> tuple[int, int] | None:
-        """Return what a jail's first process said in the end: the program's wait status, and how many it left."""
-        try:
-            facts = json.loads(self._hear() if self._says else b"{}")
-            status, left = int(facts["status"]), int(facts["left"])
-        except (ValueError, TypeError, KeyError):
-            return None
-        return (status, left) if 0 <= status <= _MOST_STATUS and left >= 0 else None
+    def told(self) -> Told | None:
+        """Return what a jail's first process said in the end; None before, and when it ended otherwise."""
+        return Told.from_bytes(self._hear()) if self._says else None
+
+    def fileno(self) -> int:
+        """Return what can be read when it says something, its end included."""
+        return self._channel.fileno()
 
     @property
     def alive(self) -> bool:

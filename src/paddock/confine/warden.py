@@ -24,7 +24,7 @@ import time
 
 from paddock.confine import lockdown, protected, reach, scratch, tree
 from paddock.confine.cgroup import Leaf
-from paddock.confine.jail import STREAMS
+from paddock.confine.jail import STREAMS, Told
 from paddock.confine.namespaces import Root, Roots
 from paddock.confine.order import Order, Report, StartError
 from paddock.confine.shim import Shim, is_idle, live_in_jail, rehearse, ruleset_of
@@ -62,6 +62,7 @@ class Warden:
         self._failure: OSError | StartError | None = None
         self._statuses: dict[int, int] = {}
         self._pid = 0
+        self._ending: frozenset[int] = frozenset()
         self._leaf: Leaf | None = None
         self._before: protected.Record | None = None
         self._scratch_walk = scratch.usage(order.scratch)
@@ -145,7 +146,7 @@ class Warden:
             os.close(ruleset)
 
     def _start(self, files: tuple[int, ...], others: int) -> int:
-        """Tell the shim what to run; return a pidfd of the program once it runs. Raises StartError."""
+        """Tell the shim what to run; return a descriptor that can be read when it has ended. Raises StartError."""
         assert self._shim is not None
         self._shim.start(others, files)
         for file in files:
@@ -156,7 +157,7 @@ class Warden:
             if word["step"] == "exec":
                 raise StartError(f"{self._order.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
-        return os.pidfd_open(self._pid)
+        return os.dup(self._shim.fileno()) if self._order.jail else os.pidfd_open(self._pid)
 
     def _out_of_reach(self) -> str:
         order = self._order
@@ -234,7 +235,8 @@ class Warden:
     def _end(self) -> None:
         """Kill and reap all, then account for all."""
         report = self._report
-        alive = bool(self._pid) and self._pid not in self._statuses
+        told = self._shim.told() if self._order.jail and self._shim is not None else None
+        alive = told is None and bool(self._pid) and self._pid not in self._statuses
         if alive:  # its number is its own, so its group is too
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
@@ -244,13 +246,14 @@ class Warden:
             _wait_for_end(self._pid)
         if report.processes_peak <= _FEW:
             _leave_priority()
+        if told is not None:
+            self._take(told)
         killed, report.survivors = tree.sweep(
             seconds=max(0.0, self._deadline - time.monotonic()) + _REPORT_WITHIN_S,
             reaped=self._reaped,
-            spare=self._roots.keepers,
+            spare=self._roots.keepers | self._ending,
         )
-        told = self._shim.told() if self._order.jail and self._shim is not None else None
-        status, left = told or (self._statuses.get(self._pid), 0)
+        status, left = (told.status, told.left) if told is not None else (self._statuses.get(self._pid), 0)
         # The sweep may find nothing left of what the group kill hit; who ended by himself was not killed.
         report.killed = killed or left or int(alive and report.ended_by != "exit")
         if report.ended_by != "start" and status is not None:
@@ -264,8 +267,18 @@ class Warden:
         if self._before is not None:
             report.violations = protected.restore(self._order.workspace, self._before)
 
+    def _take(self, told: Told) -> None:
+        """Account for a jail in which nobody is left but its first process, which ends by itself."""
+        self._ending = frozenset({self._pid})
+        report = self._report
+        report.cpu_user_ms += told.user_ms
+        report.cpu_system_ms += told.system_ms
+        report.peak_bytes = max(report.peak_bytes, told.peak_bytes)
+
     def _reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
         self._statuses[pid] = status
+        if pid in self._ending:  # it has told
+            return
         report = self._report
         report.cpu_user_ms += cost.ru_utime * 1000
         report.cpu_system_ms += cost.ru_stime * 1000
