@@ -44,6 +44,8 @@ _SMALL = 64 * KIB
 _SAID = 8 * KIB
 """What is looked at for why a program failed. The output itself is for the sinks to keep."""
 
+_PROCESSORS = os.cpu_count() or 1
+
 _COMPILER_BYTES = 8 * MIB
 """More than this on one of its streams ends a compiler; what it said is told when it fails."""
 
@@ -179,10 +181,10 @@ class RuntimeEngine:
 
     async def _provide(self, task: _Task, place: "Place") -> "Compiled | RawResult":
         """Have everything in scratch that the run needs, or return why it will not be."""
-        if task.plan.file_name:
-            await _put(task.plan, place.scratch)
         step = task.plan.compile
         if step is None:
+            if task.plan.file_name:
+                await _put(task.plan, place.scratch)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,
@@ -262,7 +264,7 @@ def _limits(job: ProgramJob, wall_ms: int) -> ProcessLimits:
     limits = job.terms.limits
     return ProcessLimits(
         wall_ms=wall_ms,
-        cpu_ms=wall_ms * (os.cpu_count() or 1) + 1000,  # wall time is the limit, whatever runs in parallel
+        cpu_ms=wall_ms * _PROCESSORS + 1000,  # wall time is the limit, whatever runs in parallel
         memory_bytes=limits.memory_bytes,
         kept_bytes=_SAID,
     )
