@@ -45,7 +45,7 @@ class _Silent:
     def claim(self, *_: object, **__: object) -> str:
         return ""
 
-    append = claim
+    append = append_soon = claim
 
 
 def local_gate(subject: Paddock) -> Gate:

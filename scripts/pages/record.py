@@ -85,7 +85,8 @@ never hold a program, its data, its output or a secret.
 
 REQUESTS = """\
 A request that runs has two records, `started` and `finished`; one that is refused has `decided`. A record `started`
-without its `finished` is a request that was under way when Paddock died.
+without its `finished` is a request that was under way when Paddock died. The `finished` of a program's call is written
+with the next record, at most 0.2 s later (`audit.sync = "always"`: at once).
 """
 
 

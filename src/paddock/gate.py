@@ -202,7 +202,9 @@ class Gate:
             ms = round((time.perf_counter() - started) * 1000, 3)
             written = canonical(result.value) if result.has_value else b""
             end = {**facts, **ending(request, result, ms, len(written))}
-            audit = book.append("finished", request.id, end, parent=request.parent)
+            # A child's end announces nothing: it goes with the next record, its parent's end at the latest.
+            append = book.append_soon if request.parent else book.append
+            audit = append("finished", request.id, end, parent=request.parent)
         outcome = Outcome(id=request.id, decision=decision, audit=audit, **vars(result))
         if not request.parent:
             outcome = self._outgoing.outcome(outcome, written)

@@ -89,6 +89,22 @@ def test_records_come_back_as_they_were_written(sink: AuditSink) -> None:
     assert len({one.hash, two.hash, one.prev}) == 3
 
 
+def test_what_is_taken_to_be_written_soon_is_read_in_its_place(sink: AuditSink, clock: Clock) -> None:
+    one, two = minted(), minted()
+    ids = [
+        sink.claim(one, {}),
+        sink.append_soon("finished", one, {"ms": 1.5}, parent=two),
+        sink.append("finished", two, {}),
+        sink.append_soon("finished", "last", {}),
+    ]
+    clock.now += timedelta(seconds=1)
+    found = list(sink.query(newest_first=False))
+    assert [(record.seq, record.id) for record in found] == list(enumerate(ids, 1))
+    assert (found[1].event, found[1].request, found[1].parent) == ("finished", one, two)
+    assert dict(found[1].fields) == {"ms": 1.5}
+    assert {record.ts for record in found} == {"2026-03-01T12:00:00.000Z"}
+
+
 def test_query_filters_limits_and_orders(sink: AuditSink, clock: Clock) -> None:
     requests = [minted() for _ in range(3)]
     for request in requests:
@@ -206,6 +222,7 @@ def test_payloads_are_refused(sink: AuditSink, fields: dict[str, object], text: 
     expected = f"The audit field {text}. The ledger keeps facts, never payloads."
     assert failure(lambda: sink.append("finished", "r", fields)) == expected
     assert failure(lambda: sink.claim(minted(), fields)) == expected
+    assert failure(lambda: sink.append_soon("finished", "r", fields)) == expected
     assert list(sink.query()) == []
 
 
@@ -234,6 +251,9 @@ def test_too_many_or_too_long_fields_are_refused(sink: AuditSink) -> None:
     assert failure(lambda: sink.append("finished", "r", {f"f{n}": "\x01" * 512 for n in range(48)})) == (
         "An audit record is over 65536 bytes. The ledger keeps facts: log fewer of them."
     )
+    assert failure(lambda: sink.append_soon("finished", "r", {f"f{n}": "\x01" * 512 for n in range(48)})) == (
+        "An audit record is over 65536 bytes. The ledger keeps facts: log fewer of them."
+    )
     assert failure(lambda: sink.append("finished", "r" * 513, {})) == (
         "An audit record's request or parent id is over 512 characters; log its hash or length. Use a ULID."
     )
@@ -258,4 +278,5 @@ def test_a_closed_sink_takes_nothing_and_can_be_read(sink: AuditSink) -> None:
     sink.close()
     assert "is closed. Open " in failure(lambda: sink.append("decided", "r", {}))
     assert "is closed. Open " in failure(lambda: sink.claim(minted(), {}))
+    assert "is closed. Open " in failure(lambda: sink.append_soon("decided", "r", {}))
     assert [record.seq for record in sink.query()] == [1]

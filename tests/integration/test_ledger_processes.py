@@ -26,7 +26,8 @@ with Ledger(Path(sys.argv[1])) as ledger:
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(300):
-        ledger.append("decided", f"{who}-{number}", {"name": "x" * (number % 97)})
+        append = ledger.append_soon if number % 3 else ledger.append
+        append("decided", f"{who}-{number}", {"name": "x" * (number % 97)})
         if number < len(requests):
             try:
                 ledger.claim(requests[number], {"actor": who})
@@ -70,7 +71,21 @@ def dying(fd, data, *rest):
     call(fd, data[: int(len(data) * share)], *rest)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(os, sys.argv[2], dying)
+ledger.append_soon("finished", "waiting", {})
 ledger.claim(new_id(), {"name": "during"})
+"""
+
+DIES_BEFORE_WRITE = """
+import os, signal, sys
+from pathlib import Path
+from paddock.model.ids import new_id
+from paddock.store import ledger as module
+module.SYNC_INTERVAL_S = 3600
+ledger, request = module.Ledger(Path(sys.argv[1])), new_id()
+ledger.claim(request, {})
+ledger.append_soon("finished", request, {})
+print("taken", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -128,19 +143,21 @@ def test_a_killed_writer_loses_nothing_it_has_acknowledged(tmp_path: Path, lines
 
 
 @pytest.mark.parametrize(
-    ("call", "share", "recovered", "during"),
+    ("call", "share", "events"),
     [
-        ("write", 0.0, 0, 0),
-        ("write", 0.5, 1, 0),
-        ("write", 0.999, 0, 1),
-        ("write", 1.0, 0, 1),
-        ("pwrite", 0.0, 0, 1),
-        ("pwrite", 1.0, 0, 1),
+        ("write", 0.0, []),
+        ("write", 0.25, ["recovered"]),
+        ("write", 0.75, ["finished", "recovered"]),
+        ("write", 0.999, ["finished", "started"]),
+        ("write", 1.0, ["finished", "started"]),
+        ("pwrite", 0.0, ["finished", "started"]),
+        ("pwrite", 1.0, ["finished", "started"]),
     ],
 )
 def test_a_writer_killed_in_mid_write_is_repaired(
-    tmp_path: Path, call: str, share: float, recovered: int, during: int
+    tmp_path: Path, call: str, share: float, events: list[str]
 ) -> None:
+    """The write holds two records: of a torn one, the first may stand whole and the second not."""
     directory = tmp_path / "ledger"
     keeper = [*OWN_PIDS, sys.executable, "-c", KEEPER, "1", DIES_IN_WRITE, directory, call, str(share)]
     subprocess.run(keeper, check=True)
@@ -148,10 +165,19 @@ def test_a_writer_killed_in_mid_write_is_repaired(
     subprocess.run([sys.executable, "-c", WRITER, directory, "next"], input="go\n", text=True, check=True)
     report = verify(directory)
     assert report.problems == ()
-    assert len(report.notes) == recovered
-    assert len(list(read(directory, event="recovered"))) == recovered
-    assert len(list(read(directory, event="started"))) == during
-    assert report.records == 301 + recovered + during
+    assert len(report.notes) == events.count("recovered")
+    found = [record.event for record in read(directory, newest_first=False)]
+    assert found == ["decided", *events, *["decided"] * 300]
+
+
+def test_a_death_before_the_write_loses_an_end_and_never_a_claim(tmp_path: Path) -> None:
+    directory = tmp_path / "ledger"
+    keeper = [*OWN_PIDS, sys.executable, "-c", KEEPER, "1", DIES_BEFORE_WRITE, directory]
+    subprocess.run(keeper, check=True)
+    assert [record.event for record in read(directory)] == ["started"]
+    subprocess.run([sys.executable, "-c", WRITER, directory, "next"], input="go\n", text=True, check=True)
+    report = verify(directory)
+    assert (report.problems, report.notes, report.records) == ((), (), 301)
 
 
 def test_readers_and_verify_work_beside_a_writer(tmp_path: Path) -> None:

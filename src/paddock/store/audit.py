@@ -62,8 +62,8 @@ class AuditRecord(Value):
 class AuditSink(Protocol):
     """Where the gate writes what it is about to do and what became of it.
 
-    Every method may be called from any thread. A record is written when the call returns; LedgerError means
-    that it is not, and that whatever it was to announce must not happen.
+    Every method may be called from any thread. A record is written when the call returns (but see `append_soon`);
+    LedgerError means that it is not, and that whatever it was to announce must not happen.
     """
 
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
@@ -78,6 +78,17 @@ class AuditSink(Protocol):
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
         """Write one record of any event but `started` and `recovered`, and return the record's id."""
+        ...
+
+    def append_soon(
+        self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
+    ) -> str:
+        """Take one record of what has happened and announces nothing, and return its id; it may be written later.
+
+        It is checked as by `append`, tells the time of this call, and is written before anything else that this sink
+        writes, before `query` reads and before `close` returns, and within a second in any case. As long as it cannot
+        be written, all of these raise LedgerError.
+        """
         ...
 
     def query(

@@ -4,6 +4,10 @@ What a writer promises:
 
 * `claim` and `append` return after the whole record is in the file, as one line by one write. The death of
   this process, by whatever signal, loses no record whose call has returned.
+* What `append_soon` takes is written in the same write as the next record and before it, or by the thread below, at
+  most `SYNC_INTERVAL_S` later. The death of this process loses it, as the same death a moment earlier would have: its
+  request is then one that was under way. It stays first in line when it cannot be written, so whoever waits for another
+  record hears of that.
 * With `sync="batch"` (the default) a thread of its own syncs the file at most `SYNC_INTERVAL_S` after a
   record, so a call takes microseconds and may be made on an event loop; a power failure loses at most what
   was written since. With `sync="always"` a call returns after an fsync, in milliseconds: call it from a
@@ -38,7 +42,7 @@ from paddock.store.audit import (
 )
 from paddock.store.ledger_chain import Chain
 from paddock.store.ledger_claims import Claims
-from paddock.store.ledger_format import failed
+from paddock.store.ledger_format import Entry, failed, new_entry
 from paddock.store.ledger_read import read
 
 SYNC_INTERVAL_S = 0.2
@@ -64,6 +68,7 @@ class Ledger:
         self._mutex = threading.Lock()
         self._chain = Chain(directory, clock)
         self._claims = Claims(directory)
+        self._pending: list[Entry] = []
         self._closed = False
         self._failure: OSError | None = None
         self._written = threading.Event()
@@ -93,6 +98,20 @@ class Ledger:
         check_event(event)
         return self._write(event, request, parent, fields, None)
 
+    def append_soon(
+        self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
+    ) -> str:
+        """Take one record to write with the next one; see `AuditSink.append_soon`. With `sync="always"`, write it."""
+        if self._always:
+            return self.append(event, request, fields, parent=parent)
+        check_event(event)
+        entry = _checked(event, request, parent, fields, at=self._clock())
+        with self._mutex:
+            self._check_usable()
+            self._pending.append(entry)
+        self._sync_soon()
+        return entry.id
+
     def query(
         self,
         *,
@@ -103,12 +122,21 @@ class Ledger:
         newest_first: bool = True,
     ) -> Iterator[AuditRecord]:
         """Yield matching records; see `read`."""
+        if self._pending and not self._closed:
+            self._alone(self._put_pending)
         return read(
             self._directory, event=event, request=request, since=since, limit=limit, newest_first=newest_first
         )
 
     def flush(self) -> None:
-        """Return when every record written so far is on the disk."""
+        """Return when every record taken so far is on the disk."""
+        try:
+            if self._pending:
+                self._alone(self._put_pending)
+        finally:
+            self._sync()
+
+    def _sync(self) -> None:
         try:
             seq, fds = self._alone(self._chain.to_sync)
             try:
@@ -143,37 +171,33 @@ class Ledger:
     def _write(
         self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], minted: float | None
     ) -> str:
-        check_ids(request, parent)
-        check_fields(fields)
-        record = self._alone(lambda: self._put(event, request, parent, fields, minted))
+        entry = _checked(event, request, parent, fields)
+        self._alone(lambda: self._put(entry, request, minted))
         if self._always:
             self.flush()
         else:
             self._sync_soon()
-        return record
+        return entry.id
 
-    def _put(
-        self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], minted: float | None
-    ) -> str:
+    def _put(self, entry: Entry, request: str, minted: float | None) -> None:
         before = self._chain.head
         if minted is not None and self._claims.hold(request, minted, before):
             raise claimed_before(request)
-        record = self._chain.put(event, request, parent, fields)
+        self._chain.put([*self._pending, entry])
+        self._pending.clear()
         self._claims.wrote(before, self._chain.head, request if minted is not None else None)
-        return record
+
+    def _put_pending(self) -> None:
+        if self._pending:
+            before = self._chain.head
+            self._chain.put(self._pending)
+            self._pending.clear()
+            self._claims.wrote(before, self._chain.head, None)
 
     def _alone(self, work: Callable[[], _T]) -> _T:
         """Return what `work` does while no other thread and no other process writes."""
         with self._mutex:
-            if self._closed:
-                raise LedgerError(f"The audit ledger {self._directory} is closed. Open it again to write.")
-            if os.getpid() != self._pid:
-                raise LedgerError(
-                    f"The audit ledger {self._directory} was opened before a fork, and shares its lock with "
-                    "the parent process. Open another one after the fork."
-                )
-            if self._failure is not None:
-                raise failed(self._failure, self._directory, "synced")
+            self._check_usable()
             try:
                 self._chain.lock()
                 try:
@@ -182,6 +206,17 @@ class Ledger:
                     self._chain.unlock()
             except OSError as error:
                 raise failed(error, self._directory, "written") from error
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise LedgerError(f"The audit ledger {self._directory} is closed. Open it again to write.")
+        if os.getpid() != self._pid:
+            raise LedgerError(
+                f"The audit ledger {self._directory} was opened before a fork, and shares its lock with "
+                "the parent process. Open another one after the fork."
+            )
+        if self._failure is not None:
+            raise failed(self._failure, self._directory, "synced")
 
     def _sync_soon(self) -> None:
         if self._syncer is None:
@@ -206,3 +241,11 @@ class Ledger:
                 # There is nobody here to tell. A failed sync is raised by every later call; anything else is
                 # retried.
                 self._written.set()
+
+
+def _checked(
+    event: str, request: str, parent: str | None, fields: Mapping[str, Field], at: float | None = None
+) -> Entry:
+    check_ids(request, parent)
+    check_fields(fields)
+    return new_entry(event, request, parent, fields, at)

@@ -24,17 +24,17 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from paddock.model.errors import LedgerError
-from paddock.model.ids import new_id
 from paddock.store.audit import RECOVERED, Field, timestamp
 from paddock.store.ledger_format import (
     HEAD,
     HEAD_BYTES,
     LINE_BYTES,
     DamagedError,
+    Entry,
     Head,
     dated_files,
     encode_record,
@@ -42,6 +42,7 @@ from paddock.store.ledger_format import (
     hold,
     lines,
     lines_backwards,
+    new_entry,
     parse_record,
     this_boot,
 )
@@ -80,28 +81,20 @@ class Chain:
         """Let other writers go on."""
         fcntl.flock(self._head_fd, fcntl.LOCK_UN)
 
-    def put(
-        self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], *, lead: bytes = b""
-    ) -> str:
-        """Write one record to the end of the chain, after the bytes `lead`; return its id. Needs the lock."""
-        head, record_id = self.head, new_id()
-        line, digest = encode_record(
-            seq=head.seq + 1,
-            id=record_id,
-            ts=timestamp(self._now),
-            event=event,
-            request=request,
-            parent=parent,
-            fields=fields,
-            prev=head.hash,
-        )
-        data = lead + line
+    def put(self, entries: Iterable[Entry], *, lead: bytes = b"") -> None:
+        """Write records to the end of the chain, after the bytes `lead`: all of them or none. Needs the lock."""
+        head, data = self.head, lead
+        seq, digest = head.seq, head.hash
+        for entry in entries:
+            seq += 1
+            ts = timestamp(self._now if entry.at is None else entry.at)
+            line, digest = encode_record(entry, seq=seq, ts=ts, prev=digest)
+            data += line
         written = os.write(self._data_fd, data)
         if written < len(data):
             os.ftruncate(self._data_fd, head.size)
             raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes fit")
-        self._move(Head(head.seq + 1, digest, head.file, head.size + written, head.synced, this_boot()))
-        return record_id
+        self._move(Head(seq, digest, head.file, head.size + written, head.synced, this_boot()))
 
     def to_sync(self) -> tuple[int, list[int]]:
         """Return up to which record the returned descriptors cover; the caller syncs and closes them."""
@@ -227,7 +220,7 @@ class Chain:
                 fields |= {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}
             if reason == "missing" and excuse is not None:
                 fields["synced"] = excuse
-            self.put(RECOVERED, "", None, fields, lead=b"\n" if torn else b"")
+            self.put([new_entry(RECOVERED, "", None, fields)], lead=b"\n" if torn else b"")
 
     def _take_in(self, size: int) -> str:
         """Continue the chain over whole records behind the head; return `foreign` if others stand there."""

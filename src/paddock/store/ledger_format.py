@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from paddock.model.errors import LedgerError, LedgerUnusable
+from paddock.model.ids import new_id
 from paddock.store.audit import AuditRecord, Field
 
 FORMAT = 1
@@ -48,6 +49,9 @@ _DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\.ndjson")
 _SEQ = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
 _HASH = b',"hash":"'
 _HASH_BYTES = len(_HASH) + 64 + len(b'"}')
+_BODY = f'{{"v":{FORMAT},"seq":%d,"id":"%b","ts":"%b",%b,"prev":"%b"}}'.encode()
+_PLACE_BYTES = 300
+"""More than a line has besides the facts of its record."""
 _to_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -59,35 +63,33 @@ class DamagedError(ValueError):
         self.seq = seq
 
 
-def encode_record(
-    *,
-    seq: int,
-    id: str,  # noqa: A002 (the member's name on disk)
-    ts: str,
-    event: str,
-    request: str,
-    parent: str | None,
-    fields: Mapping[str, Field],
-    prev: str,
-) -> tuple[bytes, str]:
-    """Return a record's line with its newline, and its hash; raise LedgerError if it is over `LINE_BYTES`."""
-    known = {
-        "v": FORMAT,
-        "seq": seq,
-        "id": id,
-        "ts": ts,
-        "event": event,
-        "request": request,
-        "parent": parent,
-    }
-    body = _to_json({**known, **fields, "prev": prev})
-    digest = hashlib.sha256(body).hexdigest()
-    line = body[:-1] + _HASH + digest.encode() + b'"}\n'
-    if len(line) > LINE_BYTES + 1:
+class Entry(NamedTuple):
+    """A record that has no place in the chain yet."""
+
+    id: str
+    facts: bytes
+    """Its members `event`, `request`, `parent` and the fields, as they stand in the line."""
+    at: float | None
+    """The moment it tells of, in seconds since the epoch; None when that is the moment in which it is written."""
+
+
+def new_entry(
+    event: str, request: str, parent: str | None, fields: Mapping[str, Field], at: float | None = None
+) -> Entry:
+    """Return a new record; raise LedgerError if its line would be over `LINE_BYTES`."""
+    facts = _to_json({"event": event, "request": request, "parent": parent, **fields})[1:-1]
+    if len(facts) > LINE_BYTES - _PLACE_BYTES:
         raise LedgerError(
             f"An audit record is over {LINE_BYTES} bytes. The ledger keeps facts: log fewer of them."
         )
-    return line, digest
+    return Entry(new_id(), facts, at)
+
+
+def encode_record(entry: Entry, *, seq: int, ts: str, prev: str) -> tuple[bytes, str]:
+    """Return the line of a record at its place in the chain, with its newline, and its hash."""
+    body = _BODY % (seq, entry.id.encode(), ts.encode(), entry.facts, prev.encode())
+    digest = hashlib.sha256(body).hexdigest()
+    return body[:-1] + _HASH + digest.encode() + b'"}\n', digest
 
 
 def _to_json(members: Mapping[str, object]) -> bytes:

@@ -7,7 +7,6 @@ from datetime import datetime
 from itertools import islice
 
 from paddock.model.errors import LedgerError
-from paddock.model.ids import new_id
 from paddock.store.audit import (
     STARTED,
     AuditRecord,
@@ -20,7 +19,7 @@ from paddock.store.audit import (
     since_timestamp,
     timestamp,
 )
-from paddock.store.ledger_format import GENESIS, encode_record, parse_record
+from paddock.store.ledger_format import GENESIS, encode_record, new_entry, parse_record
 
 
 class MemoryAudit:
@@ -44,6 +43,8 @@ class MemoryAudit:
         """Keep one record; see `AuditSink.append`."""
         check_event(event)
         return self._keep(event, request, parent, fields)
+
+    append_soon = append
 
     def query(
         self,
@@ -75,16 +76,10 @@ class MemoryAudit:
                 raise LedgerError("The audit sink is closed. Open another one to write.")
             if event == STARTED and request in self._claimed:
                 raise claimed_before(request)
-            line, _ = encode_record(
-                seq=len(self.records) + 1,
-                id=new_id(),
-                ts=timestamp(self._clock()),
-                event=event,
-                request=request,
-                parent=parent,
-                fields=fields,
-                prev=self.records[-1].hash if self.records else GENESIS,
-            )
+            prev = self.records[-1].hash if self.records else GENESIS
+            ts = timestamp(self._clock())
+            record = new_entry(event, request, parent, fields)
+            line, _ = encode_record(record, seq=len(self.records) + 1, ts=ts, prev=prev)
             self.records.append(parse_record(line[:-1]))
             if event == STARTED:
                 self._claimed.add(request)

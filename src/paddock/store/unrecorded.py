@@ -31,6 +31,8 @@ class Unopened:
         """Raise LedgerUnusable."""
         raise self._why
 
+    append_soon = append
+
     def query(
         self,
         *,
@@ -65,6 +67,8 @@ class Lenient:
     ) -> str:
         """Write one record, if possible; see `AuditSink.append`."""
         return self._tried(lambda: self._sink.append(event, request, fields, parent=parent))
+
+    append_soon = append
 
     def _tried(self, write: Callable[[], str]) -> str:
         try:

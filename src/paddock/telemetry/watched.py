@@ -52,7 +52,7 @@ class Observer(Protocol):
 
 
 class Watched:
-    """An `AuditSink` whose observers hear what has been written. None of them can fail a request."""
+    """An `AuditSink` whose observers hear what it was given to write. None of them can fail a request."""
 
     def __init__(self, sink: AuditSink, observers: Sequence[Observer]) -> None:
         self._sink = sink
@@ -69,10 +69,14 @@ class Watched:
         try:
             return self._sink.append(event, request, fields, parent=parent)
         finally:
-            if event in _ENDS:
-                self._tell(lambda observer: observer.ended(request, parent, fields))
-            elif event == "answered":
-                self._tell(lambda observer: observer.answered(request, parent, fields))
+            self._tell_of(event, request, parent, fields)
+
+    def append_soon(self, event: str, request: str, fields: Facts, *, parent: str | None = None) -> str:
+        """Hand over one record; see `AuditSink.append_soon`."""
+        try:
+            return self._sink.append_soon(event, request, fields, parent=parent)
+        finally:
+            self._tell_of(event, request, parent, fields)
 
     def query(
         self,
@@ -91,6 +95,12 @@ class Watched:
     def close(self) -> None:
         """Close the sink."""
         self._sink.close()
+
+    def _tell_of(self, event: str, request: str, parent: str | None, fields: Facts) -> None:
+        if event in _ENDS:
+            self._tell(lambda observer: observer.ended(request, parent, fields))
+        elif event == "answered":
+            self._tell(lambda observer: observer.answered(request, parent, fields))
 
     def _tell(self, tell: Callable[[Observer], None]) -> None:
         for observer in self._observers:

@@ -8,7 +8,7 @@ import pytest
 from paddock.model.errors import LedgerError
 from paddock.store import ledger_verify
 from paddock.store.ledger import Ledger
-from paddock.store.ledger_format import GENESIS, LINE_BYTES, Head, encode_record
+from paddock.store.ledger_format import GENESIS, LINE_BYTES, Head, encode_record, new_entry
 from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import Finding, Report, verify
 
@@ -38,9 +38,7 @@ def edit(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
 
 
 def forged(seq: int, prev: str) -> bytes:
-    return encode_record(
-        seq=seq, id="i", ts="t", event="decided", request="", parent=None, fields={}, prev=prev
-    )[0]
+    return encode_record(new_entry("decided", "", None, {}), seq=seq, ts="t", prev=prev)[0]
 
 
 def test_a_whole_ledger_is_ok(three_days: Path) -> None:

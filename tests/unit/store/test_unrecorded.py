@@ -12,7 +12,12 @@ FULL = LedgerUnusable("the disk is full")
 
 def test_a_ledger_that_could_not_be_opened_says_why():
     sink = Unopened(FULL)
-    for use in (lambda: sink.claim("r", {}), lambda: sink.append("finished", "r", {}), sink.query):
+    for use in (
+        lambda: sink.claim("r", {}),
+        lambda: sink.append("finished", "r", {}),
+        lambda: sink.append_soon("finished", "r", {}),
+        sink.query,
+    ):
         with pytest.raises(LedgerUnusable, match="the disk is full"):
             use()
     sink.close()

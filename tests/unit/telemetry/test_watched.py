@@ -57,7 +57,7 @@ def test_observers_hear_what_was_written_and_fail_nothing(caplog):
     watched.append("asked", one, {"kind": "guest"})
     watched.append("answered", one, {"answer": "once"})
     watched.append("finished", one, {"kind": "guest"})
-    watched.append("decided", other, {"kind": "sdk"}, parent=one)
+    watched.append_soon("decided", other, {"kind": "sdk"}, parent=one)
     assert heard.events == [
         ("started", one, None, "guest"),
         ("answered", one, None, "once"),
