@@ -20,6 +20,8 @@ _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
 _CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _SIGKILL = 9
+_ARG_START, _ARG_END = 45, 46
+"""Fields of /proc/<pid>/stat after the name."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _capset = _LIBC.capset  # these three are made before the forks, each of which would have to make its own
 _THIS_THREAD = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
@@ -68,6 +70,15 @@ def hide() -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def name_itself(title: bytes) -> None:
+    """Have /proc/<pid>/cmdline, which anybody may read, show `title` and no path of the host (proc(5), arg_start)."""
+    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib costs a zygote's child a millisecond
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+    if 0 < start < end:
+        ctypes.memmove(start, title[: end - start - 1].ljust(end - start, b"\0"), end - start)
+
+
 def become(user: int) -> None:
     """Turn from root into `user` and the group of the same number, with no other groups."""
     os.setgroups([])
@@ -108,7 +119,7 @@ def close_all_but(*kept: int) -> None:
 def is_mapped(number: int) -> bool:
     """Tell whether this user namespace knows a user and a group of that number (user_namespaces(7))."""
     for kind in ("uid", "gid"):
-        with open(f"/proc/self/{kind}_map") as file:  # noqa: PTH123 - pathlib costs a zygote's child a millisecond
+        with open(f"/proc/self/{kind}_map") as file:  # noqa: PTH123 - likewise
             ranges = [[int(word) for word in line.split()] for line in file]
         if not any(first <= number < first + count for first, _, count in ranges):
             return False

@@ -33,6 +33,9 @@ BUBBLEWRAP = "/usr/bin/bwrap"
 OWN = ("/tmp", "/dev/shm")  # noqa: S108 - the jail's own
 """Directories that are empty in each jail, but for what is granted below them."""
 
+TITLE = b"paddock: jails"
+"""What keepers and the first processes of jails are called."""
+
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {
     "fd": "/proc/self/fd",
@@ -189,6 +192,7 @@ def _keep(server: socket.socket, order: Order, namespaces: tuple[int, ...], life
     try:
         os.setsid()
         lockdown.close_all_but(server.fileno(), *namespaces)
+        lockdown.name_itself(TITLE)
         if order.user is not None:
             lockdown.become(order.user)
         user, network, mounts = namespaces

@@ -28,14 +28,14 @@ def strangers(sandbox: Sandbox) -> list[str]:
     the processes that keep the roots of its last jails.
     """
     zygote = sandbox._zygote._process.pid
-    own = Path(f"/proc/{zygote}/cmdline").read_text().replace("\0", " ")
+    own = Path(f"/proc/{zygote}/cmdline").read_text().rstrip("\0").replace("\0", " ")
     seen: dict[int, tuple[int, str]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         if int(folder.name) in {1, os.getpid(), zygote}:
             continue
         try:
             state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            name = (folder / "cmdline").read_text().replace("\0", " ") or folder.name
+            name = (folder / "cmdline").read_text().rstrip("\0").replace("\0", " ") or folder.name
         except OSError:
             continue
         if state != "Z":
@@ -44,7 +44,7 @@ def strangers(sandbox: Sandbox) -> list[str]:
     kept = dict.fromkeys(wardens, 1 + namespaces._KEPT)
     found: list[str] = []
     for parent, name in (seen[pid] for pid in seen if pid not in wardens):
-        if name == own and kept.get(parent):
+        if name in {own, namespaces.TITLE.decode()} and kept.get(parent):
             kept[parent] -= 1
         else:
             found.append(name)

@@ -115,6 +115,11 @@ def test_programs_cannot_look_into_the_first_process_nor_end_it(open_path):
     assert (result.status, result.exit_code, result.stdout.head) == ("failed", 5, "alive\n")
 
 
+def test_programs_see_no_path_of_the_host_in_the_first_process(open_path):
+    (result,) = in_turn(open_path, ("tr -d '\\0' </proc/1/cmdline", NONE))
+    assert said(result) == "paddock: jails"
+
+
 def test_what_a_program_leaves_behind_is_killed_and_its_result_stays(open_path):
     (result,) = in_turn(open_path, ("(sleep 60 &); (trap '' TERM; sleep 60) & exit 4", NONE))
     assert (result.status, result.exit_code, result.kill, result.survivors) == ("failed", 4, "namespace", 0)
