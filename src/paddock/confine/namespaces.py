@@ -22,7 +22,7 @@ import select
 import signal
 import socket
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from paddock.confine import lockdown
@@ -69,10 +69,11 @@ Places = tuple[tuple[str, tuple[int, ...] | None], ...]
 
 def command(
     *, readable: Iterable[str], writable: Iterable[str], covered: Iterable[str], scratch: str, network: bool
-) -> list[str]:
+) -> str:
     """Return the command that builds a root of these paths, each where it is, and of the folder of `scratch`.
 
-    `covered` are paths below writable ones that stay read-only. `{info}` stands for the descriptor of the facts.
+    `covered` are paths below writable ones that stay read-only. `{info}` stands for the descriptor of the facts. The
+    parts are in one text, between NULs: there are two hundred, and every process on the way reads them.
     """
     found = [BUBBLEWRAP, "--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session"]
     found += ["--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}", "--proc", "/proc"]
@@ -93,7 +94,7 @@ def command(
         found += ["--bind", path, path]
     for path in covered:
         found += ["--ro-bind", path, path]
-    return [*found, "--remount-ro", "/", "--chdir", "/", "--", "/bin/cat"]
+    return "\0".join((*found, "--remount-ro", "/", "--chdir", "/", "--", "/bin/cat"))
 
 
 class Root:
@@ -155,7 +156,7 @@ class Roots:
 
     def __init__(self, life: Life) -> None:
         self._life = life
-        self._roots: OrderedDict[tuple[object, ...], Root] = OrderedDict()
+        self._roots: OrderedDict[tuple[int | None, str], Root] = OrderedDict()
 
     @property
     def keepers(self) -> frozenset[int]:
@@ -169,7 +170,7 @@ class Roots:
         """
         if not order.jail:
             return None
-        key = order.user, *order.jail
+        key = order.user, order.jail
         root = self._roots.pop(key, None)
         if root is not None and not root.is_true():
             _end(root)
@@ -243,7 +244,7 @@ class _Builder:
         self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
         self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
         os.write(self._wake, b"\n")
-        command = [part.replace("{info}", str(theirs_info)) for part in order.jail]
+        command = [part.replace("{info}", str(theirs_info)) for part in order.jail.split("\0")]
         self._pid = os.fork()
         if self._pid == 0:
             try:
@@ -285,10 +286,10 @@ class _Builder:
         os.waitpid(self._pid, 0)
 
 
-def _sources(command: Sequence[str]) -> list[str]:
+def _sources(command: str) -> list[str]:
     """Return the paths that a command binds."""
     binds = {"--bind", "--ro-bind", "--dev-bind"}
-    return [source for option, source in itertools.pairwise(command) if option in binds]
+    return [source for option, source in itertools.pairwise(command.split("\0")) if option in binds]
 
 
 def places(paths: Iterable[str]) -> Places:

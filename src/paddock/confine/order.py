@@ -43,8 +43,8 @@ class Order(NamedTuple):
     devices: Sequence[str] = ()
     workspace: str = ""
     """Writable workspace whose protected paths are watched; empty when there is none."""
-    jail: Sequence[str] = ()
-    """Command that builds the root of its jail and then runs `cat`; empty in the other tiers."""
+    jail: str = ""
+    """Command that builds the root of its jail, its parts between NULs; empty in the other tiers."""
     carried: Sequence[str] = ()
     """Granted paths, outer ones first, that lie where each jail has an empty directory of its own."""
     group: str = ""

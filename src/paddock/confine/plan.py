@@ -163,7 +163,7 @@ def room(
     readable += [workspace] if grants.access == "read-only" else []
     writable = [str(path.resolve()) for path in grants.writable] + ([workspace] if writes_workspace else [])
     jailed = tier == "namespaces"
-    jail: list[str] = []
+    jail = ""
     if jailed:
         jail = namespaces.command(
             readable=readable,
