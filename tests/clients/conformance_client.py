@@ -1,4 +1,7 @@
-"""Paddock's client of upstream servers, driven by the official conformance suite: `conformance_client.py URL`.
+"""Paddock's client of upstream servers, driven by the official conformance suite: `conformance_client.py SOCKET`.
+
+The suite starts `conformance_call.py` for each scenario, which has a fork of this process do it: one that starts costs
+more than a scenario.
 
 It does what programs do: lists the tools of a server and calls them. The suite tells in the environment what it wants
 to be called. Where a call says that a person must log in, it does what a person does: logs in, with the scope that the
@@ -10,8 +13,11 @@ import contextlib
 import json
 import os
 import re
+import signal
+import socket
 import sys
 import tempfile
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -32,6 +38,7 @@ T = TypeVar("T")
 CALLS: dict[str, dict[str, Any]] = {"add_numbers": {"a": 5, "b": 3}}
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 LOGINS = 3
+MOST = 64 * 1024
 
 
 async def agree(visit: Visit) -> None:
@@ -90,8 +97,48 @@ async def main(url: str, home: Path) -> None:
             await client.call(name, arguments)
 
 
-with tempfile.TemporaryDirectory() as directory:
-    try:
-        asyncio.run(main(sys.argv[1], Path(directory)))
-    except PaddockError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+def scenario(asked: dict[str, Any], files: list[int]) -> int:
+    """Be the client of one scenario, with the environment and the standard streams of who asked; return an exit code."""
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            asyncio.run(main(asked["url"], Path(directory)))
+        except PaddockError as error:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            return 1
+        finally:
+            sys.stderr.flush()
+    return 0
+
+
+def serve(listening: socket.socket) -> None:
+    """Have a fork do what each connection asks for, and tell it the exit code; a fork that dies tells nothing."""
+    while True:
+        connection, _ = listening.accept()
+        if os.fork():
+            connection.close()
+            continue
+        code = 1
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listening.close()
+            text, files, _, _ = socket.recv_fds(connection, MOST, 3)
+            code = scenario(json.loads(text), files)
+        except BaseException:  # noqa: BLE001 - a fork may not go on as another server
+            traceback.print_exc()
+        finally:
+            connection.send(str(code).encode())
+            os._exit(code)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(sys.argv[1])
+        listener.listen(128)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        serve(listener)

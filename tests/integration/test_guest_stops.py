@@ -8,7 +8,8 @@ MIB = 1 << 20
 LIMIT_MS = 400
 GRACE_MS = 5_000
 """For busy machines; `make bench` measures how late a stop is."""
-"""Measured lateness is a few milliseconds; a loaded machine gets more."""
+PATIENT_MS = 100_000
+"""For what another limit ends: before it does, V8 tries for seconds to find room."""
 
 COMPUTING = ("timeout", "Timeout", f"Script execution timed out after {LIMIT_MS}ms")
 WAITING = ("timeout", "Timeout", "Execution timeout")
@@ -92,7 +93,7 @@ def test_x16_a_program_that_waits_for_nothing(guest, source):
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("source", GREEDY.values(), ids=GREEDY.keys())
 def test_a_program_that_takes_too_much_memory(guest, source, jit):
-    assert guest.failure(source, memory_bytes=96 * MIB, jit=jit) == MEMORY
+    assert guest.failure(source, memory_bytes=96 * MIB, jit=jit, wall_ms=PATIENT_MS) == MEMORY
     assert guest.value("1 + 1") == 2
 
 
@@ -105,7 +106,7 @@ def test_a_program_that_takes_too_much_memory(guest, source, jit):
     ],
 )
 def test_array_buffers_of_8_gb_in_one_and_in_pieces(guest, source):
-    outcome = guest.run(source, memory_bytes=96 * MIB)
+    outcome = guest.run(source, memory_bytes=96 * MIB, wall_ms=PATIENT_MS)
     assert outcome.status == "memory_limit"
     assert outcome.error.message in {"Array buffer allocation failed", "Out of memory"}
     assert outcome.error.hint == "the memory limit is 100663296 bytes"
@@ -149,7 +150,7 @@ def test_a_stack_overflow_inside_the_glue_breaks_nothing(guest, step, jit):
         " console.log('still here'); await sleep(5); return ends >= 3"
     )
     # Compiled frames are small: tens of thousands of calls, each of which the host answers.
-    outcome = guest.run(source, jit=jit, wall_ms=100_000)
+    outcome = guest.run(source, jit=jit, wall_ms=PATIENT_MS)
     if step.startswith("servers") and outcome.error is not None:
         # The stack ended between a call and its `catch`, a slow machine has answers still to come, or the frames of
         # compiled code, which are small and so very many, hold more texts than memory does.

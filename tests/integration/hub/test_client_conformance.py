@@ -1,24 +1,23 @@
 """The official conformance suite against Paddock's client of upstream servers, for both revisions.
 
-`requirements/REVISION.yaml` of the suite says which client scenarios a revision requires. All of them are run here, at the
-wire version of each revision. Not run is what the same files list under `not_scored`:
-
-* `extension`: optional by definition. Of these Paddock offers the grants for machines, which its own tests cover: the
-  suite does not tell the issuer, without which Paddock gives no secret to anybody.
-* `added-after-release`: not part of what the revision required when it was published.
+Not required, and run without being counted: what the requirements list as `extension`, which is optional by definition,
+and as `added-after-release`. Of the extensions Paddock offers the grants for machines, which its own tests cover: the
+suite does not tell the issuer, without which Paddock gives no secret to anybody.
 """
 
-import platform
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
+from tests.integration import conformance
+from tests.integration.mcp import npm
 
-CONFORMANCE = "@modelcontextprotocol/conformance"
-CLIENT = Path(__file__).parents[2] / "clients" / "conformance_client.py"
+CLIENTS = Path(__file__).parents[2] / "clients"
 
 LOGINS = [
     *("metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd"),
@@ -45,27 +44,32 @@ REQUIRED = {
 }
 
 
+@pytest.fixture
+def client() -> Iterator[str]:
+    """Yield the command of a client, one process for all scenarios until each has a fork of it."""
+    with tempfile.TemporaryDirectory() as folder:  # the name of a socket is short
+        command = [sys.executable, str(CLIENTS / "conformance_client.py"), f"{folder}/client"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"ready\n"
+                yield f"{sys.executable} -I -S {CLIENTS / 'conformance_call.py'} {folder}/client"
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("revision", list(REQUIRED))
-def test_all_that_the_suite_requires_is_run(npm_modules: Callable[[str], Path], revision: str) -> None:
-    text = (npm_modules("clients") / CONFORMANCE / "requirements" / f"{revision}.yaml").read_text()
-    requirements = yaml.safe_load(text)
-    assert sorted(REQUIRED[revision]) == sorted(requirements["client"])
-    left_out = {each["reason"] for each in requirements["not_scored"] if each["leg"] == "client"}
-    assert left_out == {"extension", "added-after-release"}
-
-
-@pytest.mark.parametrize(
-    ("revision", "scenario"), [(revision, name) for revision, names in REQUIRED.items() for name in names]
-)
-def test_the_client_conforms(
-    npm_modules: Callable[[str], Path], revision: str, scenario: str, tmp_path: Path
+def test_all_that_a_revision_requires(
+    npm_modules: npm.Modules, client: str, revision: str, tmp_path: Path
 ) -> None:
-    modules = npm_modules("clients")
-    kind = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
-    node = modules / f"node-linux-{kind}" / "bin" / "node"
-    client = f"{sys.executable} {CLIENT}"
-    asked = ["--command", client, "--scenario", scenario, "--spec-version", revision, "--timeout", "120000"]
-    command = [str(node), str(modules / CONFORMANCE / "dist" / "index.js"), "client", *asked]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Passed: " in done.stdout + done.stderr
+    """The suite starts a client for each scenario, all at the same time."""
+    found = conformance.run(
+        npm_modules("clients"),
+        "client",
+        *("--command", client, "--timeout", "500000"),
+        revision=revision,
+        results=tmp_path / "results",
+    )
+    assert (sorted(found.required), found.code) == (sorted(REQUIRED[revision]), 0), found.told
+    assert all(found.passed[name] for name in found.required)
+    assert set(found.unscored.values()) == {"extension", "added-after-release"}

@@ -1,24 +1,15 @@
-"""The official conformance suite against Paddock's server with the suite's own tools, for both revisions.
-
-`--requirements REVISION` runs what that revision requires, as the suite's `requirements/REVISION.yaml` lists it, and
-besides, without counting it, what it does not: `extension` (optional by definition), `pending` (its own example server
-does not pass) and `added-after-release`. The required ones alone decide the exit code.
-"""
+"""The official conformance suite against Paddock's server with the suite's own tools, for both revisions."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration import conformance
 
 from . import npm
-
-CONFORMANCE = "@modelcontextprotocol/conformance/dist/index.js"
-PASSED = re.compile(r"^([✓✗]) ([\w/.-]+): \d+ passed", re.MULTILINE)
-UNSCORED = re.compile(r"^  [✓✗] ([\w/.-]+) \((\w[\w-]*)\)$", re.MULTILINE)
 
 REQUIRED = {"2025-11-25": 30, "2026-07-28": 37}
 """How many scenarios each revision requires of a server."""
@@ -72,23 +63,13 @@ def server(tmp_path: Path) -> Iterator[str]:
 def test_all_that_a_revision_requires(
     npm_modules: npm.Modules, server: str, revision: str, tmp_path: Path
 ) -> None:
+    results = tmp_path / "results"
     modules = npm_modules("clients")
-    suite = [npm.node(modules), str(modules / CONFORMANCE), "server", "--url", server]
-    done = subprocess.run(
-        [*suite, "--requirements", revision, "--output-dir", "results"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    results = {name: mark == "✓" for mark, name in PASSED.findall(done.stdout)}
-    unscored = dict(UNSCORED.findall(done.stdout))
-    required = results.keys() - unscored.keys()
-    assert (len(required), done.returncode) == (REQUIRED[revision], 0), done.stdout
-    assert {name for name, passed in results.items() if not passed} == NOT_PASSED[revision], done.stdout
-    assert unscored.keys() >= NOT_PASSED[revision]
-    assert warned(tmp_path / "results", required) == WARNINGS[revision]
+    found = conformance.run(modules, "server", "--url", server, revision=revision, results=results)
+    assert (len(found.required), found.code) == (REQUIRED[revision], 0), found.told
+    assert {name for name, passed in found.passed.items() if not passed} == NOT_PASSED[revision], found.told
+    assert found.unscored.keys() >= NOT_PASSED[revision]
+    assert warned(results, found.required) == WARNINGS[revision]
 
 
 def warned(results: Path, scenarios: set[str]) -> set[str]:
