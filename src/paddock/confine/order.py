@@ -1,12 +1,16 @@
 """What the server asks of a warden, and what it hears back: the wire between `process` and `warden`.
 
-    server -> warden   an order: JSON in a memory file, for it may hold a large environment; then "stop:<reason>"
+    server -> warden   an order, in a memory file, for it may hold a large environment; then "stop:<reason>"
     warden -> server   a report: JSON in one message
+
+Orders are read by processes that have just been forked, where each page of memory that is used for the first time costs
+a microsecond or two: so they are marshalled. They come from the processes' own server, and the same interpreter.
 
 Only the standard library may be imported here: the module runs in wardens.
 """
 
 import json
+import marshal
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -52,25 +56,25 @@ class Order(NamedTuple):
     argv: Sequence[str] = ()
     environment: Mapping[str, str] = {}
     cwd: str = "/"
-    ceilings: Ceilings = Ceilings()
     canary: str = ""
     """Target of the canary (`paddock.confine.canary`), which then runs in the place of `argv`."""
+    ceilings: Ceilings = Ceilings()
 
     def to_file(self) -> int:
         """Return a descriptor of a memory file with this order, ready to be read."""
         file = os.memfd_create("order", os.MFD_CLOEXEC)
-        text = json.dumps({**self._asdict(), "ceilings": self.ceilings._asdict()}).encode()
-        while text:
-            text = text[os.write(file, text) :]
+        fields: list[Any] = [*self[:-1], tuple(self.ceilings)]
+        data = marshal.dumps(fields)
+        while data:
+            data = data[os.write(file, data) :]
         return file
 
     @classmethod
     def from_file(cls, file: int) -> Self:
         """Read an order and close its descriptor. Others may read the same file."""
-        fields: dict[str, Any] = json.loads(os.pread(file, os.fstat(file).st_size, 0))
+        *fields, ceilings = marshal.loads(os.pread(file, os.fstat(file).st_size, 0))  # noqa: S302 - our server's own
         os.close(file)
-        ceilings = Ceilings(**fields.pop("ceilings"))
-        return cls(ceilings=ceilings, **fields)
+        return cls._make((*fields, Ceilings._make(ceilings)))
 
 
 class StartError(Exception):
