@@ -15,6 +15,7 @@ Only the standard library may be imported here: the module runs in wardens.
 """
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -163,6 +164,7 @@ def _become_program(
     """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON."""
     progress = ["session"]
     try:
+        gc.disable()  # it would touch every object, and so copy the memory that forks share
         os.setsid()
         if jailed:
             _show_mounts(channel)
