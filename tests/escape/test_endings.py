@@ -68,7 +68,9 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path, rest):
         f"console.log('running'); {rest}",
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # A cache of its own: a program that is known from it needs no reader.
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert told["left"] == []
