@@ -42,7 +42,7 @@ S28 = {
     "java": (
         "Main.java",
         f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp /none com.sun.tools.javac.Main"
-        " -proc:none -implicit:none -encoding UTF-8 -d /s/program /s/Main.java",
+        " -proc:none -implicit:none -XDstringConcat=inline -encoding UTF-8 -d /s/program /s/Main.java",
         f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home {AT_THE_END} -ea -cp /s/program Main",
     ),
     "kotlin": (
