@@ -166,23 +166,21 @@ class StreamRedactor:
         line = self._released()
         while len(line) >= LONGEST and not self._withholding:
             window, further = line[:LONGEST], line[LONGEST:]
-            cut = self._cut(window)
+            alone = self._redactor.leaves_alone(window)
+            cut = LONGEST - OVERLAP if alone else self._cut(window)
             if cut is None:
                 done.append(self._redactor.line(window) + WITHHELD)
                 self._withholding = True
                 self._in_key = self._in_key or self._redactor.opens_key(window)
                 return
-            done.append(self._redactor.line(window[:cut]))
+            done.append(window[:cut] if alone else self._redactor.line(window[:cut]))
             line = window[cut:] + further
         self._pieces, self._held = [line], len(line)
 
     def _cut(self, window: str) -> int | None:
         """Return where a window can be cut so that redacting its parts is redacting the whole."""
-        latest = LONGEST - OVERLAP
-        if self._redactor.leaves_alone(window):
-            return latest
         whole = self._redactor.line(window)
-        for cut in range(latest, 0, -_STEP):
+        for cut in range(LONGEST - OVERLAP, 0, -_STEP):
             if self._redactor.line(window[:cut]) + self._redactor.line(window[cut:]) == whole:
                 return cut
         return None
