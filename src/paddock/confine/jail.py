@@ -26,7 +26,6 @@ _OPEN_TREE, _MOVE_MOUNT = 428, 429
 _AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8000, 1, 4
 STREAMS = 3
 """Standard input, output and error."""
-_MOST_STATUS = 0xFFFF
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -44,13 +43,13 @@ class Told(NamedTuple):
 
     @classmethod
     def from_bytes(cls, message: bytes) -> Self | None:
-        """Read it, None where there is nothing of the kind."""
+        """Read it; None where there is nothing of the kind, whoever wrote it."""
         try:
             told = cls(**json.loads(message))
-            sane = all(0 <= number < math.inf for number in told) and told.status <= _MOST_STATUS
-        except (ValueError, TypeError):
+            os.waitstatus_to_exitcode(told.status)
+            return told if all(0 <= number < math.inf for number in told) else None
+        except (ValueError, TypeError, OverflowError):
             return None
-        return told if sane else None
 
 
 def open_up() -> int:
