@@ -20,6 +20,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _RESIDENT = 1, 2, 11, 14, 21
 """Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, rss (proc(5))."""
 _PAUSE_S = 0.0005
+_COUNT_EVERY_S = 10.0
 
 Reaped = Callable[[int, int, resource.struct_rusage], None]
 """Gets pid, wait status and cost of a child that was collected; the cost is with all that the child has collected."""
@@ -33,6 +34,9 @@ class Sample(NamedTuple):
     """Pages that processes share count for each of them; see `proportional_bytes`."""
     cpu_ms: float
     """CPU time of the living and of the children that they have waited for."""
+    user_ms: float
+    system_ms: float
+    """Of these, what is not the time of a jail's first process."""
 
 
 def children(pid: int) -> list[int]:
@@ -60,15 +64,19 @@ def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
     """Sample the processes below this one, without children in `spare`; of a jail's `first`, its time alone."""
     processes: list[int] = []
     pages, ticks = 0, 0
+    user = system = 0
     for pid in _below(os.getpid(), spare):
         fields = _stat(pid)
         if fields is None or fields[0] == b"Z":
             continue
-        ticks += sum(map(int, fields[_USER_TIME : _SYSTEM_TIME + 1]))
+        own = [int(field) for field in fields[_USER_TIME : _SYSTEM_TIME + 1]]
+        ticks += sum(own)
         if pid != first:
             processes.append(pid)
             pages += int(fields[_RESIDENT])
-    return Sample(tuple(processes), pages * _PAGE, ticks * 1000 / _TICKS)
+            user, system = user + own[0] + own[2], system + own[1] + own[3]
+    of_tick = 1000 / _TICKS
+    return Sample(tuple(processes), pages * _PAGE, ticks * of_tick, user * of_tick, system * of_tick)
 
 
 def proportional_bytes(pids: Iterable[int]) -> int:
@@ -81,7 +89,13 @@ def proportional_bytes(pids: Iterable[int]) -> int:
     return total
 
 
-def sweep(*, seconds: float, reaped: Reaped, spare: frozenset[int] = frozenset()) -> tuple[int, int]:
+def _of_no_job(_pid: int, _status: int, _cost: resource.struct_rusage) -> None:
+    """Take note of nothing: there is no account."""
+
+
+def sweep(
+    *, seconds: float, reaped: Reaped = _of_no_job, spare: frozenset[int] = frozenset()
+) -> tuple[int, int]:
     """Kill and reap every descendant of this process; return how many were killed and how many are left.
 
     Process groups go first, for the kernel kills one as a whole; then all others are stopped before any is killed,
@@ -146,6 +160,20 @@ def threads_by_user() -> dict[int, int]:
                 owner = os.stat(f"/proc/{name}").st_uid  # noqa: PTH116
                 found[owner] = found.get(owner, 0) + len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208
     return found
+
+
+class Others:
+    """How many threads each user has without the job: RLIMIT_NPROC counts users, not jobs."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, int] = {}
+        self._due = 0.0
+
+    def of(self, user: int | None) -> int:
+        """Return the count of a user, None being this process's; not older than ten seconds."""
+        if (now := time.monotonic()) > self._due:
+            self._threads, self._due = threads_by_user(), now + _COUNT_EVERY_S
+        return self._threads.get(os.geteuid() if user is None else user, 0)
 
 
 def _below(own: int, spare: frozenset[int]) -> list[int]:

@@ -47,7 +47,6 @@ _REPORT_WITHIN_S = 0.18
 _PATIENCE_S = 30.0
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
-_COUNT_EVERY_S = 10.0
 
 
 class Warden:
@@ -63,6 +62,7 @@ class Warden:
         self._statuses: dict[int, int] = {}
         self._pid = 0
         self._ending: frozenset[int] = frozenset()
+        self._sample: tree.Sample | None = None
         self._leaf: Leaf | None = None
         self._before: protected.Record | None = None
         self._scratch_walk = scratch.usage(order.scratch)
@@ -195,7 +195,7 @@ class Warden:
 
     def _ceiling_hit(self) -> str:
         ceilings = self._order.ceilings
-        sample = tree.measure(spare=self._roots.keepers, first=self._pid if self._order.jail else 0)
+        sample = self._sample = self._measure()
         processes = len(sample.processes)
         report = self._report
         grown = processes > report.processes_peak + _FAST_GROWTH
@@ -209,6 +209,9 @@ class Warden:
             return "cpu"
         self._look = _FIRST_LOOK_S if grown else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
         return "scratch" if self._scratch_full() else ""
+
+    def _measure(self) -> tree.Sample:
+        return tree.measure(spare=self._roots.keepers, first=self._pid if self._order.jail else 0)
 
     def _takes_too_much(self, sample: tree.Sample) -> bool:
         most, resident = self._order.ceilings.memory_bytes, sample.resident_bytes
@@ -237,9 +240,8 @@ class Warden:
         report = self._report
         told = self._shim.told() if self._order.jail and self._shim is not None else None
         alive = told is None and bool(self._pid) and self._pid not in self._statuses
-        if alive:  # its number is its own, so its group is too
-            with contextlib.suppress(OSError):
-                os.killpg(self._pid, signal.SIGKILL)
+        if alive:
+            self._kill()
         if self._leaf is not None:
             self._leaf.kill()
         if alive and self._order.jail:
@@ -274,6 +276,19 @@ class Warden:
         report.cpu_user_ms += told.user_ms
         report.cpu_system_ms += told.system_ms
         report.peak_bytes = max(report.peak_bytes, told.peak_bytes)
+
+    def _kill(self) -> None:
+        """Kill what the job began with, and its group; in a jail that is the end of all."""
+        if (
+            self._order.jail
+        ):  # nobody collects the others then, so their time is taken now (pid_namespaces(7))
+            sample = self._sample
+            if sample is None or len(sample.processes) <= _FEW:
+                sample = self._measure()
+            self._report.cpu_user_ms += sample.user_ms
+            self._report.cpu_system_ms += sample.system_ms
+        with contextlib.suppress(OSError):  # its number is its own, so its group is too
+            os.killpg(self._pid, signal.SIGKILL)
 
     def _reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
         self._statuses[pid] = status
@@ -311,7 +326,7 @@ def serve(server: socket.socket, folder: str) -> None:
     last process takes no other.
     """
     lockdown.adopt_orphans()
-    others, roots = _Others(), Roots(live_in_jail)
+    others, roots = tree.Others(), Roots(live_in_jail)
     clean = True
     last: Order | None = None
     shim: Shim | None = None
@@ -344,8 +359,7 @@ def serve(server: socket.socket, folder: str) -> None:
         _wait_for_release(server)
         scratch.remove(order.scratch)
         shim = None
-    if shim is not None:
-        shim.end()
+    tree.sweep(seconds=_REPORT_WITHIN_S)  # keepers, and what waits for no job any more
     server.close()
     os.rmdir(folder)  # noqa: PTH106
 
@@ -375,17 +389,3 @@ def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
             return word, tuple(files)
         if not word:
             return None  # anything else is a `stop` that came when its job had ended
-
-
-class _Others:
-    """How many threads each user has without the job: RLIMIT_NPROC counts users, not jobs."""
-
-    def __init__(self) -> None:
-        self._threads: dict[int, int] = {}
-        self._due = 0.0
-
-    def of(self, user: int | None) -> int:
-        """Return the count of a user, None being this process's; not older than ten seconds."""
-        if (now := time.monotonic()) > self._due:
-            self._threads, self._due = tree.threads_by_user(), now + _COUNT_EVERY_S
-        return self._threads.get(os.geteuid() if user is None else user, 0)

@@ -10,7 +10,6 @@ orphans and its scratch to the zygote, which ends them. Only the standard librar
 
 import gc
 import os
-import resource
 import select
 import signal
 import socket
@@ -97,7 +96,7 @@ class Zygote:
         if not status:
             return
         spare = frozenset(pid for pid, _ in self._children.values())
-        tree.sweep(seconds=_SWEEP_S, reaped=_ignore, spare=spare)
+        tree.sweep(seconds=_SWEEP_S, spare=spare)
         if folder and os.path.lexists(folder):
             self._remove(folder)
 
@@ -112,10 +111,6 @@ class Zygote:
             scratch.remove(folder)
         finally:
             os._exit(0)
-
-
-def _ignore(_pid: int, _status: int, _cost: resource.struct_rusage) -> None:
-    """Take note of nothing: a lost job has no account."""
 
 
 def _let_be(_number: int, _frame: object) -> None:

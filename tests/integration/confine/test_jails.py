@@ -133,6 +133,13 @@ def test_time_of_orphans_that_have_ended_counts(open_path):
     assert result.usage.cpu_user_ms + result.usage.cpu_system_ms >= 600
 
 
+def test_time_of_what_is_killed_counts(open_path):
+    script = "(while :; do :; done) & while :; do :; done"
+    (result,) = in_turn(open_path, (script, NONE), limits=ProcessLimits(wall_ms=30_000, cpu_ms=600))
+    assert (result.status, result.limit, result.kill) == ("timeout", "cpu", "namespace")
+    assert result.usage.cpu_user_ms + result.usage.cpu_system_ms >= 600
+
+
 def test_orphans_that_come_and_go_meet_the_limit_of_cpu_time(open_path):
     burn = "python3 -I -S -c 'import time\nwhile time.process_time() < 0.05: pass'"
     (result,) = in_turn(

@@ -4,6 +4,8 @@ import asyncio
 import os
 import select
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -224,6 +226,33 @@ def test_scratch_of_a_killed_warden_is_removed(tier, open_path):
 
     assert with_sandbox(tier, open_path, go).status == "lost"
     assert list(open_path.iterdir()) == []
+
+
+HEIR = """
+import asyncio, ctypes, os, sys
+from pathlib import Path
+from paddock.confine.process import Sandbox
+from paddock.model.outcome import SandboxFacts
+
+async def main(tier, root):
+    async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(root)) as sandbox:
+        assert (await sandbox.run(["true"])).status == "ok"
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+asyncio.run(main(*sys.argv[1:]))
+try:
+    print("inherited", os.waitpid(-1, 0))
+except ChildProcessError:
+    print("nobody")
+"""
+
+
+@tiers
+def test_a_sandbox_that_closes_leaves_no_process_to_whoever_inherits_orphans(tier, open_path):
+    done = subprocess.run(
+        [sys.executable, "-c", HEIR, tier, open_path], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("nobody\n", "")
 
 
 @tiers
