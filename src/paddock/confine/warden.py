@@ -37,8 +37,8 @@ OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 _MESSAGE_BYTES = 256
 _IDLE_S = 0.01
 """A warden that is not called for so long makes its next shim ahead."""
-_FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.002, 1.5, 0.02
-_FAST_GROWTH = 8
+_FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.005, 1.5, 0.02
+_FAST_GROWTH, _SOON_S = 8, 0.002
 """So many more processes at one look than ever before, and the next look comes soon."""
 _FEW = 16
 """With so many processes at most, the warden needs no priority over them to end them."""
@@ -207,7 +207,7 @@ class Warden:
         tree.reap_orphans(self._pid, self._reaped)
         if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
-        self._look = _FIRST_LOOK_S if grown else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
+        self._look = _SOON_S if grown else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
         return "scratch" if self._scratch_full() else ""
 
     def _measure(self) -> tree.Sample:
