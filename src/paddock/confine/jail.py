@@ -17,15 +17,14 @@ import socket
 import stat
 from typing import NamedTuple, NoReturn, Self
 
-from paddock.confine.namespaces import OWN, check
-from paddock.confine.order import Order
+from paddock.confine.lockdown import check
+from paddock.confine.namespaces import OWN
+from paddock.confine.order import STREAMS, Order
 
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
 _OPEN_TREE, _MOVE_MOUNT = 428, 429
 """System call numbers, the same on every architecture."""
 _AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8000, 1, 4
-STREAMS = 3
-"""Standard input, output and error."""
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -54,6 +54,14 @@ def prepare(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
     return Rules(filter=seccomp.read_filter(profile), landlock_abi=version, ruleset=ruleset)
 
 
+def check(what: str, result: int) -> int:
+    """Return the result of a system call made through ctypes. Raises OSError when it failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
 def die_with_parent() -> None:
     """Have the kernel kill this process when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG)."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
@@ -61,8 +69,7 @@ def die_with_parent() -> None:
 
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
-    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    check("prctl(PR_SET_CHILD_SUBREAPER)", _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def hide() -> None:
@@ -96,14 +103,12 @@ def forbid_capabilities() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability this process has. Raises OSError when the kernel refuses."""
-    if _capset(_THIS_THREAD, _NO_CAPABILITIES):
-        raise OSError(ctypes.get_errno(), "capset")
+    check("capset", _capset(_THIS_THREAD, _NO_CAPABILITIES))
 
 
 def refuse_new_privileges() -> None:
     """Have no exec give privileges any more (prctl(2), PR_SET_NO_NEW_PRIVS)."""
-    if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
+    check("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def close_all_but(*kept: int) -> None:

@@ -1,9 +1,9 @@
 """The root of the jails of the tier `namespaces`: built by bubblewrap, and kept for every job of the same grants.
 
     warden --fork--> bubblewrap   binds forty paths one by one; what it made is joined, and then it may end
-       +---fork--> keeper        waits in the root's user namespace, where it may do what bubblewrap may
-       |                 | clone: mounts copied; new pid, ipc, uts and cgroup namespaces
-       +---------------> the first process of a jail, whose parent is the warden (`paddock.confine.jail`)
+       +-----fork--> keeper       waits in the root's user namespace, where it may do what bubblewrap may
+       |                |  clone: mounts copied; new pid, ipc, uts and cgroup namespaces
+       +-----------> the first process of a jail, whose parent is the warden (`paddock.confine.jail`)
 
 bubblewrap takes five milliseconds of processor time, most of it for the root, and a job may use a root no longer than
 its paths lead to the same files. Two things jobs of a root have in common, one after another: the user namespace, in
@@ -15,6 +15,7 @@ Only the standard library may be imported here.
 import contextlib
 import ctypes
 import fcntl
+import functools
 import itertools
 import json
 import os
@@ -63,8 +64,8 @@ _PYTHON = ctypes.PyDLL(None, use_errno=True)
 Life = Callable[[socket.socket, Order], NoReturn]
 """What the first process of a jail does, with the channel to its warden and the order that its root was built for."""
 
-
 Places = tuple[tuple[str, tuple[int, ...] | None], ...]
+"""Paths, and which file each leads to; None where there is none."""
 
 
 def command(
@@ -144,7 +145,7 @@ class Root:
         number, _, why = said.partition(" ")
         if why or not number:
             self._seen = ()  # true no more
-            raise StartError(f"namespaces: {why or 'what keeps the root has ended'}")
+            raise StartError(f"namespaces: {why or 'what keeps the root has ended; run the program again'}")
         return int(number)
 
     def _look(self) -> Places:
@@ -197,12 +198,12 @@ def _keep(server: socket.socket, order: Order, namespaces: tuple[int, ...], life
         if order.user is not None:
             lockdown.become(order.user)
         user, network, mounts = namespaces
-        check("setns: user", _LIBC.setns(user, _USER))
+        lockdown.check("setns: user", _LIBC.setns(user, _USER))
         lockdown.hide()
         _write("/proc/sys/user/max_user_namespaces", b"0")
         if not order.network:
-            check("setns: network", _LIBC.setns(network, _NETWORK))
-        check("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
+            lockdown.check("setns: network", _LIBC.setns(network, _NETWORK))
+        lockdown.check("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
         lockdown.forbid_capabilities()
         for file in namespaces:
             os.close(file)
@@ -232,7 +233,7 @@ def _clone(namespaces: int) -> int:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         return 0
     ctypes.pythonapi.PyOS_AfterFork_Parent()
-    return check("clone", pid)
+    return lockdown.check("clone", pid)
 
 
 class _Builder:
@@ -295,29 +296,36 @@ def _sources(command: str) -> list[str]:
 def places(paths: Iterable[str]) -> Places:
     """Return what is another value when one of these paths leads to another file.
 
-    Of names in /etc this is when that directory was last changed: there are many, and each program looks.
+    Of names in /etc that are no links this is when that directory was last changed: there are many, and each program
+    looks.
     """
-    found: dict[str, tuple[int, ...] | None] = {}
+    settings = _identity(_SETTINGS, changed=True)
+    links = _links(_SETTINGS, settings)
+    found: dict[str, tuple[int, ...] | None] = {_SETTINGS: settings}
     for path in paths:
-        folder, _, _ = path.rpartition("/")
-        asked = _SETTINGS if folder == _SETTINGS else path
-        if asked not in found:
-            try:
-                facts = os.stat(asked)  # noqa: PTH116
-            except OSError:
-                found[asked] = None
-            else:
-                changed = (facts.st_mtime_ns, facts.st_ctime_ns) if asked == _SETTINGS else ()
-                found[asked] = (facts.st_dev, facts.st_ino, *changed)
+        folder, _, name = path.rpartition("/")
+        if (folder != _SETTINGS or name in links) and path not in found:
+            found[path] = _identity(path)
     return tuple(found.items())
 
 
-def check(what: str, result: int) -> int:
-    """Return the result of a system call. Raises OSError when it failed."""
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
+def _identity(path: str, *, changed: bool = False) -> tuple[int, ...] | None:
+    """Return which file a path leads to, also when it was `changed`; None where there is none."""
+    try:
+        facts = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return (facts.st_dev, facts.st_ino, *((facts.st_mtime_ns, facts.st_ctime_ns) if changed else ()))
+
+
+@functools.lru_cache(maxsize=1)
+def _links(folder: str, _: tuple[int, ...] | None) -> frozenset[str]:
+    """Return the names of the links in a folder, remembered as long as it stays what it is: targets may change."""
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_symlink())
+    except OSError:
+        return frozenset()
 
 
 def _write(path: str, data: bytes) -> None:

@@ -15,6 +15,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
+STREAMS = 3
+"""Standard input, output and error."""
+
 # No dataclasses here: every fork copies what the zygote has imported, and they import much.
 
 

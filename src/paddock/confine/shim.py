@@ -26,9 +26,9 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from paddock.confine import canary, jail, landlock, lockdown, seccomp
-from paddock.confine.jail import STREAMS, Told
+from paddock.confine.jail import Told
 from paddock.confine.namespaces import Root
-from paddock.confine.order import Order
+from paddock.confine.order import STREAMS, Order
 
 _OTHER_JOBS = 256
 """Threads that other jobs of the same user may start meanwhile: RLIMIT_NPROC counts users, not jobs."""
@@ -271,9 +271,8 @@ def _own_ruleset(order: Order, handles: Mapping[str, int]) -> int:
 
 def _limit(order: Order, others: int) -> None:
     ceilings = order.ceilings
-    cpu_s = (
-        -(-ceilings.cpu_ms // 1000) + 1
-    )  # a backstop: the warden counts the whole tree, and in milliseconds
+    # A backstop: the warden counts the whole tree, and in milliseconds.
+    cpu_s = -(-ceilings.cpu_ms // 1000) + 1
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, ceilings.file_bytes),

@@ -52,14 +52,6 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def descendants(root: int) -> list[int]:
-    """Return every process below `root`, parents first, zombies included."""
-    found = children(root)
-    for pid in found:  # grows as it goes
-        found += children(pid)
-    return found
-
-
 def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
     """Sample the processes below this one, without children in `spare`; of a jail's `first`, its time alone."""
     processes: list[int] = []

@@ -24,9 +24,9 @@ import time
 
 from paddock.confine import lockdown, protected, reach, scratch, tree
 from paddock.confine.cgroup import Leaf
-from paddock.confine.jail import STREAMS, Told
+from paddock.confine.jail import Told
 from paddock.confine.namespaces import Root, Roots
-from paddock.confine.order import Order, Report, StartError
+from paddock.confine.order import STREAMS, Order, Report, StartError
 from paddock.confine.shim import Shim, is_idle, live_in_jail, rehearse, ruleset_of
 
 FILTERS = ("job", "job-network")
@@ -279,9 +279,8 @@ class Warden:
 
     def _kill(self) -> None:
         """Kill what the job began with, and its group; in a jail that is the end of all."""
-        if (
-            self._order.jail
-        ):  # nobody collects the others then, so their time is taken now (pid_namespaces(7))
+        if self._order.jail:
+            # Nobody collects the others then, so their time is taken now (pid_namespaces(7)).
             sample = self._sample
             if sample is None or len(sample.processes) <= _FEW:
                 sample = self._measure()

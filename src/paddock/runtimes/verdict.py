@@ -2,6 +2,7 @@
 
 import signal
 
+from paddock.confine.protected import MOST_BYTES
 from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessLimits, ProcessResult
@@ -9,7 +10,10 @@ from paddock.model.program import ProgramEnd, signal_name
 
 _LIMITS = {
     "wall": ("it ran out of time", "it had {wall_ms} ms; ask for more, up to runtimes.max_duration_ms"),
-    "cpu": ("it used more CPU time than it may", ""),
+    "cpu": (
+        "it used more CPU time than it may",
+        "it had {cpu_ms} ms of all processors together; use fewer of them, or ask for more time",
+    ),
     "memory": (
         "it used more memory than it may",
         "it had {memory_bytes}; ask for more, up to runtimes.max_memory_bytes",
@@ -20,7 +24,10 @@ _LIMITS = {
     "stdout": ("it wrote more to standard output than it may", "at most {stdout_bytes}"),
     "stderr": ("it wrote more to standard error than it may", "at most {stderr_bytes}"),
     "stdin": ("standard input is larger than it may be", "at most {stdin_bytes}"),
-    "protected": ("the protected paths of the workspace are too large to watch", ""),
+    "protected": (
+        "the protected paths of the workspace are too large to watch",
+        f"they may hold {MOST_BYTES // MIB} MiB; ask for read-only access, or make them smaller",
+    ),
 }
 """What is told of each limit, and how much of it there was; places in braces are fields of `ProcessLimits`."""
 

@@ -10,6 +10,8 @@ from paddock.model.program import Captured, ProgramEnd
 from paddock.runtimes.verdict import result_of
 
 LIMITS = ProcessLimits(wall_ms=1500, memory_bytes=64 << 20)
+CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
+PROTECTED = "they may hold 64 MiB; ask for read-only access, or make them smaller"
 MEMORY = "it had 64 MiB; ask for more, up to runtimes.max_memory_bytes"
 
 
@@ -36,13 +38,14 @@ def error(phase: str = "run", message: str = "", hint: str = "", **end: object) 
     ("status", "limit", "why", "hint"),
     [
         ("timeout", "wall", "it ran out of time", "it had 1500 ms; ask for more, up to runtimes.max_duration_ms"),
-        ("timeout", "cpu", "it used more CPU time than it may", ""),
+        ("timeout", "cpu", "it used more CPU time than it may", CPU),
         ("memory_limit", "memory", "it used more memory than it may", MEMORY),
         ("process_limit", "processes", "it started more processes than it may", "it may have 256 at a time"),
         ("output_limit", "file_size", "it wrote a larger file than it may", "it may have 256 MiB"),
         ("output_limit", "scratch", "it filled its scratch directory", "it may hold 512 MiB"),
         ("output_limit", "stdout", "it wrote more to standard output than it may", "at most 256 MiB"),
         ("output_limit", "stderr", "it wrote more to standard error than it may", "at most 64 MiB"),
+        ("failed", "protected", "the protected paths of the workspace are too large to watch", PROTECTED),
         ("cancelled", None, "it was cancelled", ""),
     ],
 )  # fmt: skip
