@@ -200,16 +200,16 @@ class Sandbox:
             waiting.popleft().release()
         place = waiting.popleft() if waiting else await self._new_place(grants)
         if self.spares and again:
-            self._refill_for(place, grants, limits)
+            self._refill_for(place, key, grants, limits)
         return place
 
-    def _refill_for(self, place: Place, grants: ProcessGrants, limits: ProcessLimits) -> None:
+    def _refill_for(self, place: Place, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
         """Have the next place prepared after the program of this one, or beside it when programs come in a row.
 
         Beside it, it takes processor time from the program; after it, from the next one that does not wait.
         """
         now = asyncio.get_running_loop().time
-        refill = partial(self._refill, grants, limits)
+        refill = partial(self._refill, key, grants, limits)
 
         def start() -> None:
             if now() - self._last_end < _PAUSE_S:
@@ -221,8 +221,10 @@ class Sandbox:
 
         place.make_next, place.on_start, place.on_end = refill, start, end
 
-    def _refill(self, grants: ProcessGrants, limits: ProcessLimits) -> None:
+    def _refill(self, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
         if self._zygote is None:  # closed meanwhile
+            return
+        if len(self._waiting.get(key, ())) >= self.spares:  # to look what the key is by now would cost more
             return
         task = asyncio.create_task(self.prepare(grants, limits, self.spares))
         self._refills.add(task)

@@ -222,12 +222,13 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
 
 def _call(number: Json, server: Json, tool: Json, arguments: Json, raw: Json, *, size: int) -> Call:
     """Return a call. A match statement would take longer than all else that a frame needs."""
-    kinds = type(number), type(server), type(tool), type(arguments), type(raw)
-    if kinds != (int, str, str, dict, bool) or len(server) > _NAME_LENGTH or len(tool) > _NAME_LENGTH:
+    kinds = tuple(map(type, (number, server, tool, arguments, raw)))
+    if kinds != _CALL or len(server) > _NAME_LENGTH or len(tool) > _NAME_LENGTH:
         raise ValueError
     return Call(number, server, tool, arguments, raw, size)
 
 
+_CALL = (int, str, str, dict, bool)
 _WORDLESS = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow()}
 
 

@@ -90,7 +90,7 @@ def _seen(recipe: Recipe, toolchain: Toolchain, search: Search) -> dict[str, _Fa
         *recipe.candidates,
         *(name for way in recipe.ways for tool in way.tools.values() for name in tool),
     ]
-    candidates = [f"{folder}/{name}" for folder in folders for name in names]
+    candidates = [path for folder in folders for name in names if os.path.lexists(path := f"{folder}/{name}")]
     found = map(str, (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes))
     required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]  # noqa: PTH120
     warm = [str(search.warm / recipe.name)] if search.warm is not None else []
@@ -101,7 +101,7 @@ def _seen(recipe: Recipe, toolchain: Toolchain, search: Search) -> dict[str, _Fa
     ]
     return {
         **{path: _facts(path) for path in (*candidates, *found)},
-        **{f"{path}/": _facts(f"{path}/") for path in (*required, *warm, *installed)},
+        **{f"{path}/": _facts(f"{path}/") for path in (*folders, *required, *warm, *installed)},
     }
 
 

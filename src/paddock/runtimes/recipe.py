@@ -182,6 +182,7 @@ def recipes() -> Mapping[str, Recipe]:
     return MappingProxyType(found)
 
 
+@cache
 def executables(runtime: Runtime) -> Executables:
     """Return what can run the programs of a runtime."""
     recipe = recipes()[runtime]

@@ -194,6 +194,13 @@ class Artifacts:
     def _make_directory(self) -> None:
         self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    def _make_folder(self, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=0o700)
+        except FileNotFoundError:
+            self._make_directory()
+            folder.mkdir(mode=0o700)
+
     def _exists(self) -> bool:
         """Tell whether there is a place at all; reading creates none."""
         return self.settings.url is not None or self.settings.directory.is_dir()
@@ -216,8 +223,7 @@ class Artifacts:
         )
         try:
             if self.settings.url is None:
-                self._make_directory()
-                (self.settings.directory / str(handle)).mkdir(mode=0o700)
+                self._make_folder(self.settings.directory / str(handle))
             for stream in STREAMS:
                 self._put(f"{handle}/{stream}.gz", tracks[stream].packed())
             text = manifest.model_dump_json(by_alias=True, indent=2)
