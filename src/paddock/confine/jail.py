@@ -9,7 +9,6 @@ Only the standard library may be imported here.
 
 import ctypes
 import json
-import math
 import os
 import resource
 import signal
@@ -25,6 +24,8 @@ _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
 _OPEN_TREE, _MOVE_MOUNT = 428, 429
 """System call numbers, the same on every architecture."""
 _AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8000, 1, 4
+_MOST = 2**53
+"""More than any count or cost can be, and what JSON carries exactly."""
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -46,7 +47,8 @@ class Told(NamedTuple):
         try:
             told = cls(**json.loads(message))
             os.waitstatus_to_exitcode(told.status)
-            return told if all(0 <= number < math.inf for number in told) else None
+            whole = all(type(number) is int for number in (told.status, told.left, told.peak_bytes))
+            return told if whole and all(0 <= number < _MOST for number in told) else None
         except (ValueError, TypeError, OverflowError):
             return None
 

@@ -212,6 +212,8 @@ def _keep(server: socket.socket, order: Order, namespaces: tuple[int, ...], life
             _, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1)
             if not files:
                 break
+            # What came from a socket would pass to the program, which could speak for the first process then.
+            os.set_inheritable(files[0], False)  # noqa: FBT003
             pid = _clone(_COPIED)
             if pid == 0:
                 server.close()

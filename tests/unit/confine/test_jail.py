@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.confine.jail import Told
+from paddock.model.process import ProcessUsage
 
 TOLD = {"status": 3 << 8, "left": 1, "user_ms": 1.5, "system_ms": 0.5, "peak_bytes": 4096}
 ANYTHING = st.recursive(
@@ -31,6 +32,11 @@ def test_what_is_told_comes_through():
         {"user_ms": float("inf")},
         {"user_ms": float("nan")},
         {"peak_bytes": None},
+        {"peak_bytes": 2**53 + 0.5},
+        {"peak_bytes": 1 << 80},
+        {"peak_bytes": 4096.5},
+        {"left": True},
+        {"left": 0.5},
         {"more": 1},
     ],
 )
@@ -42,3 +48,5 @@ def test_what_nobody_of_ours_would_tell_is_nothing(change):
 def test_no_bytes_do_harm(message):
     told = Told.from_bytes(message)
     assert told is None or set(json.loads(message)) == set(TOLD)
+    if told is not None:
+        ProcessUsage(cpu_user_ms=told.user_ms, cpu_system_ms=told.system_ms, peak_bytes=told.peak_bytes)
