@@ -15,14 +15,14 @@ returned; an exception out of the gate is a fault of Paddock's own.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.approvals import Approvals, Asker, refusal_name
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
-from paddock.host_calls import HostCalls
+from paddock.host_calls import HostCalls, OnResult
 from paddock.hub.person import PERSON
 from paddock.hub.result import ToolResult, blame, native_value
 from paddock.model.base import Json
@@ -91,6 +91,7 @@ class _Beside(NamedTuple):
     on_output: "OnOutput | None" = None
     stop: asyncio.Event | None = None
     on_call: OnCall | None = None
+    on_result: OnResult | None = None
 
 
 _NOTHING = _Beside()
@@ -178,6 +179,9 @@ class Gate:
                 return await self._carry_out(request, admitted, beside)
         return await self._carry_out(request, decision, beside)
 
+    def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> Awaitable[Outcome]:
+        return self.carry_out(request, _Beside(on_result=on_result))
+
     async def _carry_out(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> Outcome:
         if not decision.allowed:
             return self._settled(request, decision, Status.DENIED, error=_refusal(decision))
@@ -194,10 +198,8 @@ class Gate:
         result = _CANCELLED
         try:
             result = await self._run(request, decision, beside)
-        except EngineError as error:
-            result = RawResult(status=Status.UNAVAILABLE, error=_fault(error))
-        except PaddockError as error:
-            result = RawResult(status=Status.ERROR, error=_fault(error))
+            if beside.on_result is not None:
+                beside.on_result(result)
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
             written = canonical(result.value) if result.has_value else b""
@@ -239,6 +241,14 @@ class Gate:
         return Outcome.model_validate(fields)
 
     async def _run(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
+        try:
+            return await self._work(request, decision, beside)
+        except EngineError as error:
+            return RawResult(status=Status.UNAVAILABLE, error=_fault(error))
+        except PaddockError as error:
+            return RawResult(status=Status.ERROR, error=_fault(error))
+
+    async def _work(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         match request.work:
             case GuestRun() as work:
                 job = GuestJob(
@@ -251,7 +261,9 @@ class Gate:
                     clock=self.approvals.clock(request),
                 )
                 heard = self._outgoing.calls(beside.on_call)
-                calls = HostCalls(self.carry_out, self.find_tool, request, decision.grants.calls, heard)
+                calls = HostCalls(
+                    self._carry_out_child, self.find_tool, request, decision.grants.calls, heard
+                )
                 result = await self._engines.guest.run(job, calls, self._outgoing.console(beside.on_console))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:

@@ -1,15 +1,15 @@
 """The gate as a program sees it: its calls of servers and of the SDK go through as child requests."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from paddock.approvals import CODES
-from paddock.guest.job import HostReply
+from paddock.guest.job import HostReply, OnReply
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, LedgerError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, Outcome, Status
+from paddock.model.outcome import CallRecord, Outcome, RawResult, Status
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.outgoing import OnCall
@@ -21,12 +21,15 @@ _UNRECORDED = HostReply(
     Status.ERROR, error={"name": "Error", "message": "the call cannot be recorded, so it was not made"}
 )
 
+OnResult = Callable[[RawResult], None]
+"""Hears the result of a request that has run, before the record of its end is made."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostCalls:
     """What a program may ask for: each call is a child of its own request `parent`."""
 
-    carry_out: Callable[[ExecutionRequest], Awaitable[Outcome]]
+    carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[Outcome]]
     """The gate's one path."""
     find_tool: FindTool
     parent: ExecutionRequest
@@ -35,24 +38,10 @@ class HostCalls:
     """Hears of each call that has ended."""
     plan: Plan = field(default_factory=Plan)
 
-    async def call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
-        """Return the reply to a call of a server's tool."""
-        return await self._heard(server, tool, self._call(server, tool, arguments, raw=raw))
-
-    async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
-        """Return the reply to a call of the SDK. What is wrong with the call is told, never raised."""
-        return await self._heard("paddock", name, self._sdk(name, arguments))
-
-    async def _heard(self, server: str, tool: str, call: Coroutine[None, None, HostReply]) -> HostReply:
-        if self.on_call is None:
-            return await call
-        started = perf_counter()
-        reply = await call
-        ms = round((perf_counter() - started) * 1000, 3)
-        self.on_call(CallRecord(server=server, tool=tool, status=reply.status, ms=ms))
-        return reply
-
-    async def _call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
+    async def call(
+        self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
+    ) -> None:
+        """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
         request = ExecutionRequest(
             parent=self.parent.id,
             root=self.parent.root or self.parent.id,
@@ -62,23 +51,47 @@ class HostCalls:
             work=ServerCall(server=server, tool=tool, arguments=arguments, raw=raw),
             calls=self.calls,
         )
+        on_reply = self._heard(server, tool, on_reply)
+        replied = False
+
+        def reply(result: RawResult) -> None:
+            nonlocal replied
+            replied = True
+            on_reply(_reply(result, server, tool, raw=raw))
+
         try:
-            outcome = await self.carry_out(request)
+            outcome = await self.carry_out(request, reply)
         except LedgerError:
-            return _UNRECORDED
+            if not replied:
+                on_reply(_UNRECORDED)
+            return
         for planned in outcome.planned:
             self.plan.add(planned)
-        if outcome.status is Status.OK:
-            return HostReply(Status.OK, value=outcome.value)
-        error = _told(outcome, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
-        if outcome.has_value:
-            error["content"] = outcome.value
-        return HostReply(outcome.status, error=error)
+        if not replied:  # nothing has run
+            reply(outcome)
+
+    async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
+        """Call a method of the SDK. What is wrong with the call is told, never raised."""
+        self._heard("paddock", name, on_reply)(await self._sdk(name, arguments))
+
+    def _heard(self, server: str, tool: str, on_reply: OnReply) -> OnReply:
+        """Return `on_reply` such that who listens hears of the call as well."""
+        on_call = self.on_call
+        if on_call is None:
+            return on_reply
+        started = perf_counter()
+
+        def reply(reply: HostReply) -> None:
+            ms = round((perf_counter() - started) * 1000, 3)
+            on_reply(reply)
+            on_call(CallRecord(server=server, tool=tool, status=reply.status, ms=ms))
+
+        return reply
 
     async def _sdk(self, name: str, arguments: list[Json]) -> HostReply:
         try:
             request = child(name, arguments, self.parent, self.calls, self.find_tool)
-            outcome = await self.carry_out(request)
+            outcome = await self.carry_out(request, _ignore)
         except LedgerError:
             return _UNRECORDED
         except (ScriptNotFound, ToolNotFound) as problem:
@@ -99,13 +112,27 @@ class HostCalls:
         return HostReply(outcome.status, error=error)
 
 
+def _reply(result: RawResult, server: str, tool: str, *, raw: bool) -> HostReply:
+    """Return what a program hears of a call of a tool."""
+    if result.status is Status.OK:
+        return HostReply(Status.OK, value=result.value)
+    error = _told(result, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
+    if result.has_value:
+        error["content"] = result.value
+    return HostReply(result.status, error=error)
+
+
+def _ignore(_: RawResult) -> None:
+    """Wait for the outcome."""
+
+
 def _misused(message: str) -> HostReply:
     status = Status.INVALID
     error = {"name": "TypeError", "message": message, "status": status.value, "retryable": False}
     return HostReply(status, error=error)
 
 
-def _told(outcome: Outcome, name: str) -> dict[str, Json]:
+def _told(outcome: RawResult, name: str) -> dict[str, Json]:
     """Return the error that a program sees of a call that brought no result."""
     message = outcome.error.message if outcome.error else outcome.status.value
     told: dict[str, Json] = {

@@ -14,7 +14,7 @@ import pytest
 from paddock.guest import frames
 from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Program
-from paddock.guest.job import GuestJob, HostReply
+from paddock.guest.job import GuestJob, HostReply, OnReply
 from paddock.guest.pool import Cost, Death, Worker
 from paddock.guest.positions import Positions
 from paddock.model.limits import Grants, GuestLimits
@@ -62,13 +62,15 @@ class Echo:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
 
-    async def call(self, server: str, tool: str, arguments: dict[str, object], *, raw: bool) -> HostReply:
+    async def call(
+        self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
+    ) -> None:
         self.calls.append((server, tool))
         if tool == "hang":
             await asyncio.Event().wait()
         if tool == "broken":
             raise KeyError("a fault of the host")
-        return HostReply(Status.OK, value=arguments)
+        on_reply(HostReply(Status.OK, value=arguments))
 
 
 async def play(script, host=None, work=PROGRAM, **limits):
@@ -237,9 +239,13 @@ def test_endless_calls():
 
 def test_a_worker_that_reads_no_answer_gets_no_further_ones():
     class Generous(Echo):
-        async def call(self, server: str, tool: str, arguments: dict[str, object], *, raw: bool) -> HostReply:
-            await super().call(server, tool, arguments, raw=raw)
-            return HostReply(Status.OK, value="x" * 1_000_000)
+        async def call(
+            self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
+        ) -> None:
+            def larger(_: HostReply) -> None:
+                on_reply(HostReply(Status.OK, value="x" * 1_000_000))
+
+            await super().call(server, tool, arguments, larger, raw=raw)
 
     host = Generous()
     calls = b"".join(message("call", number, "s", "t", {}, False) for number in range(1, 101))

@@ -30,12 +30,12 @@ class Host:
         self.asked = []
         self.now = asyncio.Event()
 
-    async def call(self, server, tool, arguments, *, raw):  # noqa: ARG002
+    async def call(self, server, tool, arguments, on_reply, *, raw):  # noqa: ARG002
         self.asked.append(f"{server}/{tool}")
         await self.now.wait()
-        return HostReply(Status.OK, value=[server, tool, arguments])
+        on_reply(HostReply(Status.OK, value=[server, tool, arguments]))
 
-    async def sdk(self, name, arguments):
+    async def sdk(self, name, arguments, on_reply):
         self.asked.append(name)
         self.now.set()
         if name == "vault.get" and arguments == ["forbidden"]:
@@ -45,8 +45,9 @@ class Host:
                 "status": "denied",
                 "retryable": False,
             }
-            return HostReply(Status.DENIED, error=error)
-        return HostReply(Status.OK, value=None if arguments == [] else [name, arguments])
+            on_reply(HostReply(Status.DENIED, error=error))
+        else:
+            on_reply(HostReply(Status.OK, value=None if arguments == [] else [name, arguments]))
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_the_limit_of_calls_counts_both_ways(run):
 
 def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
     class Silent(Host):
-        async def sdk(self, name, arguments):  # noqa: ARG002
+        async def sdk(self, name, arguments, on_reply):  # noqa: ARG002
             await asyncio.Event().wait()
 
     async def job():

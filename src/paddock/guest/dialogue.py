@@ -5,12 +5,13 @@ import os
 import struct
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.guest import frames
 from paddock.guest.intake import Program
-from paddock.guest.job import GuestJob, Host, OnConsole
+from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
 from paddock.guest.pool import Cost, Listener, Worker
 from paddock.guest.verdict import End, Verdict
 from paddock.model.errors import PaddockError
@@ -178,21 +179,23 @@ class Dialogue(Listener):
 
     async def _answer(self, call: frames.Call | frames.SdkCall) -> None:
         async with self._turns:
-            started = time.perf_counter()
+            on_reply = partial(self._reply, call, time.perf_counter())
             if isinstance(call, frames.Call):
-                reply = await self._host.call(call.server, call.tool, call.arguments, raw=call.raw)
+                await self._host.call(call.server, call.tool, call.arguments, on_reply, raw=call.raw)
             else:
-                reply = await self._host.sdk(call.name, call.arguments)
-            ms = (time.perf_counter() - started) * 1000
-            good = reply.status is Status.OK
-            self._worker.send(
-                frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
-            )
-            # While the program goes on.
-            server, tool = _names(call)
-            self._calls.append(CallRecord(server=server, tool=tool, status=reply.status, ms=round(ms, 3)))
+                await self._host.sdk(call.name, call.arguments, on_reply)
             # A worker that does not read gets no further answers: they would pile up here.
             await self._worker.drained()
+
+    def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
+        ms = (time.perf_counter() - started) * 1000
+        good = reply.status is Status.OK
+        self._worker.send(
+            frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
+        )
+        # While the program goes on.
+        server, tool = _names(call)
+        self._calls.append(CallRecord(server=server, tool=tool, status=reply.status, ms=round(ms, 3)))
 
     async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""

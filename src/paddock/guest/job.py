@@ -22,15 +22,24 @@ class HostReply(NamedTuple):
     error: dict[str, Json] | None = None
 
 
-class Host(Protocol):
-    """What the engine may ask of the gate on behalf of a program."""
+OnReply = Callable[[HostReply], None]
 
-    async def call(self, server: str, tool: str, arguments: dict[str, Json], *, raw: bool) -> HostReply:
-        """Return the reply to a call of `tool` on `server`. Never raises for what the program did."""
+
+class Host(Protocol):
+    """What the engine may ask of the gate on behalf of a program.
+
+    Each method calls `on_reply` once, as soon as the program may go on, and returns when all that goes with the call is
+    done. Neither raises for what the program did.
+    """
+
+    async def call(
+        self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
+    ) -> None:
+        """Call `tool` on `server`."""
         ...
 
-    async def sdk(self, name: str, arguments: list[Json]) -> HostReply:
-        """Return the reply to a call of the SDK's method `name`. Never raises for what the program did."""
+    async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
+        """Call the SDK's method `name`."""
         ...
 
 
