@@ -8,8 +8,9 @@
       |
     redact -> audit "finished" -> Outcome
 
-A program's call of a server is a child request through the same gate. Denials, timeouts and failing programs are
-returned; an exception out of the gate is a fault of Paddock's own.
+A program's call of a server is a child request through the same gate; the program goes on with its result while the end
+is recorded. Denials, timeouts and failing programs are returned; an exception out of the gate is a fault of Paddock's
+own.
 """
 
 import asyncio
