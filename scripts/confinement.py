@@ -41,6 +41,10 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 * In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode` and the like are protected: by mounts where they
   exist and the tier is `namespaces`, else they are put back after the run and reported.
   `sandbox.protected_paths` can refuse the run.
+* That holds for the workspace itself, not for folders below it: a program that may write there can make another
+  repository in one, with hooks and settings that `git` obeys when it is called there. It holds for all programs of one
+  Paddock: when two write to the same workspace at the same time, what a program leaves for a moment can be taken by
+  the other for the user's own, and put back.
 * A result is due a quarter of a second after the wall time at the latest, and no process of the program is left
   then.
 

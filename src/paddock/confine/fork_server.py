@@ -70,9 +70,9 @@ class Place:
         self._send(b"prepare", room.to_file())
         self.state = "prepared"
 
-    def run(self, order: Order, *streams: int) -> None:
-        """Have the warden run the job of an order with its streams, and close them here."""
-        self._send(b"run", order.to_file(), *streams)
+    def run(self, order: Order, *files: int) -> None:
+        """Have the warden run the job of an order with its streams and what follows them, and close them here."""
+        self._send(b"run", order.to_file(), *files)
         self.state = "running"
         self.on_start()
 

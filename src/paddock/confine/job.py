@@ -64,8 +64,8 @@ class Job:
         self._late: asyncio.TimerHandle | None = None
         self._pipes: tuple[Writer, Reader, Reader] | None = None
 
-    def start(self, order: Order) -> None:
-        """Hand the order and the far ends of the pipes to the warden, and listen."""
+    def start(self, order: Order, *shared: int) -> None:
+        """Hand the order, the far ends of the pipes and what it has in common with others to the warden, and listen."""
         limits, streams = self._limits, self._streams
         stdin, our_stdin = os.pipe2(os.O_CLOEXEC)
         our_stdout, stdout = os.pipe2(os.O_CLOEXEC)
@@ -77,7 +77,7 @@ class Job:
         )
         self._loop.add_reader(self._warden.fileno(), self._heard)
         self._late = self._loop.call_later(limits.wall_ms / 1000 + _START_S + GRACE_S, self._overdue)
-        self._place.run(order, stdin, stdout, stderr)
+        self._place.run(order, stdin, stdout, stderr, *shared)
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Have the warden end the job; `result` follows. Harmless when it has ended."""

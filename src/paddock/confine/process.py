@@ -9,6 +9,7 @@ Each warden has a socket to the server. Closing it, on purpose or by dying, is t
 """
 
 import asyncio
+import os
 import tempfile
 from collections import deque
 from collections.abc import Sequence
@@ -63,6 +64,8 @@ class Sandbox:
     _idle: deque[Warden] = field(default_factory=deque)
     _waiting: dict[_Key, deque[Place]] = field(default_factory=dict)
     _jobs: set[Job] = field(default_factory=set)
+    _known: dict[str, tuple[int, set[Job]]] = field(default_factory=dict)
+    """What is known of each workspace that jobs write to, and these."""
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
     _last_end: float = 0.0
 
@@ -144,8 +147,26 @@ class Sandbox:
         self._jobs.add(job)
         job.result.add_done_callback(lambda _: self._jobs.discard(job))
         room = place.room or self._room(grants, limits, place.scratch)
-        job.start(plan.order(room, list(argv), grants, limits, canary=canary))
+        order = plan.order(room, list(argv), grants, limits, canary=canary)
+        job.start(order, *self._known_for(order.workspace, job))
         return job
+
+    def _known_for(self, workspace: str, job: Job) -> tuple[int, ...]:
+        """Return a file that all jobs share that write to a workspace at the same time (`protected.Before`)."""
+        if not workspace:
+            return ()
+        file, jobs = self._known.get(workspace) or (os.memfd_create("known", os.MFD_CLOEXEC), set[Job]())
+        self._known[workspace] = file, jobs
+        jobs.add(job)
+
+        def forget(_: object) -> None:
+            jobs.discard(job)
+            if not jobs:
+                os.close(file)
+                del self._known[workspace]
+
+        job.result.add_done_callback(forget)
+        return (os.dup(file),)
 
     async def prepare(self, grants: ProcessGrants, limits: ProcessLimits, count: int) -> None:
         """Have `count` confined processes wait for programs of these grants, each with its scratch and its jail.

@@ -24,6 +24,7 @@ _OPENAT2 = 437
 _NO_SYMLINKS, _BENEATH = 0x04, 0x08
 """Of openat2(2)."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _FOLDERS = ("tmp", "home")
 """What variables of the job's environment point to or into (`paddock.confine.plan`)."""
@@ -66,15 +67,13 @@ def usage(directory: str) -> Iterator[int | None]:
     yield total
 
 
-def _unlock(root: str, directory: str) -> None:
-    """Give the owner his rights to a directory, and touch nothing outside of `root`, whatever is moved meanwhile."""
-    within = os.open(root, os.O_PATH | os.O_CLOEXEC)
-    try:
-        how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, _NO_SYMLINKS | _BENEATH)
-        path = os.fsencode(os.path.relpath(directory, root))
-        found = int(_LIBC.syscall(_OPENAT2, within, path, how, ctypes.sizeof(how)))
-    finally:
-        os.close(within)
+def unlock(within: int, path: str) -> None:
+    """Give the owner his rights to a directory below an open one, and touch nothing outside of that, whatever is moved.
+
+    Raises OSError.
+    """
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, _NO_SYMLINKS | _BENEATH)
+    found = int(_LIBC.syscall(_OPENAT2, within, os.fsencode(path), how, ctypes.sizeof(how)))
     if found < 0:
         raise OSError(ctypes.get_errno(), "openat2")
     try:
@@ -83,28 +82,72 @@ def _unlock(root: str, directory: str) -> None:
         os.close(found)
 
 
-def remove(directory: str) -> None:
-    """Remove `directory` and all below it. Nothing may write there any more. Raises OSError when that fails."""
-    with contextlib.suppress(OSError):  # as it was made, which is the most common case, and the fastest
-        for path in (*(f"{directory}/{name}" for name in _FOLDERS), directory):
-            os.rmdir(path)  # noqa: PTH106
-        return
-    prefix, number = f"{directory}/.{os.urandom(8).hex()}", 0
-    pending = [directory]
+def _unlock(root: str, directory: str) -> None:
+    within = os.open(root, os.O_PATH | os.O_CLOEXEC)
+    try:
+        unlock(within, os.path.relpath(directory, root))
+    finally:
+        os.close(within)
+
+
+def remove(directory: str, within: int | None = None) -> None:
+    """Remove a directory, a path or a name in the open folder `within`, and all below it. Raises OSError.
+
+    That happens when something writes there meanwhile, which may be hostile: nothing outside of it is touched.
+    """
+    if within is None:
+        with contextlib.suppress(OSError):  # as it was made, which is the most common case, and the fastest
+            for path in (*(f"{directory}/{name}" for name in _FOLDERS), directory):
+                os.rmdir(path)  # noqa: PTH106
+            return
+    how = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    above = os.open(os.path.dirname(directory) or ".", how, dir_fd=within)  # noqa: PTH120
+    try:
+        name = os.path.basename(directory)  # noqa: PTH119
+        top = _enter(above, name)
+        try:
+            _empty(top)
+        finally:
+            os.close(top)
+        os.rmdir(name, dir_fd=above)
+    finally:
+        os.close(above)
+
+
+def _empty(top: int) -> None:
+    """Remove what is in an open directory. Directories below it are moved up, for they may be deep."""
+    prefix, number = f".{os.urandom(8).hex()}", 0
+    pending = ["."]
     while pending:
         current = pending.pop()
-        os.chmod(current, 0o700)  # noqa: PTH101
-        with os.scandir(current) as entries:
-            for entry in entries:
-                if not entry.is_dir(follow_symlinks=False):
-                    os.unlink(entry.path)  # noqa: PTH108
-                    continue
-                os.chmod(entry.path, 0o700)  # noqa: PTH101 - a directory can be moved only by who may write to it
-                number += 1
-                moved = f"{prefix}-{number}" if current != directory else entry.path
-                if moved != entry.path:
-                    os.rename(entry.path, moved)  # noqa: PTH104
-                pending.append(moved)
-        if current != directory:
-            os.rmdir(current)  # noqa: PTH106
-    os.rmdir(directory)  # noqa: PTH106
+        folder = _enter(top, current)
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        os.unlink(entry.name, dir_fd=folder)
+                        continue
+                    moved = entry.name
+                    if current != ".":
+                        unlock(folder, moved)  # a directory can be moved only by who may write to it
+                        number += 1
+                        moved = f"{prefix}-{number}"
+                        os.rename(entry.name, moved, src_dir_fd=folder, dst_dir_fd=top)
+                    pending.append(moved)
+        finally:
+            os.close(folder)
+        if current != ".":
+            os.rmdir(current, dir_fd=top)
+
+
+def _enter(within: int, name: str) -> int:
+    """Open a directory that is no link, in an open one, whatever its owner has closed. Raises OSError."""
+    try:
+        found = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
+        if os.access(name, os.W_OK | os.X_OK, dir_fd=within, effective_ids=True):
+            return found
+        os.close(found)
+    except PermissionError:
+        pass
+    unlock(within, name)
+    return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)

@@ -64,7 +64,7 @@ class Warden:
         self._ending: frozenset[int] = frozenset()
         self._sample: tree.Sample | None = None
         self._leaf: Leaf | None = None
-        self._before: protected.Record | None = None
+        self._before: protected.Before | None = None
         self._scratch_walk = scratch.usage(order.scratch)
         self._scratch_due = 0.0
         self._deadline = 0.0
@@ -86,11 +86,11 @@ class Warden:
         finally:
             os.close(file)
 
-    def run(self, order: Order, files: tuple[int, ...], others: int) -> Report:
+    def run(self, order: Order, files: list[int], others: int) -> Report:
         """Run the job to its end and return the report; no process of it is left, or `survivors` says so.
 
-        `files` are the streams, after an order when the shim has seen another; `others` is how many threads the job's
-        user has without it.
+        `files` are the streams, after an order when the shim has seen another, and before what is known of a writable
+        workspace (`protected.Before`); `others` is how many threads the job's user has without it.
         """
         self._order = order
         started = time.monotonic()
@@ -99,7 +99,8 @@ class Warden:
             if self._failure is not None:
                 raise self._failure
             if order.workspace:
-                self._before = protected.record(order.workspace)
+                self._before = protected.Before(order.workspace, files[-1])
+                files.pop()
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
             started = time.monotonic()
@@ -111,6 +112,7 @@ class Warden:
         except (OSError, StartError) as error:
             report.ended_by, report.why = "start", str(error)
             report.missing = isinstance(error, StartError) and error.missing
+        _close(files)
         report.wall_ms = (time.monotonic() - started) * 1000
         self._end()
         return report
@@ -145,12 +147,11 @@ class Warden:
         if ruleset >= 0:
             os.close(ruleset)
 
-    def _start(self, files: tuple[int, ...], others: int) -> int:
+    def _start(self, files: list[int], others: int) -> int:
         """Tell the shim what to run; return a descriptor that can be read when it has ended. Raises StartError."""
         assert self._shim is not None
-        self._shim.start(others, files)
-        for file in files:
-            os.close(file)
+        self._shim.start(others, tuple(files))
+        _close(files)
         while word := self._shim.heard():
             if "jail" in word:
                 continue
@@ -267,7 +268,7 @@ class Warden:
             if report.ended_by == "exit" and self._leaf.ended_by_memory:
                 report.ended_by, report.why = "memory", OUT_OF_MEMORY
         if self._before is not None:
-            report.violations = protected.restore(self._order.workspace, self._before)
+            report.violations = self._before.restore()
 
     def _take(self, told: Told) -> None:
         """Account for a jail in which nobody is left but its first process, which ends by itself."""
@@ -299,6 +300,11 @@ class Warden:
         report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
 
 
+def _close(files: list[int]) -> None:
+    while files:
+        os.close(files.pop())
+
+
 def _wait_for_end(first: int) -> None:
     """Return when the kernel has emptied the jail of a process that was killed or has ended, or a little later."""
     with contextlib.suppress(ProcessLookupError):
@@ -320,9 +326,9 @@ def _leave_priority() -> None:
 def serve(server: socket.socket, folder: str) -> None:
     """Be the warden of the jobs that come over `server`, one after another, until it is closed.
 
-    A job is a `run` with an order and three streams; a `prepare` with an order may precede it. After its report,
-    scratch stays until `release`. `folder` holds the jobs' scratch directories. A warden whose job is not gone to the
-    last process takes no other.
+    A job is a `run` with an order, three streams and, when it writes to a workspace, a file (`protected.Before`); a
+    `prepare` with an order may precede it. After its report, scratch stays until `release`. `folder` holds the jobs'
+    scratch directories. A warden whose job is not gone to the last process takes no other.
     """
     lockdown.adopt_orphans()
     others, roots = tree.Others(), Roots(live_in_jail)
@@ -350,7 +356,7 @@ def serve(server: socket.socket, folder: str) -> None:
                 order = Order.from_file(os.dup(files[0]))
         try:
             if call:
-                report = job.run(order, files, others.of(order.user))
+                report = job.run(order, list(files), others.of(order.user))
                 with contextlib.suppress(OSError):  # the server may be gone
                     server.send(report.to_bytes())
         finally:
@@ -383,7 +389,7 @@ def _wait_for_release(server: socket.socket) -> None:
 def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
     """Return the next word of the server and its descriptors, None at the end."""
     while True:
-        word, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1 + STREAMS)
+        word, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 2 + STREAMS)
         if files:
             return word, tuple(files)
         if not word:

@@ -40,8 +40,11 @@ def damage(facts: dict) -> dict:
     return {
         "git_hook": (workspace / HOOK).exists(),
         "git_folder_swapped": (workspace / HOOK).exists(),
+        "git_folder_closed": (workspace / HOOK).exists(),
+        "git_commondir": (workspace / ".git/commondir").exists(),
         "git_config": (workspace / ".git/config").read_text() != "[core]\n",
         "mcp_json": os.path.lexists(workspace / ".mcp.json"),
+        "workspace_closed": os.path.lexists(workspace / ".mcp.json"),
         "mcp_json_as_fifo": os.path.lexists(workspace / ".mcp.json"),
         "vscode_folder": (workspace / ".vscode").exists(),
         "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,

@@ -102,3 +102,38 @@ def test_too_much_to_record_is_said(tmp_path, monkeypatch):
     (tmp_path / ".mcp.json").write_text("x" * 20)
     with pytest.raises(protected.TooLargeError, match="the protected paths hold more than 10 bytes"):
         protected.record(str(tmp_path))
+
+
+def test_nothing_is_put_back_through_a_link_that_another_job_makes_meanwhile(tmp_path, monkeypatch):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / ".vscode").mkdir(parents=True)
+    (root / ".vscode" / "tasks.json").write_text("mine")
+    (root / ".envrc").write_text("mine")
+    outside.mkdir()
+    before = protected.record(str(root))
+    shutil.rmtree(root / ".vscode")
+    (root / ".envrc").write_text("theirs")
+    mkdir = os.mkdir
+
+    def swap(path, *how, **where):
+        mkdir(path, *how, **where)
+        (root / ".vscode").rename(root / "away")
+        (root / ".vscode").symlink_to(outside)
+
+    monkeypatch.setattr(os, "mkdir", swap)
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        protected.restore(str(root), before)
+    assert list(outside.iterdir()) == []
+    assert (root / ".envrc").read_text() == "mine"
+    monkeypatch.undo()
+    assert protected.restore(str(root), before) == [".vscode"]
+    assert (root / ".vscode" / "tasks.json").read_text() == "mine"
+
+
+def test_a_record_reads_nothing_through_a_link(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root, outside):
+        folder.mkdir()
+    (outside / "config").write_text("somebody's own")
+    (root / ".git").symlink_to(outside)
+    assert [*protected.record(str(root))] == [".git"]

@@ -2,6 +2,8 @@
 
 import os
 
+import pytest
+
 from paddock.confine import scratch
 
 
@@ -57,3 +59,25 @@ def test_remove_takes_deep_trees_links_and_closed_directories(tmp_path):
     scratch.remove(str(job))
     assert not job.exists()
     assert (outside / "kept").exists()
+
+
+def test_remove_touches_nothing_outside_when_a_directory_becomes_a_link_meanwhile(tmp_path, monkeypatch):
+    outside, job = tmp_path / "outside", tmp_path / "job"
+    outside.mkdir(0o755)
+    (outside / "kept").touch()
+    for name in ("a", "b"):
+        (job / name / "deep").mkdir(parents=True)
+        (job / name / "file").touch()
+    unlink = os.unlink
+
+    def swap(path, **how):
+        unlink(path, **how)
+        (other,) = [job / name for name in ("a", "b") if (job / name / "file").exists()]
+        other.rename(tmp_path / "moved")
+        other.symlink_to(outside)
+
+    monkeypatch.setattr(os, "unlink", swap)
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        scratch.remove(str(job))
+    assert [path.name for path in outside.iterdir()] == ["kept"]
+    assert outside.stat().st_mode & 0o777 == 0o755
