@@ -9,14 +9,15 @@ from pages.text import described, spoken, table
 
 EXIT_CODES = {
     "0": "done; for a program: it ran to its end, with exit code 0",
-    "1": "not done, or a program that failed; a check that found something (`audit verify`, `doctor`, `policy check`)",
+    "1": "not done, or a program that failed; a check that found something (`audit verify`, `doctor`)",
     "2": "the command line or the request makes no sense; nothing ran",
+    "3": "`paddock policy check`: a person would be asked",
     "124": "`paddock exec`: ended at its time limit",
     "125": "`paddock exec`: Paddock's own fault, or a worker that was lost",
-    "126": "`paddock exec`: policy refused; nothing ran",
+    "126": "`paddock exec`: policy refused; nothing ran; `paddock policy check`: it would refuse",
     "127": "`paddock exec`: this machine has no such runtime",
-    "128 + N": "ended by signal N: 130 after Ctrl-C",
-    "any other": "`paddock exec` and `paddock tool run`: the program's own",
+    "128 + N": "ended by signal N: 130 after Ctrl-C; 141 when nobody reads standard output any more",
+    "any other": "`paddock exec`: the program's own",
 }
 """What they mean. The test that nothing is missing: tests/docs/test_reference.py."""
 

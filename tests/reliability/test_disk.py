@@ -109,3 +109,25 @@ say audit verify
     assert lines[1] == "exit 0"
     assert lines[2].startswith("ok: ")  # nothing was found before it
     assert lines[-1] == "exit 0"
+
+
+def test_what_does_not_fit_is_not_begun_and_can_be_made_later(played) -> None:
+    lines, _ = played("""
+mount -t tmpfs -o size=200k none "$TMPDIR"
+cd "$TMPDIR"
+mkdir -p .paddock/scripts .paddock/tools
+cat /dev/zero > filler 2> /dev/null || true
+say script new a
+say tool new b
+find . -name "a.ts" -o -name "b"
+rm filler
+say script new a > /dev/null
+say tool new b > /dev/null
+find . -name "a.ts" -size +0 -o -name "script.py" -size +0
+cd /
+umount "$TMPDIR"
+""")
+    place = lines[0].removesuffix(".paddock/scripts/a.ts: cannot be written: No space left on device")
+    assert place.endswith("/tmp/")
+    assert lines[1:4] == ["exit 1", "b: the tool cannot be written: No space left on device", "exit 1"]
+    assert sorted(lines[4:]) == ["./.paddock/scripts/a.ts", "./.paddock/tools/b/script.py"]

@@ -112,7 +112,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _others(names: list[str]) -> str:
-    return f" ({', '.join(Path(name).suffix for name in names[1:])})" if names[1:] else ""
+    return f" ({', '.join(SUFFIXES[1:])})" if names[1:] else ""
 
 
 def text(what: str, raw: bytes) -> str:

@@ -228,7 +228,8 @@ def _told() -> Generator[None]:
     except VaultError:
         raise
     except OSError as error:
-        raise VaultError(f"the vault cannot be used: {error.strerror} ({error.filename})") from None
+        place = f" ({error.filename})" if error.filename else ""
+        raise VaultError(f"the vault cannot be used: {error.strerror}{place}") from None
     except Exception as error:  # noqa: BLE001 - keyrings have errors of many kinds
         raise VaultError(f"the keyring refused ({type(error).__name__}); unlock it and try again") from None
 

@@ -1,6 +1,7 @@
 """Help who writes a tool: a directory to start from, and what is wrong with the one that is there."""
 
 import json
+import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -64,7 +65,11 @@ class Finding(NamedTuple):
 
 
 def create(folder: Path, name: str, runtime: str) -> Path:
-    """Create a tool that works, and return its directory. Raises ValueError for an id that is none, FileExistsError."""
+    """Create a tool that works, and return its directory.
+
+    Raises ValueError for an id that is none, FileExistsError, and OSError when it cannot be written whole: then nothing
+    of it is left.
+    """
     suffix = SUFFIXES[runtime]
     text = _MANIFEST.format(id=name, runtime=runtime, suffix=suffix)
     try:
@@ -74,10 +79,14 @@ def create(folder: Path, name: str, runtime: str) -> Path:
     directory = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     directory.mkdir()
-    (directory / MANIFEST).write_text(text, encoding="utf-8")
-    (directory / "schema.json").write_text(json.dumps(_SCHEMA, indent=2) + "\n", encoding="utf-8")
-    (directory / "description.md").write_text("Counts the words of a text.\n", encoding="utf-8")
-    (directory / f"script{suffix}").write_text(_SCRIPTS[runtime], encoding="utf-8")
+    try:
+        (directory / MANIFEST).write_text(text, encoding="utf-8")
+        (directory / "schema.json").write_text(json.dumps(_SCHEMA, indent=2) + "\n", encoding="utf-8")
+        (directory / "description.md").write_text("Counts the words of a text.\n", encoding="utf-8")
+        (directory / f"script{suffix}").write_text(_SCRIPTS[runtime], encoding="utf-8")
+    except OSError:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     return directory
 
 

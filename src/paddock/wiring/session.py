@@ -17,7 +17,7 @@ from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Intake
 from paddock.guest.launch import Launcher
 from paddock.guest.pool import Pool
-from paddock.model.errors import LedgerUnusable
+from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.model.settings import AuditSettings, Settings
 from paddock.policy.known import KnownSecrets
 from paddock.policy.outgoing import Outgoing
@@ -121,6 +121,14 @@ def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
         return Unopened(why)
 
 
+def _check_name(workspace: Path) -> None:
+    try:
+        str(workspace).encode()
+    except UnicodeEncodeError:
+        told = f"{workspace}: the path of a workspace must be UTF-8; rename the directory, or work in another one"
+        raise ConfigurationError(told) from None
+
+
 @asynccontextmanager
 async def open_session(
     settings: Settings,
@@ -134,9 +142,10 @@ async def open_session(
 
     `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
     a request brings nobody along who does. `metrics` of another session count this one too.
-    Raises LedgerError when the ledger cannot be opened: without a record nothing runs, but for what `audit.required`
-    lets run.
+    Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot be opened:
+    without a record nothing runs, but for what `audit.required` lets run.
     """
+    _check_name(workspace)
     with closing(_open_ledger(settings.audit)) as ledger:
         launcher = launcher or Launcher()
         frame_bytes = settings.limits.execute.frame_bytes
@@ -151,7 +160,6 @@ async def open_session(
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
             output = Output(settings, secrets)
             programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
-
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             flowing = Flowing(settings, scripts, outgoing)
             facts = Facts(

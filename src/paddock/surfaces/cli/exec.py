@@ -36,6 +36,7 @@ from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.passing import Passing
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json
+from paddock.surfaces.cli.variables import utf8
 from paddock.surfaces.program_response import program_response
 from paddock.surfaces.render import encodable, for_terminal
 
@@ -80,13 +81,20 @@ class _Program(click.Command):
 @click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input on to the program.")
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
 @click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
-@click.option("--timeout-ms", type=int, metavar="N", help="Longest wall time, compile step included.")
+@click.option(
+    "--timeout-ms", type=click.IntRange(1), metavar="N", help="Longest wall time, compile step included."
+)
 @click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
 @click.option(
     "--query", "terms", multiple=True, metavar="TERM", help="Show lines with a term; repeat it for more."
 )
 @click.option(
-    "--max-lines", type=int, default=100, show_default=True, metavar="N", help="Most lines of a summary."
+    "--max-lines",
+    type=click.IntRange(10, 1000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Most lines of a summary.",
 )
 @click.option("--no-keep", is_flag=True, help="Keep no output for `paddock output`.")
 @click.option("--access", type=click.Choice(ACCESSES), help="How the program may use the workspace.")
@@ -252,10 +260,13 @@ def _source(file: str) -> str:
         else:
             with Path(file).open("rb") as stream:  # it may be a pipe, for instance of `<(...)`
                 data = stream.read(_CODE_BYTES + 1)
-        text = data.decode() if len(data) <= _CODE_BYTES else ""
-    except (OSError, UnicodeDecodeError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else problem
-        raise click.BadParameter(f"{file}: cannot read this program: {why}", param_hint="FILE") from None
+    except OSError as problem:
+        told = f"{file}: cannot read this program: {problem.strerror}"
+        raise click.BadParameter(told, param_hint="FILE") from None
+    try:
+        text = utf8(file, data) if len(data) <= _CODE_BYTES else ""
+    except Failure as problem:
+        raise click.BadParameter(problem.message, param_hint="FILE") from None
     if len(data) > _CODE_BYTES or len(text) > CODE_CHARS:
         told = f"{file}: a program has at most {CODE_CHARS} characters, and this has more"
         raise click.BadParameter(told, param_hint="FILE")

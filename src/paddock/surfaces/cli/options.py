@@ -1,12 +1,26 @@
 """Options that several commands share, each defined once."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-_directory = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+
+class _Directory(click.Path):
+    """A directory that is there, by its real name."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:  # noqa: ANN401 - click's signature
+        try:
+            return super().convert(value, param, ctx)
+        except FileNotFoundError:  # of the current directory, which relative names begin at
+            self.fail("the current directory was removed; go to another one", param, ctx)
+
+
+_directory = _Directory(exists=True, file_okay=False, resolve_path=True, path_type=Path)
 
 workspace = click.option(
     "--workspace",

@@ -17,6 +17,7 @@ from paddock.surfaces.cli.answer import print_excerpts
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.passing import Screen
 from paddock.surfaces.cli.table import print_json, print_table, warn
+from paddock.surfaces.render import encodable
 from paddock.wiring.output import open_artifacts
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
@@ -95,6 +96,8 @@ def query_(
         raise click.UsageError("--lines goes with neither --term nor --after")
     if len(terms) > 10 or any(not 1 <= len(term) <= 1000 for term in terms):  # noqa: PLR2004 - as OutputQuery has it
         raise click.UsageError("up to 10 terms of 1 to 1000 characters can be looked for")
+    if any(encodable(term) != term for term in terms):
+        raise click.UsageError("a term is no UTF-8 text; output is searched as that")
     first: Stream = "stdout" if stream == "both" else stream
     asked = OutputQuery(
         artifact_handle=handle,
@@ -193,7 +196,9 @@ def _print_found(found: OutputFound) -> None:
     if found.match_status == "noMatchFallback":
         click.echo("no match; these are the first lines" if found.excerpts else "no output", err=True)
     if found.match_status == "lineRange" and not found.excerpts:
-        click.echo(f"no such lines: {' and '.join(found.searched_streams)} has {found.total_lines}", err=True)
+        searched = " and ".join(found.searched_streams)
+        has = f"{searched} has {found.total_lines}" if searched else "there was no output on this stream"
+        click.echo(f"no such lines: {has}", err=True)
     if (more := found.next_cursor) is not None:
         stream = " --stream stderr" if more.stream == "stderr" else ""
         click.echo(f"there is more: --after {more.after_line}{stream}", err=True)

@@ -1,8 +1,10 @@
 """The root of the command line. A command is loaded when it is called, so that `paddock --version` loads little."""
 
 import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -54,6 +56,16 @@ class _Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
+    def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 - click's signature
+        """Run a command line; what the system refuses ends it with its reason, at whatever point."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            _drop_output()
+            what = error.filename or "input or output failed"
+            click.echo(f"{what}: {error.strerror or error}", err=True)
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
@@ -62,9 +74,13 @@ class _Lazy(click.Group):
         except KeyboardInterrupt:
             raise Failure("Interrupted", exit_code=INTERRUPTED) from None
         except BrokenPipeError:
-            # Nobody reads any more. What is still in the buffer would fail once more at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            _drop_output()  # nobody reads any more
             ctx.exit(UNREAD)
+
+
+def _drop_output() -> None:
+    """Have what is still in the buffer go nowhere: it would fail once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 @click.group(

@@ -53,15 +53,20 @@ def list_(workspace: Path, *, as_json: bool) -> None:
 @options.as_json
 def new(name: str, workspace: Path, *, as_json: bool) -> None:
     """Create a script in .paddock/scripts of the workspace and print its path."""
-    if "/" in name or name.startswith((".", "~", "-")) or not name.isprintable():
+    if not name or "/" in name or name.startswith((".", "~", "-")) or not name.isprintable():
         raise click.BadParameter(f"{name!r} is not a plain name", param_hint="NAME")
     path = workspace / ".paddock" / "scripts" / (name if name.endswith(SUFFIXES) else f"{name}.ts")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(_TEMPLATE.format(name=path.stem))
+        file = path.open("x", encoding="utf-8")
     except FileExistsError:
         raise Failure(f"{path} exists already; choose another name or remove it") from None
+    try:
+        with file:
+            file.write(_TEMPLATE.format(name=path.stem))
+    except OSError as problem:
+        path.unlink()
+        raise Failure(f"{path}: cannot be written: {problem.strerror}") from None
     if as_json:
         print_json({"name": path.stem, "path": str(path)})
     else:

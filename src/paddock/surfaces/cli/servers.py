@@ -104,7 +104,7 @@ def call(
     server: str, tool: str, arguments: str, workspace: Path, flags: dict[str, str], *, as_json: bool
 ) -> None:
     """Call one tool, under policy and on the record like any call of a script."""
-    values = read_input(arguments)
+    values = read_input(arguments, "--args")
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--args")
     request = ExecutionRequest(

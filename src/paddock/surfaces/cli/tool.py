@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -23,7 +24,7 @@ from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.table import print_json, print_table
-from paddock.surfaces.cli.variables import read_input
+from paddock.surfaces.cli.variables import read_input, utf8
 from paddock.surfaces.render import encodable, tool_end
 from paddock.tools.authoring import SUFFIXES, create, findings
 from paddock.tools.detection import detect
@@ -112,6 +113,8 @@ def new(name: str, runtime: str, workspace: Path, *, as_json: bool) -> None:
         raise click.BadParameter(str(problem), param_hint="ID") from None
     except FileExistsError as problem:
         raise Failure(f"{problem.filename} exists already; choose another id or remove it") from None
+    except OSError as problem:
+        raise Failure(f"{name}: the tool cannot be written: {problem.strerror}") from None
     if as_json:
         print_json({"id": name.lower(), "directory": str(directory)})
     else:
@@ -222,14 +225,14 @@ def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
 
 
 @command.command("fill", epilog=examples('paddock tool fill report.md --input \'{"file": "a.csv"}\''))
-@click.argument("template", metavar="FILE|-", type=click.File(encoding="utf-8"))
+@click.argument("template", metavar="FILE|-", type=click.File("rb"))
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs of every script.")
 @click.option("--prompt", default="", metavar="ID", help="Prompt whose own tools go before others.")
 @options.workspace
 @options.settings
 @options.as_json
 def fill_template(
-    template: TextIO, inputs: str, prompt: str, *, workspace: Path, flags: dict[str, str], as_json: bool
+    template: BinaryIO, inputs: str, prompt: str, *, workspace: Path, flags: dict[str, str], as_json: bool
 ) -> None:
     """Print a template with every {{script:id.field key='value'}} replaced by what the script says.
 
@@ -237,7 +240,9 @@ def fill_template(
     """
     settings = load(workspace, flags=flags).settings
     try:
-        text = asyncio.run(_fill(template.read(), _object(inputs), prompt, settings, workspace))
+        what = "standard input" if template is sys.stdin.buffer else template.name
+        given = utf8(what, template.read())
+        text = asyncio.run(_fill(given, _object(inputs), prompt, settings, workspace))
     except TemplateError as problem:
         raise Failure(str(problem)) from None
     if as_json:

@@ -79,10 +79,14 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 @options.settings
 @options.as_json
 def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show how tools differ from what was pinned at their first use; this starts the servers."""
+    """Show how tools differ from what was pinned at their first use; this starts the servers.
+
+    The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
+    """
     changes, listing = asyncio.run(_diff(load(workspace, flags=flags).settings, workspace, server))
     _tell(listing)
     _show(changes, as_json=as_json)
+    click.get_current_context().exit(int(bool(listing.failures)))
 
 
 @click.command(
@@ -100,6 +104,8 @@ def approve(
     approved = asyncio.run(_approve(load(workspace, flags=flags).settings, workspace, server, tools))
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
         raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
+    if not approved:
+        raise Failure(f"{server}: no change waits for approval; paddock servers diff {server} looks for some")
     _show(approved, as_json=as_json)
 
 

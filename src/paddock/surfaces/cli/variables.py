@@ -1,10 +1,11 @@
 """Variables and input of a script, from files. Variables are texts; only the input has types."""
 
 import json
+import math
 import re
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Never, cast
 
 from paddock.model.base import Json
 from paddock.surfaces.cli.failure import Failure
@@ -17,10 +18,10 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 def read_variables(path: Path) -> dict[str, str]:
     """Return the variables of a JSON, TOML or .env file, told apart by its suffix. Raises `Failure`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = utf8(str(path), path.read_bytes())
         match path.suffix:
             case ".json":
-                return _texts(path, json.loads(text))
+                return _texts(path, _value(text))
             case ".toml":
                 import tomllib  # noqa: PLC0415 - only such a file pays for it
 
@@ -32,24 +33,51 @@ def read_variables(path: Path) -> dict[str, str]:
             case _:
                 raise Failure(f"{path}: variables are read from .json, .toml and .env files")
     except (OSError, ValueError) as problem:
-        raise Failure(f"{path}: cannot read variables: {problem}") from None
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise Failure(f"{path}: cannot read variables: {why}") from None
 
 
-def read_input(text: str) -> Json:
-    """Return the value of `--input`: JSON, `@FILE`, or `-` for standard input. Raises `Failure`."""
-    what = "--input"
+def read_input(text: str, option: str = "--input") -> Json:
+    """Return the value of an option: JSON, `@FILE`, or `-` for standard input. Raises `Failure`."""
+    what = option
     try:
         if text == "-":
             what = "standard input"
-            text = sys.stdin.read()
+            text = utf8(what, sys.stdin.buffer.read())
         elif text.startswith("@"):
             what = text[1:]
-            text = Path(what).read_text(encoding="utf-8")
-        return json.loads(text)
+            text = utf8(what, Path(what).read_bytes())
+        return _value(text)
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
-    except (ValueError, RecursionError) as problem:
+    except ValueError as problem:
         raise Failure(f"{what}: this is not a JSON value: {problem}") from None
+
+
+def utf8(what: str, raw: bytes) -> str:
+    """Return what is in a file as text. Raises `Failure` when it is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as problem:
+        told = f"{what}: this is not UTF-8 text (byte {problem.start + 1}); save it as UTF-8"
+        raise Failure(told) from None
+
+
+def _value(text: str) -> Json:
+    """Return the value of a JSON text. Raises ValueError, also for what Python reads and JSON does not know."""
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return _no_number(digits) if math.isinf(number) else number
+
+
+def _no_number(name: str) -> Never:
+    raise ValueError(f"{name} is not a number that JSON knows")
 
 
 def _texts(path: Path, values: object) -> dict[str, str]:

@@ -1,0 +1,155 @@
+"""What people do by mistake, at the real command line: they are told what, why and what to do, and never a traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paddock import BlockingPaddock
+from paddock.model.errors import ConfigurationError
+
+PADDOCK = Path(sys.executable).with_name("paddock")
+LATIN = b"return '\xe4'"
+USAGE = "Usage: paddock {0}\nTry 'paddock {1} --help' for help.\n\nError: {2}\n"
+TEXT = "latin: this is not UTF-8 text (byte 9); save it as UTF-8"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A workspace, and no settings but its own."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (workspace := tmp_path / "workspace").mkdir()
+    (workspace / "latin").write_bytes(LATIN)
+    (workspace / "deep.json").write_text("[" * 100_000)
+    return workspace
+
+
+def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
+    """Return exit code, output and errors of a command."""
+    done = subprocess.run(
+        [PADDOCK, *args],
+        input=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        cwd=place,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        (("tool", "fill", "latin"), 1, f"{TEXT}\n"),
+        (("run", "./latin", "--input", "@latin"), 1, f"./{TEXT}\n"),
+        (("run", "-", "--input", "@latin"), 1, f"{TEXT}\n"),
+        (("run", "-", "--vars-file", "latin"), 1, f"{TEXT}\n"),
+        (
+            ("exec", "python", "latin"), 2,
+            USAGE.format("exec [OPTIONS] RUNTIME [FILE|-]", "exec", f"Invalid value for FILE: {TEXT}"),
+        ),
+        (("run", "-", "--input", "NaN"), 1, "--input: this is not a JSON value: NaN is not a number that JSON knows\n"),
+        (("run", "-", "--input", "[1e999]"), 1, "--input: this is not a JSON value: 1e999 is not a number that JSON knows\n"),
+        (("run", "-", "--input", "@deep.json"), 1, "deep.json: this is not a JSON value: it is nested too deeply\n"),
+        (("run", "-", "--vars-file", "deep.json"), 1, "deep.json: cannot read variables: it is nested too deeply\n"),
+        (
+            ("servers", "call", "a", "b", "--args", "{"), 1,
+            "--args: this is not a JSON value: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n",
+        ),
+        (
+            ("exec", "python", "-c", "1", "--max-lines", "1"), 2,
+            USAGE.format(
+                "exec [OPTIONS] RUNTIME [FILE|-]", "exec",
+                "Invalid value for '--max-lines': 1 is not in the range 10<=x<=1000.",
+            ),
+        ),
+        (
+            ("exec", "python", "-c", "1", "--timeout-ms", "0"), 2,
+            USAGE.format(
+                "exec [OPTIONS] RUNTIME [FILE|-]", "exec", "Invalid value for '--timeout-ms': 0 is not in the range x>=1."
+            ),
+        ),
+        (
+            ("output", "query", "runtime-demo-1774356909696-fc5aa1f22e33e17c", "--term", b"\xff"), 2,
+            USAGE.format("output query [OPTIONS] HANDLE", "output query", "a term is no UTF-8 text; output is searched as that"),
+        ),
+        (("script", "new", ""), 2, USAGE.format("script new [OPTIONS] NAME", "script new", "Invalid value for NAME: '' is not a plain name")),
+        (
+            ("servers", "approve", "nobody"), 1,
+            "nobody: no change waits for approval; paddock servers diff nobody looks for some\n",
+        ),
+        (("servers", "diff", "nobody"), 1, "warning: nobody: Unknown server: nobody\n"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told(place, args, code, told):
+    assert paddock(place, *args, stdin=b"return 1") == (code, "", told)
+
+
+def test_no_script_without_a_name(place):
+    code, output, errors = paddock(place, "run", "")
+    assert (code, output, errors.splitlines()[:3]) == (
+        1, "", ["Script not found: ", "  searched:", f"    {place}/.paddock/scripts/.ts (.js, .mjs)"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("args", [("--help",), ("config", "show"), ("run", "-"), ("completion", "bash")])
+def test_output_that_cannot_be_written_is_told(place, args):
+    with Path("/dev/full").open("wb") as full:
+        found = paddock(place, *args, stdin=b"return 1", stdout=full)
+    assert found == (1, "", "input or output failed: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["run -", "exec python -c 1", "config show", "script list"])
+def test_a_current_directory_that_was_removed_is_told(place, command):
+    gone = place / "gone"
+    gone.mkdir()
+    code, output, errors = paddock_in_shell(gone, f'rmdir {gone}; exec "$PADDOCK" {command} < /dev/null')
+    assert (code, output) == (2, "")
+    assert errors.endswith(
+        "\n\nError: Invalid value for '--workspace' / '-w': the current directory was removed; go to another one\n"
+    )
+    assert "Traceback" not in errors
+
+
+def paddock_in_shell(place, script):
+    environment = {**os.environ, "PADDOCK": str(PADDOCK)}
+    words = ["sh", "-c", script]
+    done = subprocess.run(words, env=environment, capture_output=True, cwd=place, check=False, timeout=120)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("run", "-"), 1),
+        (("exec", "python", "-c", "1"), 125),
+        (("servers", "list"), 1),
+        (("serve", "mcp"), 1),
+    ],
+)
+def test_a_workspace_whose_path_is_no_text_is_told(place, args, code):
+    odd = place / os.fsdecode(b"lat\xe4n")
+    odd.mkdir()
+    why = f"{place}/lat\\udce4n: the path of a workspace must be UTF-8; rename the directory, or work in another one"
+    assert paddock(odd, *args, stdin=b"return 1") == (code, "", why + "\n")
+    with pytest.raises(ConfigurationError) as told, BlockingPaddock(odd):
+        pass
+    assert ascii(str(told.value))[1:-1] == why
+
+
+def test_numbers_that_json_does_not_know_make_no_sense(place):
+    with BlockingPaddock(place) as p:
+        with pytest.raises(ValueError, match=r"^Out of range float values are not JSON compliant"):
+            p.execute("return input", input=[float("nan")])
+        assert p.execute("return input", input=[1.5]).value == [1.5]
+
+
+def test_lines_of_a_stream_that_is_empty(place):
+    paddock(place, "exec", "shell", "-c", "echo told >&2")
+    handle = paddock(place, "output", "list")[1].split("\t")[1]
+    found = paddock(place, "output", "query", handle, "--lines", "1-5")
+    assert found == (0, "", "no such lines: there was no output on this stream\n")
