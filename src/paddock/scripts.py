@@ -131,7 +131,7 @@ class Scripts:
             "network": min(terms.network, declared.network, key=NETWORKS.index),
         }
         terms = terms.model_copy(update=narrowed)
-        job = ToolJob(tool, work.prompt, work.inputs, work.env, request.workspace.absolute(), terms)
+        job = ToolJob(tool, work, request.workspace.absolute(), terms)
         return await self._engine.run(job)
 
 
@@ -178,14 +178,16 @@ class Languages:
         if isinstance(found, Missing):
             stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""
             return NoCommand(known=True, hint=f"{found.remedy}{stripped}")
-        planned = steps(found, await asyncio.to_thread(_source, script))
+        source = await asyncio.to_thread(_source, script)
+        planned = steps(found, source)
 
         def start(scratch: Path) -> tuple[list[str], dict[str, str]]:
             return _start(planned, script, scratch, memory_bytes)
 
-        copied = planned.source != _source(script) or planned.compile is not None
+        copied = planned.source != source or planned.compile is not None
         files = {planned.file_name: planned.source, **planned.files} if copied else {}
-        return Command(start=start, files=files, readable=found.prefixes)
+        sha256 = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()
+        return Command(start=start, sha256=sha256, files=files, readable=found.prefixes)
 
 
 def _start(

@@ -175,7 +175,7 @@ class ToolRun(Value):
     access: Access = "none"
     network: Network = "none"
     script_sha256: str = ""
-    """SHA-256 (hex) of the script when the request was made."""
+    """SHA-256 (hex) of the script when the request was made, empty without one; no other is run."""
 
 
 Work = Annotated[GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall, Field(discriminator="kind")]

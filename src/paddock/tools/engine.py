@@ -23,6 +23,7 @@ from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured
+from paddock.model.request import ToolRun
 from paddock.model.tool import REFUSED, SIGNALLED, ToolEnd, ToolTerms
 from paddock.tools.environment import VariableError, environment
 from paddock.tools.inputs import check
@@ -37,10 +38,7 @@ class ToolJob:
     """One run of one tool."""
 
     tool: Tool
-    prompt: str
-    inputs: Mapping[str, Json]
-    variables: Mapping[str, str]
-    """Variables of the request, which win over those of the tool."""
+    work: ToolRun
     workspace: Path
     terms: ToolTerms
 
@@ -51,6 +49,8 @@ class Command:
 
     start: Callable[[Path], tuple[list[str], dict[str, str]]]
     """Returns argument vector and variables for a scratch directory."""
+    sha256: str
+    """SHA-256 (hex) of the script as it was read for this."""
     readable: tuple[Path, ...] = ()
     """What the process must read besides the tool's directory."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -142,7 +142,7 @@ class ToolEngine:
             raise _RefusedError(f"Script not found: {tool.script}")
         if script.stat().st_size > SCRIPT_BYTES:
             raise _RefusedError(f"Script larger than {SCRIPT_BYTES} bytes: {tool.script}")
-        checked = check(job.inputs, tool.schema, strict_nulls=self._strict_nulls)
+        checked = check(job.work.inputs, tool.schema, strict_nulls=self._strict_nulls)
         if checked.errors:
             raise _RefusedError(f"Input validation failed: {'; '.join(checked.errors)}")
         return script, checked.inputs
@@ -160,6 +160,9 @@ class ToolEngine:
             named = tool.manifest.runtime if tool.manifest.runtime != "auto" else runtime
             text = f"No interpreter found for runtime '{named}'"
             raise _RefusedError(text, status=status, hint=command.hint)
+        if command.sha256 != job.work.script_sha256:
+            # A rule or a person said yes to another one, perhaps long ago: they may take their time.
+            raise _RefusedError("Script has changed since it was asked for; ask again")
         stdin = json.dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
         grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
         limits = _limits(terms, len(stdin))
@@ -182,12 +185,12 @@ class ToolEngine:
         """Return every variable; `base` is the toolchain's, whose PATH leads past the stand-ins of ours."""
         own, allowed = job.tool.manifest.env, job.terms.environment
         try:
-            given = environment(self._environ, base, own, job.variables, allowed)
+            given = environment(self._environ, base, own, job.work.env, allowed)
         except VariableError as problem:
             raise _RefusedError(str(problem)) from None
         context = {
             "SCRIPT_TOOL_ID": job.tool.manifest.id,
-            "SCRIPT_PROMPT_ID": job.prompt,
+            "SCRIPT_PROMPT_ID": job.work.prompt,
             "SCRIPT_TOOL_DIR": str(job.tool.directory),
         }
         if job.terms.access != "none":

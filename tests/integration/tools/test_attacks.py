@@ -12,6 +12,7 @@ import pytest
 from paddock.model.limits import MIB
 from paddock.model.outcome import Status
 from paddock.model.request import ToolRun
+from paddock.scripts import tool_run
 
 READ = """
     import json, sys
@@ -148,8 +149,27 @@ def test_a_request_that_asks_for_more_than_the_tool_declares_gets_no_more(worksh
     (workshop.workspace / "notes.txt").write_text("notes")
     tool = workshop.make(READ)
     path = str(workshop.workspace / "notes.txt")
-    work = ToolRun(tool=tool, inputs={"paths": [path]}, access="workspace-write")
+    work = tool_run(workshop.session.scripts.library, tool, {"paths": [path]})
+    work = work.model_copy(update={"access": "workspace-write"})
     assert workshop.outcome(tool, work=work).value[path] in REFUSED
+
+
+@pytest.mark.parametrize("before", ["print('reviewed')", None])
+def test_a_script_that_is_swapped_after_somebody_said_yes_to_it_does_not_run(
+    workshop: Any, before: str | None
+):
+    tool = workshop.make(before or "")
+    script = workshop.directory(tool) / "script.py"
+    if before is None:
+        script.unlink()
+    work = tool_run(workshop.session.scripts.library, tool, {})
+    script.write_text("print('never seen')")
+    outcome = workshop.outcome(tool, work=work)
+    assert (outcome.status, outcome.tool.error, outcome.tool.stdout) == (
+        Status.INVALID,
+        "Script has changed since it was asked for; ask again",
+        "",
+    )
 
 
 def test_the_network_is_there_for_tools_that_may_use_it(workshop: Any):
