@@ -19,6 +19,7 @@ from paddock.hub.failure import TRACE
 
 _FIRST = 1 << 30
 """The library counts its own requests from 1."""
+_DEEPEST = 500
 
 
 class Lane:
@@ -94,12 +95,41 @@ def written(message: dict[str, Any]) -> bytes:
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         document: object = from_json(line)
-    except ValueError:
-        try:
-            document = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
+    except ValueError:  # also for what is nested more than 200 deep
+        return odd(line)
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+
+
+def odd(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in a line that quicker readers do not take; None when there is none.
+
+    One that is nested too deep is an error in its place: whoever writes it as JSON needs as deep a stack as its reader.
+    """
+    try:
+        document: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    fields = cast("dict[str, Any]", document)
+    if not _deeper(fields, _DEEPEST):
+        return fields
+    text = f"the answer is nested more than {_DEEPEST} deep"
+    return {"id": fields.get("id"), "error": {"code": INTERNAL_ERROR, "message": text}}
+
+
+def _deeper(value: object, most: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(most + 1):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (cast("dict[str, Any]", each).values() if isinstance(each, dict) else each)  # pyright: ignore[reportUnknownVariableType]
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _closed() -> MCPError:

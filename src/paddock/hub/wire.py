@@ -21,7 +21,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from paddock.hub.failure import TRACE
-from paddock.hub.lane import written
+from paddock.hub.lane import odd, written
 from paddock.hub.process import LINE_LIMIT
 
 
@@ -104,11 +104,7 @@ def parse(line: bytes) -> SessionMessage | None:
 
 def _answer(line: bytes) -> SessionMessage | None:
     """Return the answer in a line that breaks the rules of JSON-RPC: no version, a result of another type."""
-    try:
-        document: object = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    fields = odd(line) or {}
     number = fields.get("id")
     if isinstance(number, bool) or not isinstance(number, int | str) or "method" in fields:
         return None

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
+from mcp_types import JSONRPCError
 
 from paddock.hub.failure import TRACE, Trace
 from paddock.hub.lane import Lane
 from paddock.hub.process import ServerOutput
+from paddock.hub.wire import parse
 
 FIRST = 1 << 30
 
@@ -113,6 +115,36 @@ def test_an_error_is_raised_as_the_library_does(error: object, code: int, messag
         with pytest.raises(MCPError) as raised:
             await request
         assert (raised.value.error.code, raised.value.error.message) == (code, message)
+
+    on_lane(use)
+
+
+@pytest.mark.parametrize("depth", [501, 900, 980])
+@pytest.mark.parametrize("member", ["result", "error"])
+def test_an_answer_nested_deeper_than_it_could_be_written_again_is_an_error(depth: int, member: str) -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        nested = b'{"a":' * depth + b"1" + b"}" * depth
+        answer = b'{"jsonrpc":"2.0","id":%d,"%s":%s}' % (FIRST, member.encode(), nested)
+        told = parse(answer)
+        assert told is not None
+        assert isinstance(told.message, JSONRPCError)
+        assert told.message.error.message == "the answer is nested more than 500 deep"
+        assert lane.take(answer)
+        with pytest.raises(MCPError, match="the answer is nested more than 500 deep"):
+            await request
+
+    on_lane(use)
+
+
+def test_an_answer_may_be_nested_deeper_than_quick_readers_take() -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        deep: object = 1
+        for _each in range(499):
+            deep = [deep]
+        assert lane.take(line(id=FIRST, result=deep))
+        assert await request == deep
 
     on_lane(use)
 
