@@ -191,6 +191,13 @@ def test_a_terminal_gets_tables(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert r"\x1b]0;title\x07" in shown
 
 
+def test_a_table_in_a_pipe_spells_out_what_would_move_the_cursor_of_the_terminal_behind_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table.print_table(("name", "text"), [("a\tb\nc", "d\x1b]0;title\x07")])
+    assert capsys.readouterr().out == "a b c\td\\x1b]0;title\\x07\n"
+
+
 def loaded_by(*args: str) -> set[str]:
     code = (
         f"import sys\nsys.argv[1:] = {list(args)!r}\nfrom paddock.surfaces.cli import main\n"

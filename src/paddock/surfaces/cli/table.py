@@ -11,12 +11,15 @@ from paddock.surfaces.render import encodable, for_terminal
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows; a pipe gets no heading, and no line ends or tabs within a cell."""
+    """Print rows; a pipe gets no heading, and no line ends or tabs within a cell.
+
+    It may end at a terminal after all, so what would move the cursor is spelled out there too.
+    """
     if sys.stdout.isatty():
         _print_rich(columns, rows)
         return
     for row in rows:
-        click.echo(encodable("\t".join(" ".join(cell.split()) for cell in row)))
+        click.echo(encodable("\t".join(for_terminal(" ".join(cell.split())) for cell in row)))
 
 
 def print_json(value: Json) -> None:
