@@ -8,7 +8,7 @@ checked before bytes are kept, and every item of a message is checked before it 
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast, get_args
 
@@ -16,6 +16,7 @@ import orjson
 
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
+from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
 
 _LENGTH = struct.Struct("<I")
@@ -23,9 +24,6 @@ _START = struct.Struct("<cQI")
 _LEVELS = frozenset(get_args(ConsoleLevel))
 _NAME_LENGTH = 256
 _MESSAGE_LEVELS = 2
-
-MAX_DEPTH = 200
-"""Levels of objects and arrays in one message; what follows in Paddock and behind it must be able to write them."""
 
 
 class FrameError(EngineError):
@@ -182,8 +180,9 @@ def decode(frame: bytes) -> Message:
         raise TooDeep from None
     except ValueError as error:
         raise FrameError(f"a message that is not JSON ({type(error).__name__})") from None
-    if frame.count(b"[") + frame.count(b"{") > MAX_DEPTH:
-        _measure(items)
+    brackets = frame.count(b"[") + frame.count(b"{")
+    if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _MESSAGE_LEVELS):
+        raise TooDeep
     if not isinstance(items, list) or not items:
         raise FrameError("a message that is not a list")
     parts = cast("list[Json]", items)
@@ -253,20 +252,3 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
-
-
-def _measure(items: Json) -> None:
-    """Raise TooDeep when a value has more levels than `MAX_DEPTH` and those of a message around it."""
-    level: list[Iterable[Json]] = [[items]]
-    for _ in range(MAX_DEPTH + _MESSAGE_LEVELS + 1):
-        deeper: list[Iterable[Json]] = []
-        for container in level:
-            for child in container:
-                if isinstance(child, list):
-                    deeper.append(cast("list[Json]", child))
-                elif isinstance(child, dict):
-                    deeper.append(cast("dict[str, Json]", child).values())
-        if not deeper:
-            return
-        level = deeper
-    raise TooDeep

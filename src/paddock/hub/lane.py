@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from paddock.hub.failure import TRACE
+from paddock.model.nesting import is_deeper
 
 _FIRST = 1 << 30
 """The library counts its own requests from 1."""
@@ -112,24 +113,10 @@ def odd(line: bytes) -> dict[str, Any] | None:
     if not isinstance(document, dict):
         return None
     fields = cast("dict[str, Any]", document)
-    if not _deeper(fields, _DEEPEST):
+    if not is_deeper(fields, _DEEPEST):
         return fields
     text = f"the answer is nested more than {_DEEPEST} deep"
     return {"id": fields.get("id"), "error": {"code": INTERNAL_ERROR, "message": text}}
-
-
-def _deeper(value: object, most: int) -> bool:
-    level: list[Any] = [value]
-    for _ in range(most + 1):
-        level = [
-            child
-            for each in level
-            if isinstance(each, dict | list)
-            for child in (cast("dict[str, Any]", each).values() if isinstance(each, dict) else each)  # pyright: ignore[reportUnknownVariableType]
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _closed() -> MCPError:

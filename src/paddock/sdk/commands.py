@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from paddock.model.base import Json
 from paddock.model.command import SdkCommand
 from paddock.model.errors import SdkError, SdkFailed
+from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.outcome import Status
 from paddock.model.program import signal_name
 
@@ -130,10 +131,14 @@ def _value(command: SdkCommand, result: "ProcessResult") -> Json:
     if command.output == "text":
         return stdout
     try:
-        return json.loads(stdout)
+        value = json.loads(stdout)
     except (ValueError, RecursionError):
         told = f"paddock.{command.name}: what it printed is no JSON: {stdout[:80]!r}"
         raise SdkFailed(told, Status.FAILED, _ERROR) from None
+    if is_deeper(value, MAX_DEPTH):
+        told = f"paddock.{command.name}: what it printed is nested more than {MAX_DEPTH} levels deep"
+        raise SdkFailed(told, Status.FAILED, _ERROR)
+    return value
 
 
 def _why(result: "ProcessResult") -> str:

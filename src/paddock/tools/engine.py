@@ -7,6 +7,7 @@ signal from success, cuts no character in two, keeps bounded output, and lets no
 """
 
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -20,6 +21,7 @@ from typing import Protocol
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.base import Json
 from paddock.model.limits import SCRIPT_BYTES
+from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured
@@ -285,15 +287,18 @@ def _end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
 
 
 def parsed(stdout: str) -> Json:
-    """Return what a script printed: JSON of any type, else `{"output": text}`; None for nothing (P19 to P22)."""
+    """Return what a script printed: JSON of any type, else `{"output": text}`; None for nothing (P19 to P22).
+
+    What is nested too deep stays text.
+    """
     text = stdout.strip().strip("\ufeff").strip()
     if not text:
         return None
     if sum(map(text.count, ",[{")) <= _MOST_PARTS:
-        try:
-            return json.loads(text, parse_constant=_refused, parse_float=_finite)
-        except (ValueError, RecursionError):
-            pass
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(text, parse_constant=_refused, parse_float=_finite)
+            if not is_deeper(value, MAX_DEPTH):
+                return value
     return {"output": text}
 
 

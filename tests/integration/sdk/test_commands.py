@@ -163,3 +163,15 @@ def test_a_computation_has_no_commands(desk):
     desk.open(sdk={"commands": (ECHO,)})
     outcome = desk.run("emit(typeof paddock)", profile="compute")
     assert (outcome.status, outcome.value) == (Status.OK, "undefined")
+
+
+def test_output_that_is_nested_too_deep_to_be_written_again_is_a_failure(desk):
+    desk.open(
+        sdk={"commands": (bash("printf '[%.0s' {{1..300}}; printf ']%.0s' {{1..300}}", output="json"),)}
+    )
+    assert call(desk).value == [
+        "CommandError",
+        "failed",
+        False,
+        "paddock.notes.run: what it printed is nested more than 200 levels deep",
+    ]

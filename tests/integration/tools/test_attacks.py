@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from paddock.model.limits import MIB
+from paddock.model.nesting import MAX_DEPTH
 from paddock.model.outcome import Status
 from paddock.model.request import ToolRun
 from paddock.scripts import tool_run
+from paddock.surfaces.render import as_json
 
 READ = """
     import json, sys
@@ -291,3 +293,12 @@ def test_tools_that_are_switched_off_do_not_run(workshop: Any):
     outcome = workshop.outcome(tool)
     assert outcome.status is Status.DENIED
     assert outcome.error.message == "Script tools are disabled in configuration (tools.enabled = false)"
+
+
+def test_output_that_is_nested_too_deep_to_be_written_again_stays_text(workshop: Any):
+    for depth in (MAX_DEPTH, MAX_DEPTH + 1, 900):
+        text = "[" * depth + "]" * depth
+        outcome = workshop.outcome(workshop.make(f"print({text!r})"))
+        taken = json.loads(text) if depth == MAX_DEPTH else {"output": text}
+        assert (outcome.status, outcome.value) == (Status.OK, taken)
+        assert json.loads(as_json(outcome))["tool"]["output"] == taken

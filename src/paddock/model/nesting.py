@@ -1,0 +1,29 @@
+"""How deep a JSON value is nested: what is read near the limit of a stack cannot be written again."""
+
+from typing import TYPE_CHECKING, cast
+
+from paddock.model.base import Json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_DEPTH = 200
+"""Levels of objects and arrays in a value of a stranger; what follows in Paddock and behind it must be able to write
+them."""
+
+
+def is_deeper(value: Json, most: int) -> bool:
+    """Tell whether a value has more than `most` levels of objects and arrays."""
+    level: list[Iterable[Json]] = [[value]]
+    for _ in range(most + 1):
+        deeper: list[Iterable[Json]] = []
+        for container in level:
+            for child in container:
+                if isinstance(child, list):
+                    deeper.append(cast("list[Json]", child))
+                elif isinstance(child, dict):
+                    deeper.append(cast("dict[str, Json]", child).values())
+        if not deeper:
+            return False
+        level = deeper
+    return True
