@@ -14,8 +14,9 @@ HEAD = """\
 
 <!-- Written by scripts/reference.py from src/paddock/surfaces/cli; `make check` compares. Change the help texts. -->
 
-Each command prints what is here with `--help`. With `--json` a command prints one JSON document for programs.
-Settings come from [these places](configuration.md), and exit codes mean [this](answers.md#exit-codes).
+Each command prints what is here with `--help`. With `--json` a command prints one JSON document for programs; where it
+cannot be done, that is `{"error": {"message": ...}}`, and the same text is on standard error. Settings come from
+[these places](configuration.md), and exit codes mean [this](answers.md#exit-codes).
 
 """
 _HELP = "help"

@@ -1,5 +1,6 @@
 """What people do by mistake, at the real command line: they are told what, why and what to do, and never a traceback."""
 
+import json
 import os
 import subprocess
 import sys
@@ -153,3 +154,40 @@ def test_lines_of_a_stream_that_is_empty(place):
     handle = paddock(place, "output", "list")[1].split("\t")[1]
     found = paddock(place, "output", "query", handle, "--lines", "1-5")
     assert found == (0, "", "no such lines: there was no output on this stream\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        (("nothing", "--json"), 2, "No such command 'nothing'."),
+        (("run", "--json"), 2, "Missing argument 'NAME|PATH|-'."),
+        (("run", "./none.js", "--json"), 1, "Script not found: ./none.js\n  searched:\n    {0}/none.js"),
+        (("exec", "pyton", "-c", "1", "--json"), 127, "there is no runtime pyton; did you mean python?"),
+        (("audit", "show", "1", "--json"), 1, "No record of 1 in {0}/audit"),
+        (("sequence", "run", "none", "--json"), 1, "there is no sequence called none"),
+        (("config", "show", "none", "--json"), 2, "Invalid value for PREFIX: there is no setting none"),
+    ],
+)
+def test_json_is_one_document_of_mistakes_too(place, args, code, told):
+    (place / "audit").mkdir()
+    args = (*args, "--set", f"audit.directory={place}/audit") if args[0] == "audit" else args
+    found, output, errors = paddock(place, *args)
+    message = json.loads(output)["error"]["message"]
+    assert (found, json.loads(output)) == (code, {"error": {"message": message}})
+    assert message in errors
+    assert message.startswith(told.format(place))
+
+
+def test_json_of_a_failure_that_has_a_document_is_that_document(place):
+    (place / ".mcp.json").write_text("{}")
+    assert paddock(place, "servers", "tools", "none", "--json")[:2] == (1, "[]\n")
+    code, output, errors = paddock(place, "compute", "--json", stdin=b"{}")
+    assert (code, json.loads(output)) == (
+        1,
+        {"error": {"code": "INVALID_INPUT", "message": "missing source"}},
+    )
+    assert errors == '{"code":"INVALID_INPUT","message":"missing source"}\n'
+
+
+def test_what_follows_the_arguments_of_a_program_asks_for_no_json(place):
+    assert paddock(place, "exec", "cobol", "--", "--json")[1] == ""

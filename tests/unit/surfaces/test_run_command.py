@@ -285,6 +285,9 @@ def test_an_interrupt_cancels_and_prints_what_there_is(home: Path, number: signa
     result = run(gate, "-", stdin="1")
     assert (result.exit_code, result.stdout, gate.closed) == (code, "so far\n", 1)
     assert result.stderr == "Sandbox error: Cancelled\n"
+    result = run(gate, "-", "--json", stdin="1")
+    assert (result.exit_code, json.loads(result.stdout)) == (code, {"error": {"message": "Cancelled"}})
+    assert result.stderr == "Sandbox error: Cancelled\n"
 
 
 def test_an_interrupt_prints_the_outcome_of_a_gate_that_gives_one(home: Path) -> None:

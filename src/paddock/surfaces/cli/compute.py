@@ -15,6 +15,7 @@ from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor
+from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.compute import Envelope, InvalidInput, envelope, read, refused
 
 
@@ -48,6 +49,9 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         answer = Envelope(code="CANCELLED", message="cancelled") if outcome is None else envelope(outcome)
     if as_json and outcome is not None:
         click.echo(render.as_json(outcome))
+    elif as_json:
+        print_json({"error": {"code": answer.code, "message": answer.message}})
+        click.echo(answer.stderr, err=True)
     else:
         for line, err in ((answer.stdout, False), (answer.stderr, True)):
             if line:

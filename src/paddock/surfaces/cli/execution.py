@@ -11,9 +11,10 @@ from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.model.settings import Settings
 from paddock.surfaces import render
+from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import cancelled_by_signals
-from paddock.surfaces.cli.table import warn
+from paddock.surfaces.cli.table import print_json, warn
 from paddock.surfaces.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -66,14 +67,11 @@ async def carry_out(
 
 
 def value_of(outcome: Outcome | None, number: int) -> Json:
-    """Return the value of a request that ended well; else say why it did not, and exit with 1 or for the signal."""
-    context = click.get_current_context()
+    """Return the value of a request that ended well. Raises `Failure`, with exit code 1 or that of the signal."""
     if outcome is None:
-        click.echo("Cancelled", err=True)
-        context.exit(INTERRUPTED + number)
+        raise Failure("Cancelled", exit_code=INTERRUPTED + number)
     if not outcome.ok:
-        _print(render.error_text(outcome), err=True)
-        context.exit(1)
+        raise Failure(render.encodable(render.for_terminal(render.error_text(outcome))))
     return outcome.value
 
 
@@ -101,6 +99,8 @@ class _Printer:
         """Print the rest: of an outcome, or of what came before an interrupt that left none."""
         if outcome is None:
             self._print(self._lines)
+            if self._quiet:
+                print_json({"error": {"message": "Cancelled"}})
             _print("Sandbox error: Cancelled", err=True)
         elif self._quiet:
             click.echo(render.as_json(outcome))

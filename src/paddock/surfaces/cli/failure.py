@@ -4,6 +4,9 @@ from typing import IO, Any
 
 import click
 
+PRINTED = "paddock.printed"
+"""In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
+
 
 class Failure(click.ClickException):
     """A command cannot be done; the message is printed to standard error as it is."""

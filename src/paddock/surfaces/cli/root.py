@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -11,10 +12,12 @@ import click
 from paddock import __version__
 from paddock.model.errors import PaddockError
 from paddock.surfaces.cli import INTERRUPTED, UNREAD
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import PRINTED, Failure
 from paddock.surfaces.cli.help import examples
 
 _ROOM = "paddock.surfaces.cli"
+_AS_JSON = "paddock.as_json"
+"""In a context's `meta`: whether the command line asks for JSON, before it is known to make sense."""
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a script."),
     "exec": ("exec", "Run a program in one of the language runtimes."),
@@ -66,7 +69,21 @@ class _Lazy(click.Group):
             click.echo(f"{what}: {error.strerror or error}", err=True)
             sys.exit(1)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_AS_JSON] = "--json" in takewhile(lambda word: word != "--", args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
+        try:
+            return self._carry_out(ctx)
+        except click.ClickException as error:
+            if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
+                from paddock.surfaces.cli.table import print_json  # noqa: PLC0415 - only for programs, and mistakes
+
+                print_json({"error": {"message": error.format_message()}})
+            raise
+
+    def _carry_out(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except PaddockError as error:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from paddock.model.base import Json
+from paddock.surfaces.cli.failure import PRINTED
 from paddock.surfaces.render import encodable, for_terminal
 
 
@@ -24,6 +25,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def print_json(value: Json) -> None:
     """Print a value as JSON, indented on a terminal."""
+    click.get_current_context().meta[PRINTED] = True
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
 
 
