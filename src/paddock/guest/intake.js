@@ -1,5 +1,5 @@
-// Turns what a person or a model wrote into one wrapped JavaScript program. Evaluated after vendor/acorn.js and
-// module_words.js; defines the pure function intake(requestJson) -> responseJson.
+// Turns what a person or a model wrote into one wrapped JavaScript program. Evaluated after vendor/acorn.js,
+// module_words.js and wording.js; defines the pure function intake(requestJson) -> responseJson.
 //
 //   request    {"source", "language": "auto" | "javascript" | "typescript"}
 //   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}}
@@ -17,10 +17,11 @@
   // f<T>(x) is also JavaScript, two comparisons; TypeScript reads a call, and so does everybody who writes it.
   const GENERIC_CALL = /[\w$]\s*<\s*[\w${"'[](?:[\w$.,\s[\]{}"'?:;]|\|(?!\|)|&(?!&))*>\s*[(`]/;
   const FENCE = /^[ \t\ufeff]*(`{3,})[ \t]*([\w+#.-]*)[^`\n\r]*$/;
-  const JAVASCRIPT = new Set(["js", "javascript", "mjs", "cjs", "node", "ecmascript"]);
-  const TYPESCRIPT = new Set(["ts", "typescript", "mts", "cts"]);
+  const JAVASCRIPT = new Set(["js", "javascript", "jsx", "mjs", "cjs", "node", "ecmascript"]);
+  const TYPESCRIPT = new Set(["ts", "typescript", "tsx", "mts", "cts"]);
   const FUNCTIONS = new Set(["FunctionDeclaration", "FunctionExpression", "ArrowFunctionExpression"]);
   const { Refusal, blankModuleWord, freshName, IMPORT_ADVICE } = globalThis.moduleWords;
+  const { refused, told } = globalThis.wording;
 
   const Parser = acorn.Parser.extend(
     (Base) =>
@@ -33,6 +34,11 @@
         checkUnreserved(reference) {
           if (reference.name === "await" && !this.inFunction) this.raise(reference.start, "Unexpected reserved word");
           super.checkUnreserved(reference);
+        }
+
+        // A script may not say `using` at its top, but this is the body of a function.
+        get allowUsing() {
+          return super.allowUsing || this.scopeStack.length === 1;
         }
 
         // The one place where a script reads differently before and after it is wrapped.
@@ -74,16 +80,9 @@
     } catch (error) {
       if (!(error instanceof SyntaxError) || error.pos === undefined) throw error;
       const token = text.slice(parser.start, parser.end);
-      throw new Refusal(plainWords(error, text, token), error.pos);
+      const atEnd = afterTrivia(text, error.pos) >= text.length;
+      throw refused(error, text, token, atEnd);
     }
-  }
-
-  function plainWords(error, text, token) {
-    const message = error.message.replace(/ \(\d+:\d+\)$/, "");
-    if (afterTrivia(text, error.pos) >= text.length) return message.replace(/^Unexpected token$/, "Unexpected end of input");
-    if (message === "Unexpected token" && token) return `Unexpected token '${token.slice(0, 40)}'`;
-    if (message === "Unexpected character '@'") return "Decorators are not supported; call the function by hand";
-    return message;
   }
 
   // The text as one expression: an object literal, or an anonymous function, which are no statements.
@@ -360,15 +359,18 @@
   function answer(text, language) {
     let reading = { text };
     try {
+      const half = text.isWellFormed() ? -1 : text.search(/\p{Surrogate}/u);
+      if (half >= 0) throw new Refusal("Half of a character (a lone surrogate); write it as an escape like \\ud83d", half, true);
       reading = cutFences(text, language);
       return wrap(read(reading.text, reading.language));
     } catch (error) {
       if (error.needs) return { ok: false, needs: error.needs };
       if (!(error instanceof Refusal)) throw error;
+      const refusal = told(error, reading.text);
       // The end of the program is where its last character stands, whatever blank lines or prose follow.
-      const offset = Math.min(error.offset, reading.text.trimEnd().length);
+      const offset = Math.min(refusal.offset, reading.text.trimEnd().length);
       const { line, column } = placeOf(reading.text, offset);
-      const message = error.message.toWellFormed(); // a token cut in the middle of an emoji
+      const message = refusal.message.toWellFormed(); // a token cut in the middle of an emoji
       return { ok: false, error: { name: "SyntaxError", message, line: line + 1, column: column + 1 } };
     }
   }

@@ -1,5 +1,5 @@
-// Turns TypeScript into JavaScript with swc, for intake.js. Evaluated after vendor/swc.js, and only when a program
-// needs it: a run of plain JavaScript pays nothing.
+// Turns TypeScript into JavaScript with swc, for intake.js. Evaluated after wording.js and vendor/swc.js, and only when
+// a program needs it: a run of plain JavaScript pays nothing.
 //
 //   loadTypeScript(bytes)  takes vendor/swc.wasm as an ArrayBuffer (or its base64) and compiles it
 //   eraseTypes(text)       returns {code, map}; throws {message, offset, moduleWord} for what is not TypeScript
@@ -125,6 +125,7 @@
     return message
       .replace(MODULE_WORD, "'import' and 'export' may only appear at the top level")
       .replace(/^Expected (.*), got '<eof>'$/, "Expected $1 before the end of the program")
+      .replace(/^await isn't allowed in non-async function$/, globalThis.wording.AWAIT_ADVICE)
       .replace(/<eof>/g, "the end of the program")
       .replace(/(Unexpected token `.*?`)\. Expected an identifier, void.*/s, "$1 where a type is expected")
       .replace(" in strip-only mode", "");

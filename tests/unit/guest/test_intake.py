@@ -52,6 +52,8 @@ VALUES = [
     ("try { 4 } finally { 3 }", 4),
     ("{ const a = 3; { a } }", 3),
     ("const t = 5 // note", U),
+    ("using r = { [Symbol.dispose]() { seen.push('closed') } }; seen.length", 0),
+    ("await using r = { async [Symbol.asyncDispose]() {} }; 3", 3),
     ("5 // note", 5),
     ("5 /* note */ ;  // note", 5),
     ("f\n(1)\nfunction f(x) { return x }", 1),
@@ -122,6 +124,8 @@ VALUES = [
     ("1. Do\n    ```js\n    4\n    ```", 4),
     ("````js\nconst a = '```'\na\n````", "```"),
     ("```js\r\n5\r\n```\r\n", 5),
+    ("```jsx\n5\n```", 5),
+    ("```tsx\nconst a: number = 5; a\n```", 5),
     ("```js\n6", 6),
     ("```ts\nconst a: number = 7; a\n```", 7),
     ("```js\nconst a: number = 7; a\n```", 7),
@@ -178,7 +182,13 @@ REFUSALS = [
     ("'\t😀' x", 1, 7, "Unexpected token 'x'"),
     ("x = \u201ca\u201d", 1, 5, "Unexpected character '\u201c'"),
     ("let s = `abc", 1, 10, "Unterminated template"),
-    ("break", 1, 1, "Unsyntactic break"),
+    ("break", 1, 1, "'break' stands in no loop, switch or block of that label"),
+    ("for (;;) { (() => { continue })() }", 1, 21, "'continue' stands in no loop, or in none of that label"),
+    ("f() = 1", 1, 1, "Invalid left-hand side of an assignment"),
+    ("let a\u200b = 1", 1, 6, "Unexpected character U+200B, which cannot be seen"),
+    ("// \U0001f600\nlet a = '\ud83d'", 2, 10, "Half of a character (a lone surrogate); write it as an escape like \\ud83d"),
+    ("[1].map((n) => await servers.a.b(n))", 1, 16, "AWAIT"),
+    ("for (const n of [1]) { [n].forEach(function (m: number) {\n  await servers.a.b(m) }) }", 2, 3, "AWAIT"),
     ("super.x", 1, 1, "'super' keyword outside a method"),
     ("{a: 1, b: }", 1, 11, "Unexpected token '}'"),
     # No text closes the wrapper.
@@ -215,7 +225,11 @@ REFUSALS = [
     ("@dec class A {}", 1, 1, "Decorators are not supported; call the function by hand"),
     ("class A { @dec x: number = 1 }", 1, 11, "Decorators are not supported; call the function by hand"),
     ("enum E { a }\nclass A { @dec x: number = 1 }", 2, 11, "Decorators are not supported; call the function by hand"),
-    ("const x: number = 1; const e = <div>a</div>", 1, 39, "Unexpected token '/'"),
+    ("const x: number = 1; const e = <div>a</div>", 1, 32, "JSX"),
+    ("return <br />", 1, 8, "JSX"),
+    ("const App = ({ a }: Props) => <><p className='x'>{a}</p></>\nApp", 1, 31, "JSX"),
+    ("```tsx\nconst e: any = (\n  <Tab.Bar on={() => 1}>text</Tab.Bar>\n)\n```", 3, 3, "JSX"),
+    ("if (1 < 2) { let x: = 3 }", 1, 21, "Unexpected token `=` where a type is expected"),
     ("```python\nprint(1)\n```", 1, 1, "The text has a fenced block, but it is labelled 'python'; label it js or ts"),
 ]  # fmt: skip
 
@@ -223,6 +237,11 @@ IMPORT = (
     "import is not available: a program is one text without modules. "
     "Call tools through servers.<name>.<tool>(...); for types write 'import type'"
 )
+ADVICE = {
+    "AWAIT": "await is only valid in async functions; write `async` before the function that it stands in",
+    "JSX": "JSX is not supported; return data, or write markup as a text",
+    "IMPORT": IMPORT,
+}
 
 
 @pytest.mark.parametrize(("source", "expected"), VALUES)
@@ -238,7 +257,7 @@ def test_refusal_names_the_users_line_and_column(host, source, line, column, mes
         "SyntaxError",
         line,
         column,
-        IMPORT if message == "IMPORT" else message,
+        ADVICE.get(message, message),
     )
 
 
