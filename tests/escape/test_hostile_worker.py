@@ -143,7 +143,9 @@ GARBAGE = {
     "an end with strange calls": (message("done", {"open": [1]}), "a message 'done' with wrong contents"),
     "an end with calls that are none": (message("done", {"open": 5}), "a message 'done' with wrong contents"),
     "a failure without a stack": (message("failed", {"name": "", "message": "", "thrown": "", "error": True}), "a message 'failed' with wrong contents"),
-    "a failure with a strange name": (message("failed", {"name": 5, "message": "", "thrown": "", "stack": "", "error": True}), "a message 'failed' with wrong contents"),
+    "a failure with a strange name": (message("failed", {"name": 5, "message": "", "thrown": "", "stack": "", "causes": [], "error": True}), "a message 'failed' with wrong contents"),
+    "a failure with a cause that is no text": (message("failed", {"name": "", "message": "", "thrown": "", "stack": "", "causes": [5], "error": True}), "a message 'failed' with wrong contents"),
+    "a failure whose causes are a text": (message("failed", {"name": "", "message": "", "thrown": "", "stack": "", "causes": "c", "error": True}), "a message 'failed' with wrong contents"),
     "what a computation says": (message("emit", "x"), "what only computations say"),
     "an overflow": (message("overflow"), "what only computations say"),
     "a break without a text": (message("broken", None), "a message 'broken' with wrong contents"),
@@ -295,11 +297,13 @@ def test_texts_of_any_length_are_cut():
         "message": "m" * 50_000,
         "thrown": "",
         "stack": "paddock:program:9999999:9999999",
+        "causes": ["c" * 1200] * 6,
         "error": True,
     }
     result, _ = asyncio.run(play(saying(message("failed", body))))
     assert (result.status, len(result.error.name), len(result.error.message)) == ("failed", 259, 50_000)
     assert (result.error.line, result.error.column) == (1, 2)
+    assert len(result.error.hint) == len("caused by ") + 5 * 1003 + 4 * len("; ")
 
 
 @pytest.mark.parametrize(

@@ -156,10 +156,12 @@ def test_m26_a_tool_name_that_is_no_text(guest):
     )
 
 
-@pytest.mark.parametrize("use", ["`${servers.odd}`", "servers.odd + 1", "console.log(servers.odd)"])
+@pytest.mark.parametrize("use", ["`${servers.odd}`", "servers.odd + 1"])
 def test_a_server_has_no_text_form_and_calls_no_tool_for_one(guest, use):
     outcome = guest.run(f"try {{ {use} }} catch (e) {{ return e.message }}")
     assert (outcome.value, outcome.calls) == ("Cannot convert object to primitive value", ())
+    outcome = guest.run("console.log(servers.odd, [servers.odd])")
+    assert (texts(outcome), outcome.calls) == (["{} [{}]"], ())
 
 
 @pytest.mark.parametrize(
@@ -218,15 +220,85 @@ def test_m23_a_stack_shows_no_path_of_the_host(guest):
     }
 
 
-def test_the_console_writes_texts_as_the_seeds_do(guest):
-    outcome = guest.run(
-        "console.log({ a: 1 }, [1, 2], null, undefined, Symbol('q'), -0, 1n); console.log(); console.log('a\\nb')"
-    )
-    assert texts(outcome) == [
-        "[object Object] 1,2  null undefined Symbol(q) 0 1".replace("  ", " "),
-        "",
-        "a\nb",
+PRINTED = "console.log({ a: 1 }, [1, [2]], null, undefined, Symbol('q'), -0, 1n); console.log(); console.log('a\\nb')"
+
+
+def test_the_console_writes_texts_to_scripts_of_the_seeds(guest):
+    outcome = guest.run(PRINTED, raw_results=True)
+    assert texts(outcome) == ["[object Object] 1,2 null undefined Symbol(q) 0 1", "", "a\nb"]
+    outcome = guest.run("console.log(Object.create(null))", raw_results=True)
+    assert outcome.error.message == "Cannot convert object to primitive value"
+
+
+def test_the_console_shows_what_is_in_objects(guest):
+    assert texts(guest.run(PRINTED)) == ['{"a":1} [1,[2]] null undefined Symbol(q) 0 1', "", "a\nb"]
+
+
+SHOWN = {
+    "'x'.match(/(?<a>x)/).groups": '{"a":"x"}',
+    "Object.groupBy([1, 2], (n) => (n % 2 ? 'odd' : 'even'))": '{"odd":[1],"even":[2]}',
+    "new Map([[1, { a: new Set([2n]) }]])": '[[1,{"a":["2n"]}]]',
+    "new Date(0)": "Thu Jan 01 1970 00:00:00 GMT+0000 (Coordinated Universal Time)",
+    "/a/g": "/a/g",
+    "new Uint8Array(2)": "0,0",
+    "new TypeError('no')": "TypeError: no",
+    "[new TypeError('no', { cause: 'me' })]": '[{"name":"TypeError","message":"no","causes":["me"]}]',
+    "Promise.resolve({ a: 1 })": "[object Promise]",
+    "[Symbol('s'), undefined, () => 1]": "[null,null,null]",
+    "(() => { const o = { a: {} }; o.a.b = o; return [o, o] })()": (
+        '[{"a":{"b":"[Circular]"}},{"a":{"b":"[Circular]"}}]'
+    ),
+    "new (class { x = 1; #y = 2 })": '{"x":1}',
+    "{ toString: () => 'own' }": "own",
+    "{ toString() { throw new Error('never') } }": "{}",
+    "{ get a() { throw new Error('never') } }": "[object Object]",
+    "new Proxy({}, { get() { throw new Error('never') } })": "[value without a text form]",
+    "servers": "{}",
+    "paddock.workspace.path.length && paddock.vars": "{}",
+}
+
+
+@pytest.mark.parametrize(("source", "text"), SHOWN.items())
+def test_nothing_that_is_printed_ends_a_program(guest, source, text):
+    outcome = guest.run(f"console.log(({source})); return 'went on'")
+    assert (outcome.error, outcome.value, texts(outcome)) == (None, "went on", [text])
+
+
+def test_errors_in_a_result_say_what_they_are(guest):
+    source = "class Odd extends Error { name = 'Odd'; code = 5 }\nconst odd = new Odd('o'); odd.cause = odd\n"
+    source += "return await Promise.allSettled([servers.odd.call('fail'), Promise.reject(odd)])"
+    assert [settled["reason"] for settled in guest.value(source)] == [
+        {"name": "ToolError", "message": "error -32603", "server": "odd", "tool": "fail", "retryable": False},
+        {"name": "Odd", "message": "o", "causes": ["Odd: o"] * 5, "code": 5},
     ]
+    assert guest.value("return new AggregateError([1, new Error('b')], 'a')") == {
+        "name": "AggregateError",
+        "message": "a",
+        "causes": ["1", "Error: b"],
+    }
+    assert guest.value("return [new Error('x')]", raw_results=True) == [{}]
+    assert guest.compute("emit(JSON.stringify(new Error('x')))").value == "{}"
+
+
+def test_an_error_tells_its_causes(guest):
+    outcome = guest.run("throw new Error('outer', { cause: new TypeError('inner', { cause: 'root' }) })")
+    assert (outcome.error.message, outcome.error.hint) == ("outer", "caused by TypeError: inner; root")
+    outcome = guest.run("await Promise.any([1, 2].map(async (n) => { throw new RangeError(n) }))")
+    assert outcome.error.hint == "caused by RangeError: 1; RangeError: 2"
+
+
+@pytest.mark.parametrize(
+    "thrown",
+    ["'x'.repeat(20_000)", "'see paddock:program:9:9'", "'a\\n    at paddock:program:9:9'", "''"],
+)
+def test_no_message_hides_where_an_error_was_thrown(guest, thrown):
+    error = guest.run(f"\n  throw new Error({thrown})").error
+    assert (error.line, error.column) == (2, 9)
+
+
+def test_a_message_that_was_changed_hides_nothing_either(guest):
+    error = guest.run("const e = new Error('no');\ne.message = 'in this program: ' + e.message\nthrow e").error
+    assert (error.message, error.line, error.column) == ("in this program: no", 1, 11)
 
 
 def test_the_console_counts_bytes_of_utf_8(guest):

@@ -98,6 +98,8 @@ class Failed:
     message: str
     thrown: str
     stack: str
+    causes: tuple[str, ...]
+    """What it carries besides itself: causes, and the errors of an AggregateError."""
     is_error: bool
 
 
@@ -210,10 +212,10 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
             return Done(body.get("value"), "value" in body, tuple(_text(name) for name in names))
-        case "failed", [dict()]:
+        case "failed", [{"causes": [*causes]}]:
             body = cast("dict[str, Json]", parts[0])
             texts = [_text(body[key]) for key in ("name", "message", "thrown", "stack")]
-            return Failed(*texts, is_error=body["error"] is True)
+            return Failed(*texts, causes=tuple(map(_text, causes)), is_error=body["error"] is True)
         case "stuck", [dict()]:
             return Stuck()
         case "broken", [str(text)]:

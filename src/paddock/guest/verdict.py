@@ -34,7 +34,8 @@ _OUT_OF_MEMORY = re.compile(
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _NAME_LENGTH = 256 + len("...")
 _TEXT_LENGTH = 65_536 + len("...")
-_SHOWN_CALLS = 5
+_CAUSE_LENGTH = 1000 + len("...")
+_SHOWN_CALLS = _SHOWN_CAUSES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class Verdict:
         info = self.program.error(name, message, thrown, line, column)
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
-        return Status.FAILED, info
+        causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
+        return Status.FAILED, info.model_copy(update={"hint": f"caused by {causes}"}) if causes else info
 
     def _refused(self, text: str) -> ErrorInfo:
         """Read V8's message about a program that the parser took and the engine did not."""

@@ -20,7 +20,7 @@ SCALARS = (
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
 )
-KEYS = st.sampled_from(["open", "value", "name", "message", "thrown", "stack", "error"])
+KEYS = st.sampled_from(["open", "value", "name", "message", "thrown", "stack", "causes", "error"])
 BODIES = st.dictionaries(KEYS, VALUES)
 MESSAGES = st.lists(VALUES | BODIES, max_size=5).flatmap(
     lambda rest: st.sampled_from(NAMES).map(lambda name: [name, *rest])
@@ -120,8 +120,8 @@ def test_depth_is_bounded(depth, left, right):
         (b'["done",{"open":["a.b"],"value":null}]', frames.Done(None, has_value=True, open_calls=("a.b",))),
         (b'["call",3,"s","t",{"a":1},true]', frames.Call(3, "s", "t", {"a": 1}, raw=True, size=31)),
         (
-            b'["failed",{"name":"N","message":"m","thrown":"t","stack":"s","error":true}]',
-            frames.Failed("N", "m", "t", "s", is_error=True),
+            b'["failed",{"name":"N","message":"m","thrown":"t","stack":"s","causes":["c"],"error":true}]',
+            frames.Failed("N", "m", "t", "s", causes=("c",), is_error=True),
         ),
     ],
 )

@@ -29,3 +29,4 @@ const mapSet = Map.prototype.set;
 const mapDelete = Map.prototype.delete;
 const captureStackTrace = Error.captureStackTrace;
 const Table = Map;
+const Unique = Set;

@@ -60,6 +60,7 @@ function configure(given) {
   sleepCap = given.sleep;
   seedRandom(given.seed);
   rawResults = given.raw;
+  if (!rawResults) provide("toJSON", errorJson, NativeError.prototype);
   const sdk = { __proto__: null, ...methods, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
   if (given.input !== undefined) {
     sdk.input = given.input;
@@ -87,6 +88,7 @@ function rehearse() {
 // Forgets the program that was rehearsed.
 function forget() {
   for (const name of ["input", "paddock", "mentu"]) delete global[name];
+  delete NativeError.prototype.toJSON;
   apply(mapDelete, known, ["rehearsal"]);
   header[SETTLED] = 0;
   callCount = 0;

@@ -1,25 +1,27 @@
 // What a program says: its errors and its console lines.
+const NO_TEXT = "[value without a text form]";
 function textOf(value) {
   try {
     return typeof value === "symbol" ? apply(symbolText, value, []) : StringOf(value);
   } catch {
-    return "[value without a text form]";
+    return NO_TEXT;
   }
 }
 const symbolText = Symbol.prototype.toString;
-const [NAME, TEXT] = [256, 65536];
+const [NAME, TEXT, STACK, CAUSE, CAUSES] = [256, 65536, 8192, 1000, 5];
 const cut = (text, length) => (text.length > length ? apply(slice, text, [0, length]) + "..." : text);
 
 // What is reported of a thrown value. Reading it may run guest code (getters, proxies): it can only fool its author.
 function describe(thrown) {
-  const report = { name: "Error", message: "", thrown: cut(textOf(thrown), TEXT), stack: "", error: false };
+  const report = { name: "Error", message: "", thrown: cut(textOf(thrown), TEXT), stack: "", causes: [], error: false };
   try {
     if (thrown instanceof NativeError) {
       report.error = true;
       report.name = cut(textOf(thrown.name), NAME);
-      report.message = cut(textOf(thrown.message), TEXT);
-      const stack = thrown.stack;
-      if (typeof stack === "string") report.stack = apply(slice, stack, [0, 8192]);
+      const message = textOf(thrown.message);
+      report.message = cut(message, TEXT);
+      report.stack = framesOf(thrown.stack, message);
+      addCauses(report.causes, thrown);
     } else {
       report.name = "Thrown";
       report.message = report.thrown;
@@ -28,6 +30,60 @@ function describe(thrown) {
     report.message = report.thrown;
   }
   return report;
+}
+
+// A stack without the message before it, which is as long as it likes and may look like a place.
+function framesOf(stack, message) {
+  if (typeof stack !== "string") return "";
+  const said = message === "" ? -1 : apply(indexOf, stack, [": " + message + "\n"]);
+  const from = apply(indexOf, stack, ["\n    at ", said < 0 ? 0 : said + message.length]);
+  return apply(slice, stack, from < 0 ? [0, STACK] : [from, from + STACK]);
+}
+
+function addCauses(causes, thrown) {
+  const add = (value) => { causes[causes.length] = cut(textOf(value), CAUSE); };
+  const { errors } = thrown;
+  for (let i = 0; isArray(errors) && i < min(errors.length, CAUSES); i++) add(errors[i]);
+  for (let at = thrown; at instanceof NativeError && at.cause !== undefined && causes.length < CAUSES; at = at.cause) add(at.cause);
+}
+
+// How JSON writes an error in a result. By itself it writes `{}`, and nobody learns what `Promise.allSettled` found.
+const { toJSON: errorJson } = {
+  toJSON() {
+    const causes = [];
+    addCauses(causes, this);
+    const told = { name: textOf(this.name), message: textOf(this.message), ...this, cause: undefined, errors: undefined };
+    if (causes.length > 0) told.causes = causes;
+    return told;
+  },
+};
+
+// What the console says of a value: to a script of the seeds its text, to others JSON where the text would say nothing.
+function shown(value) {
+  if (rawResults) return typeof value === "symbol" ? apply(symbolText, value, []) : StringOf(value);
+  const text = textOf(value);
+  if (typeof value !== "object" || value === null) return text;
+  const vague = text === NO_TEXT || apply(slice, text, [0, 8]) === "[object ";
+  if (!vague && !isArray(value)) return text;
+  const json = readable(value);
+  return json === undefined || (json === "{}" && vague && text !== NO_TEXT && text !== "[object Object]") ? text : json;
+}
+function readable(value) {
+  const holders = [];
+  function member(key, inner) {
+    while (holders.length > 0 && holders[holders.length - 1] !== this) holders.length--;
+    if (typeof inner === "bigint") return inner + "n";
+    if (typeof inner !== "object" || inner === null) return inner;
+    for (let i = 0; i < holders.length; i++) if (holders[i] === inner) return "[Circular]";
+    const plain = inner instanceof Table || inner instanceof Unique ? [...inner] : inner;
+    holders[holders.length] = plain;
+    return plain;
+  }
+  try {
+    return stringify(value, member);
+  } catch {
+    return undefined;
+  }
 }
 
 // The console: every line goes out at once, so that none is lost to what comes after it.
@@ -54,9 +110,7 @@ function fits(json) {
 function print(level, values) {
   if (outputCut) return;
   const texts = [];
-  for (let i = 0; i < values.length; i++) {
-    texts[i] = typeof values[i] === "symbol" ? apply(symbolText, values[i], []) : StringOf(values[i]);
-  }
+  for (let i = 0; i < values.length; i++) texts[i] = shown(values[i]);
   const text = apply(join, texts, [" "]);
   const bytes = text.length > outputLeft ? text.length : utf8Length(text);
   const form = bytes > outputLeft || linesLeft === 0 ? "" : stringify(text);
