@@ -297,7 +297,9 @@ def test_no_message_hides_where_an_error_was_thrown(guest, thrown):
 
 
 def test_a_message_that_was_changed_hides_nothing_either(guest):
-    error = guest.run("const e = new Error('no');\ne.message = 'in this program: ' + e.message\nthrow e").error
+    error = guest.run(
+        "const e = new Error('no');\ne.message = 'in this program: ' + e.message\nthrow e"
+    ).error
     assert (error.message, error.line, error.column) == ("in this program: no", 1, 11)
 
 

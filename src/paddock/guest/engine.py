@@ -8,6 +8,7 @@ the worker is killed, and what it had said up to then is kept.
 """
 
 import asyncio
+import re
 import time
 from collections import defaultdict
 from functools import lru_cache
@@ -20,7 +21,7 @@ from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
 from paddock.guest.pool import Pool, Worker
 from paddock.model.errors import PaddockError
-from paddock.model.outcome import RawResult, SandboxFacts, Status
+from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from paddock.guest.launch import EngineProfile
 
 _BURY_SECONDS = 5.0
+
+_HALF = ErrorInfo(
+    name="SyntaxError",
+    message="Half of a character (a lone surrogate); write it as an escape like \\ud83d",
+    phase="parse",
+)
+"""What intake.js says of other programs, to V8 in UTF-8, which has no form for it."""
 
 
 class _Places(asyncio.Semaphore):
@@ -75,6 +83,8 @@ class GuestEngine:
         profile: EngineProfile = "guest-jit" if job.grants.jit else "guest"
         self._pool.prepare(profile, 1)  # starts beside the reading of the program
         if job.work.computes:
+            if re.search("[\ud800-\udfff]", job.work.source):
+                return RawResult(status=Status.FAILED, error=_HALF)
             return await self._run(job, profile, lambda worker: Computation(worker, job))
         try:
             program = await self._intake.read(job.work.source, job.work.language)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from paddock.model.base import Json, Value
 from paddock.model.ids import new_id
@@ -52,6 +52,16 @@ class GuestRun(Value):
     def computes(self) -> bool:
         """Whether this is a pure computation: no effects, nothing granted."""
         return self.profile == "compute"
+
+    @field_validator("input")
+    @classmethod
+    def _is_json(cls, value: Json) -> Json:
+        if not isinstance(value, str | bool | int | None):
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError, RecursionError) as problem:
+                raise ValueError(f"the input is no JSON value: {problem}") from None
+        return value
 
     @model_validator(mode="after")
     def _computes_a_text(self) -> Self:

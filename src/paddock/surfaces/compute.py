@@ -5,9 +5,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
-
-from pydantic import Field
+from typing import TYPE_CHECKING, cast
 
 from paddock.model.base import Json, Value, kind
 from paddock.model.computation import SUCCESS, code
@@ -70,7 +68,7 @@ class Envelope(Value):
 class Asked(Value):
     """What a request for a computation says."""
 
-    source: Annotated[str, Field(min_length=1)]
+    source: str
     input: str = ""
     limits: LimitOverrides = LimitOverrides()
     deterministic: bool = True

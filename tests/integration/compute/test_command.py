@@ -49,6 +49,8 @@ def test_g1_g2_g5_g9_streams_and_exit_codes(run):
     told = '{"code":"INVALID_INPUT","message":"invalid JSON: Expecting value: line 1 column 1 (char 0)"}\n'
     assert run(b"not-json") == (1, "", told)
     assert run(b"") == (1, "", told)
+    told = "SyntaxError: Half of a character (a lone surrogate); write it as an escape like \\\\ud83d"
+    assert run(rb'{"source": "emit(\ud83d)"}') == (1, "", f'{{"code":"EVAL_ERROR","message":"{told}"}}\n')
 
 
 def test_the_whole_outcome(run):

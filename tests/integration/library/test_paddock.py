@@ -105,6 +105,9 @@ def test_what_is_beyond_a_bound_is_a_value_error(opened):
         opened.exec("python")
     with pytest.raises(ValueError, match="greater than 0"):
         opened.execute("return 1", timeout_ms=-1)
+    for value in (float("nan"), [1e999], {"a": object()}):
+        with pytest.raises(ValueError, match="the input is no JSON value: "):
+            opened.execute("return input", input=value)
 
 
 def test_a_script_tool_runs(opened, tmp_path):

@@ -52,6 +52,19 @@ def test_cancelling_kills_the_program_and_answers_nothing(place: Place, *, moder
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("-inf")])
+def test_a_number_that_json_has_no_form_for_goes_nowhere(place: Place, number: float):
+    async def main():
+        async with place.lines() as lines:
+            told = await lines.call("execute_code", code="return input", input={"a": [number]})
+            reason = "a number is not finite; JSON has no form for it"
+            assert told["structuredContent"]["error"]["message"] == f"execute_code: {reason}"
+            told = await lines.call("call_tool", server="odd", tool="echo", args={"text": number})
+            assert told["structuredContent"]["error"]["message"] == f"call_tool: {reason}"
+
+    asyncio.run(main())
+
+
 def test_x39_every_call_is_on_the_record_with_its_end_and_duration(place: Place):
     async def main():
         async with place.lines() as lines:

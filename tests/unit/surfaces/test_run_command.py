@@ -208,7 +208,8 @@ def test_input_is_json_a_file_or_standard_input(home: Path) -> None:
         gate = Gate()
         assert run(gate, "s.js", "--input", args, stdin=stdin).exit_code == 0
         assert gate.work.input == value
-    assert run(Gate(), "s.js", "--input", "{").stderr.startswith("--input: this is not a JSON value: ")
+    for text in ("{", "NaN", "[-Infinity]", '{"a": 1e999}'):
+        assert run(Gate(), "s.js", "--input", text).stderr.startswith("--input: this is not a JSON value: ")
     assert run(Gate(), "-", "--input", "-").exit_code == 2
 
 

@@ -171,6 +171,9 @@ class Toolbox:
             hint = f"; did you mean {near[0]}?" if near else ""
             return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
+        if not _is_finite(given):
+            told = f"{tool.name}: a number is not finite; JSON has no form for it"
+            return refusal(Status.INVALID, "InvalidArguments", told)
         if tool.checks and (problems := tool.schema.problems(given)):
             return tool.explain(tool, given, problems)
         try:
@@ -187,6 +190,15 @@ class Toolbox:
         """Return the tools that come and go, but for those that bear the name of another."""
         found = await self._further() if self._further else ()
         return {tool.name: tool for tool in found if tool.name not in self._known}
+
+
+def _is_finite(given: Json) -> bool:
+    """Return whether all numbers are finite: the library reads NaN, and 1e999 as infinity."""
+    try:
+        json.dumps(given, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 async def _whole(work: Coroutine[Any, Any, Answer]) -> Answer:
