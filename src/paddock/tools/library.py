@@ -146,7 +146,10 @@ class ToolLibrary:
 
     def _search(self, folder: Path) -> Iterator[_Found]:
         """Yield the tool directories of a folder: its own, and those in `tools` beside a prompt at any depth."""
-        root = Path(os.path.realpath(folder))
+        try:
+            root = Path(os.path.realpath(folder))
+        except OSError:  # a link on the way is swapped meanwhile
+            return
         if folder not in self.owned and not root.is_relative_to(os.path.realpath(self.workspace)):
             return
         workspace = root == Path(os.path.realpath(self.workspace))
@@ -202,10 +205,10 @@ def read_inside(directory: Path, name: str) -> str:
 
 def inside(directory: Path, name: str) -> Path:
     """Return where `name` leads below a tool's directory, links followed. Raises ToolError when it leads out of it."""
-    root = os.path.realpath(directory)
     try:
+        root = os.path.realpath(directory)
         path = Path(os.path.realpath(os.path.join(root, name)))  # noqa: PTH118 - what is not there resolves, too
-    except ValueError:
+    except (ValueError, OSError):  # the latter for a link that is swapped meanwhile
         raise ToolError(f"{name!r} is no path") from None
     if not path.is_relative_to(root):
         raise ToolError(f"{name} leads out of the tool's directory")

@@ -1,5 +1,6 @@
 """Tool directories: where they are found, when they are read again, and what of a stranger's is not read at all."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -113,6 +114,24 @@ def test_a_link_in_the_place_of_a_file_is_followed_inside_alone(make_tool: MakeT
     (directory / "schema.json").symlink_to(tmp_path / "key")
     with pytest.raises(ToolError, match=r"^schema.json leads out of the tool's directory$"):
         load(directory)
+
+
+def test_a_link_that_is_swapped_while_it_is_followed_is_an_error_of_its_tool(
+    workspace: Path, make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch
+):
+    make_tool("a")
+    directory = make_tool("b")
+    (directory / "link").symlink_to("tool.yaml")
+    library = ToolLibrary(workspace)
+    (workspace / "prompts").symlink_to("elsewhere")
+
+    def swapped(_path: str, **_: object) -> str:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "readlink", swapped)
+    with pytest.raises(ToolError, match="'link' is no path"):
+        inside(directory, "link")
+    assert sorted(library.tools()) == ["a", "b"]
 
 
 def test_what_is_no_regular_file_is_not_waited_for(make_tool: MakeTool):
