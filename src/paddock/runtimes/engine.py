@@ -28,7 +28,7 @@ from paddock.runtimes.job import ProgramJob, Sinks
 from paddock.runtimes.recipe import executables, recipes
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
-from paddock.runtimes.verdict import result_of
+from paddock.runtimes.verdict import result_of, withheld
 
 if TYPE_CHECKING:
     from paddock.confine.process import Place
@@ -95,6 +95,12 @@ class _Task:
     def left_ms(self, compiled: Compiled) -> int:
         """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
         return max(1, self.job.terms.limits.wall_ms - round(compiled.ms))
+
+    def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
+        """Return what a step may have missed that it is not granted, or ""."""
+        way = self.toolchain.way
+        runs_files = bool(self.job.work.code is not None and way.arguments and not way.compile)
+        return withheld(ended, phase, grants, runs_files=runs_files)
 
     def result(
         self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
@@ -171,7 +177,7 @@ class RuntimeEngine:
                 place=place,
                 stop=task.stop,
             )
-            hint = plan.foreign(grants, task.sandbox.job_user)
+            hint = plan.foreign(grants, task.sandbox.job_user) or task.withheld(result, "run", grants)
             return task.result(result, "run", compiled, hint=hint)
         finally:
             place.release()
@@ -232,7 +238,7 @@ class RuntimeEngine:
                 said[1].extend(fault.encode())
             task.sinks.stdout(bytes(said[0]))
             task.sinks.stderr(bytes(said[1]))
-            return task.result(result, "compile", compiled, fault)
+            return task.result(result, "compile", compiled, fault, task.withheld(result, "compile", grants))
         finally:
             place.release()
 

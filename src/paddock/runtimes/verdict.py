@@ -5,8 +5,8 @@ import signal
 from paddock.confine.protected import MOST_BYTES
 from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
-from paddock.model.process import ProcessLimits, ProcessResult
-from paddock.model.program import ProgramEnd, signal_name
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.program import Phase, ProgramEnd, signal_name
 
 _LIMITS = {
     "wall": ("it ran out of time", "it had {wall_ms} ms; ask for more, up to runtimes.max_duration_ms"),
@@ -39,6 +39,33 @@ _NO_MEMORY = (
 _FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS})
 _FAULT = "it used memory that is not its own; recursion without end ends like this, too"
 
+_NO_NETWORK = (
+    *("name resolution", "eai_again", "resolve host", "nxdomain", "socket", "econnrefused", "connect eperm"),
+    "failed to connect",
+)
+_OFFLINE = "it has no network; ask for the network full, up to runtimes.network"
+_NO_WRITING = ("read-only file system", "permission denied", "accessdenied", "eacces")
+_WRITES = {
+    "none": "it may write to its own directory and to TMPDIR alone",
+    "read-only": "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to "
+    "the workspace",
+    "workspace-write": "it may write to the workspace and to TMPDIR alone",
+}
+_NO_MODULE = (
+    *("no module named", "cannot find module", "cannot load such file", "failed opening required"),
+    *("can't locate", "cannot find package"),
+)
+_APART = (
+    "its file stands apart from the workspace, with nothing beside it; with arguments alone (-- FILE) a file of the "
+    "workspace runs where it is"
+)
+_NO_SOURCE = (
+    *("no such file or directory", "file not found for module", "is not in std", "cannot find package"),
+    "does not exist",
+)
+_ALONE = "a compiler sees the program alone: nothing of the workspace, no libraries but its own"
+"""What runtimes say, in lower case, that lack what was not granted, and what is told of it."""
+
 
 def result_of(
     ended: ProcessResult, end: ProgramEnd, limits: ProcessLimits, message: str = "", hint: str = ""
@@ -70,6 +97,23 @@ def result_of(
     return RawResult(status=ended.status, program=program, error=error, usage=usage, sandbox=ended.sandbox)
 
 
+def withheld(ended: ProcessResult, phase: Phase, grants: ProcessGrants, *, runs_files: bool) -> str:
+    """Return what a failed step may have missed that it is not granted, by its last words, or "".
+
+    `runs_files` says whether its runtime can be asked to run a file of the workspace where it is.
+    """
+    said = _said(ended)
+    for applies, words, told in (
+        (phase == "compile", _NO_SOURCE, _ALONE),
+        (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
+        (phase == "run", _NO_WRITING, _WRITES[grants.access]),
+        (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
+    ):
+        if applies and any(word in said for word in words):
+            return told
+    return ""
+
+
 def _error(
     ended: ProcessResult, end: ProgramEnd, limits: ProcessLimits, message: str, hint: str
 ) -> ErrorInfo:
@@ -85,10 +129,13 @@ def _hint(ended: ProcessResult, limits: ProcessLimits, otherwise: str) -> str:
         return _sized(_LIMITS[ended.limit][1], limits)
     if ended.status is not Status.FAILED:
         return ""
-    said = (ended.stderr.head + ended.stderr.tail).lower()
-    if any(words in said for words in _NO_MEMORY):
+    if any(words in _said(ended) for words in _NO_MEMORY):
         return _sized(_LIMITS["memory"][1], limits)
     return _FAULT if ended.signal in _FAULTS else otherwise
+
+
+def _said(ended: ProcessResult) -> str:
+    return (ended.stderr.head + ended.stderr.tail).lower()
 
 
 def _sized(text: str, limits: ProcessLimits) -> str:

@@ -5,9 +5,9 @@ import signal
 import pytest
 
 from paddock.model.outcome import ErrorInfo, Status
-from paddock.model.process import ProcessLimits, ProcessResult
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured, ProgramEnd
-from paddock.runtimes.verdict import result_of
+from paddock.runtimes.verdict import result_of, withheld
 
 LIMITS = ProcessLimits(wall_ms=1500, memory_bytes=64 << 20)
 CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
@@ -86,3 +86,93 @@ def test_what_else_may_be_behind_a_failure() -> None:
     told = error(status="failed", exit_code=7, message="It is so", hint="something else")
     assert told == ErrorInfo(name="Program", message="It is so", hint="something else", phase="run")
     assert error(status=Status.OK, exit_code=0, hint="something else") is None
+
+
+OFFLINE = "it has no network; ask for the network full, up to runtimes.network"
+WRITES = {
+    "none": "it may write to its own directory and to TMPDIR alone",
+    "read-only": "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to "
+    "the workspace",
+    "workspace-write": "it may write to the workspace and to TMPDIR alone",
+}
+APART = (
+    "its file stands apart from the workspace, with nothing beside it; with arguments alone (-- FILE) a file of the "
+    "workspace runs where it is"
+)
+ALONE = "a compiler sees the program alone: nothing of the workspace, no libraries but its own"
+
+
+def missed(said: str, phase: str = "run", *, runs_files: bool = True, **grants: str) -> str:
+    """Return what a program that ended with these words may have missed."""
+    ended = ProcessResult(status=Status.FAILED, exit_code=1, stderr=Captured(head="...\n", tail=f"{said}\n"))
+    return withheld(ended, phase, ProcessGrants.model_validate(grants), runs_files=runs_files)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
+        "Error: getaddrinfo EAI_AGAIN example.com",
+        "curl: (6) Could not resolve host: example.com",
+        "curl: (7) Failed to connect to 127.0.0.1 port 80",
+        "{:error, {:failed_connect, [{:inet, [:inet], :nxdomain}]}}",
+        "dial tcp 127.0.0.1:80: socket: operation not permitted",
+        "java.net.SocketException: Operation not permitted",
+        "System.Net.Sockets.SocketException (13): Permission denied",
+        "error: connect ECONNREFUSED 127.0.0.1:80",
+        "Error: connect EPERM 127.0.0.1:80 - Local (undefined:undefined)",
+    ],
+)
+def test_who_misses_the_network_is_told_how_to_get_it(said: str) -> None:
+    assert missed(said, access="read-only") == OFFLINE
+    assert missed(said, network="full", access="workspace-write") != OFFLINE
+
+
+@pytest.mark.parametrize("access", ["none", "read-only", "workspace-write"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "OSError: [Errno 30] Read-only file system: 'x'",
+        "java.nio.file.AccessDeniedException: x",
+        "Error: EACCES: permission denied, open 'x'",
+        "code.sh: line 1: /tmp/x: Permission denied",
+    ],
+)
+def test_who_may_not_write_is_told_where_it_may(said: str, access: str) -> None:
+    assert missed(said, access=access) == WRITES[access]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ModuleNotFoundError: No module named 'sub'",
+        "Error: Cannot find module './sub/lib'",
+        "Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/tmp/x/1/sub/lib.js' imported from /tmp/x/1/code.js",
+        "`require_relative': cannot load such file -- /tmp/x/1/sub/lib (LoadError)",
+        "Failed opening required '/tmp/x/1/sub/lib.php'",
+        "Can't locate Sub/Lib.pm in @INC",
+    ],
+)
+def test_who_misses_a_neighbour_is_told_how_to_run_in_place(said: str) -> None:
+    assert missed(said, access="read-only") == APART
+    assert missed(said, access="none") == ""
+    assert missed(said, access="read-only", runs_files=False) == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'code.c:1:10: fatal error: sub/x.h: No such file or directory\n    1 | #include "sub/x.h"',
+        "error[E0583]: file not found for module `lib`",
+        "code.go:3:8: package example.com/x is not in std",
+        "Main.java:1: error: package org.json does not exist",
+    ],
+)
+def test_who_compiles_more_than_one_file_is_told_what_a_compiler_sees(said: str) -> None:
+    assert missed(said, "compile") == ALONE
+    assert missed(said, "run") == ""
+
+
+def test_what_is_granted_is_not_missed() -> None:
+    assert missed("ValueError: x", access="read-only") == ""
+    assert missed("error: expected ';'", "compile") == ""
