@@ -31,27 +31,37 @@ def _plain(code: str, extension: str) -> Prepared:
     return Prepared(f"code{extension}", code)
 
 
+# Texts and comments. What is not closed ends with its line or the file: to look for its end again from every later
+# place would let a program of a megabyte hold Paddock up for an hour.
+_SILENT = r'"(?:\\.|[^"\\\n])*+"?|\'(?:\\.|[^\'\\\n])*+\'?|//[^\n]*+|/\*(?:(?!\*/).)*+(?:\*/)?'
+_PHP_SILENT = re.compile(rf"{_SILENT}|#[^\n]*+", re.DOTALL)
+_PHP_OPEN = re.compile(r"<\?(?:php\b|=)")
+_PHP_STATEMENT = re.compile(r"\s*+(?:[$/]|#(?!!)|[^\n]*[;{]\s*$)", re.MULTILINE)
+
+
 def _php(code: str, extension: str) -> Prepared:
-    """Open PHP where the program does not."""
-    return Prepared(f"code{extension}", code if re.search(r"<\?(?:php\b|=)", code) else f"<?php {code}")
+    """Open PHP where the program does not; what its texts and comments say of it does not count, unlike in a page."""
+    text = _PHP_SILENT.sub(" ", code) if _PHP_STATEMENT.match(code) else code
+    return Prepared(f"code{extension}", code if _PHP_OPEN.search(text) else f"<?php {code}")
 
 
 def _csharp(code: str, extension: str) -> Prepared:
-    """Make a comment of a first line that names an interpreter: only scripts may have one."""
-    return Prepared(f"code{extension}", f"//{code}" if code.startswith("#!") else code)
+    return Prepared(f"code{extension}", _without_interpreter(code))
 
 
-_SILENT = re.compile(
-    r'"""(?:\\.|(?!""").)*+"""|"(?:\\.|[^"\\\n])*+"|\'(?:\\.|[^\'\\\n])++\'|//[^\n]*+|/\*(?:(?!\*/).)*+(?:\*/)?',
-    re.DOTALL,
-)
+def _without_interpreter(code: str) -> str:
+    """Make a comment of a first line that names an interpreter: its compiler takes that for an error."""
+    return f"//{code}" if code.startswith("#!") else code
+
+
+_JAVA_SILENT = re.compile(rf'"""(?:\\.|(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
 _JAVA_TOKEN = re.compile(
     r"(?P<brace>[{}])"
     r"|(?P<public>\bpublic\s+(?:(?:abstract|final|sealed|strictfp|static)\s+|non-sealed\s+)*)?"
     r"(?<![.\w])(?:class|interface|enum|record)\s+(?P<type>[A-Za-z_$][\w$]*)"
     r"|\bvoid\s+(?P<main>main)\s*\("
 )
-_JAVA_PACKAGE = re.compile(r"^\s*package\s+([\w.]+)\s*;", re.MULTILINE)
+_JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
 
 
 def _java(code: str, extension: str) -> Prepared:
@@ -59,7 +69,8 @@ def _java(code: str, extension: str) -> Prepared:
 
     A file without types around `main` is a class of the file's name (JEP 512).
     """
-    text = _SILENT.sub(" ", code)
+    code = _without_interpreter(code)
+    text = _JAVA_SILENT.sub(" ", code)
     depth, current, public, owner = 0, "", "", ""
     for token in _JAVA_TOKEN.finditer(text):
         if token["brace"]:
@@ -73,7 +84,8 @@ def _java(code: str, extension: str) -> Prepared:
     return Prepared(f"{name}{extension}", code, _prefix(_JAVA_PACKAGE.search(text)) + (owner or name))
 
 
-_KOTLIN_MAIN = re.compile(r"^(?:(?:public|internal|suspend)\s+)*fun\s+main\s*\(", re.MULTILINE)
+_KOTLIN_SILENT = re.compile(rf'"""(?:(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
+_KOTLIN_MAIN = re.compile(r"^(?:(?:public|internal|suspend)[ \t]+)*fun\s+main\s*\(", re.MULTILINE)
 _KOTLIN_CALL = re.compile(r"^main\s*\(", re.MULTILINE)
 _KOTLIN_PACKAGE = re.compile(r"^package\s+([\w.]+)", re.MULTILINE)
 _KOTLIN_NAME = re.compile(r'^@file:JvmName\("([\w$]+)"\)', re.MULTILINE)
@@ -88,12 +100,13 @@ _KOTLIN_TOKEN = re.compile(
 
 def _kotlin(code: str, extension: str) -> Prepared:
     """Tell a script (statements) from a program (`fun main`, at the top or in an object, which nothing calls)."""
-    package = _prefix(_KOTLIN_PACKAGE.search(code))
-    if _KOTLIN_MAIN.search(code):
-        if not _KOTLIN_CALL.search(code):
+    text = _KOTLIN_SILENT.sub("", code)
+    package = _prefix(_KOTLIN_PACKAGE.search(text))
+    if _KOTLIN_MAIN.search(text):
+        if not _KOTLIN_CALL.search(text):
             name = _KOTLIN_NAME.search(code)
             return Prepared("code.kt", code, package + (name[1] if name else "CodeKt"))
-    elif owner := _kotlin_owner(_SILENT.sub(" ", code)):
+    elif owner := _kotlin_owner(text):
         return Prepared("code.kt", code, package + owner)
     return Prepared(f"code{extension}", code, "Launch")
 

@@ -36,9 +36,13 @@ S28 = {
         "@/bin/php -d memory_limit=768M -d display_errors=stderr -d log_errors=0 -d html_errors=0 /s/code.php",
     ),
     "perl": ("code.pl", "", "@/bin/perl /s/code.pl"),
-    "r": ("code.R", "", "@/bin/Rscript --vanilla /s/code.R"),
+    "r": ("code.R", "", "@/bin/Rscript --no-environ --no-site-file --no-save --no-restore /s/code.R"),
     "elixir": ("code.exs", "", "@/bin/elixir /s/code.exs"),
-    "go": ("code.go", "@/bin/go build -trimpath -ldflags=-s -w -o /s/program /s/code.go", "/s/program"),
+    "go": (
+        "code.go",
+        "@/bin/go build -buildmode=exe -trimpath -ldflags=-s -w -o /s/program /s/code.go",
+        "/s/program",
+    ),
     "java": (
         "Main.java",
         f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp /none com.sun.tools.javac.Main"

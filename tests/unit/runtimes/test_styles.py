@@ -1,5 +1,7 @@
 """Programs as people write them, in both styles where there are two."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,10 @@ def test_a_byte_order_mark_is_no_part_of_a_program(style):
         ("#!/usr/bin/env php\n<?php echo 1;", "#!/usr/bin/env php\n<?php echo 1;"),
         ("<p><?= 1 ?></p>", "<p><?= 1 ?></p>"),
         ("declare(strict_types=1);\necho 1;", "<?php declare(strict_types=1);\necho 1;"),
+        ("$s = '<?php echo 1;'; # <?=\n// <?php", "<?php $s = '<?php echo 1;'; # <?=\n// <?php"),
+        ("Dear <?= $name ?>,", "Dear <?= $name ?>,"),
+        ('<a href="<?= 1 ?>">', '<a href="<?= 1 ?>">'),
+        ("#!/usr/bin/php\necho 1;", "<?php #!/usr/bin/php\necho 1;"),
     ],
 )
 def test_php_is_opened_where_it_is_not(code, source):
@@ -95,10 +101,19 @@ STATIC = "@JvmStatic fun main(args: Array<String>) {}"
         (f"class A {{ object B {{ {STATIC} }} }}\nprintln(1)", "code.kts", "Launch"),
         (f"object App {{ {STATIC} }}\nApp.main(args)", "code.kts", "Launch"),
         (f"// object App {{ {STATIC} }}\nprintln(1)", "code.kts", "Launch"),
+        ("/*\nfun main() {}\n*/\nprintln(1)", "code.kts", "Launch"),
+        ('val s = """\nfun main() {}\n"""\nprintln(s)', "code.kts", "Launch"),
+        ('val s = """\nmain()\n"""\nfun main() {}', "code.kt", "CodeKt"),
+        ('/* package c */package a.b\nval s = """\\"""\nfun main() { """x""" }', "code.kt", "a.b.CodeKt"),
     ],
 )
 def test_kotlin_tells_scripts_from_programs(code, file_name, main):
     assert prepared("kotlin", code, ".kts") == Prepared(file_name, code, main)
+
+
+def test_java_has_no_line_for_an_interpreter():
+    code = f"#!/usr/bin/java --source 17\nclass App {{ {MAIN} }}"
+    assert prepared("java", code, ".java") == Prepared("App.java", f"//{code}", "App")
 
 
 def test_c_sharp_has_no_line_for_an_interpreter():
@@ -107,3 +122,28 @@ def test_c_sharp_has_no_line_for_an_interpreter():
         == "//#!/usr/bin/env dotnet\nreturn 1;"
     )
     assert prepared("csharp", "return 1;", ".cs").source == "return 1;"
+
+
+PIECES = (
+    *('\\"', '\\"""', "\\'", "'", '"""a', "/*", "//", "\n", "{", "<?", ";", "; ", "#", "$", "void main"),
+    *(
+        "public ",
+        "public\n",
+        "package\n",
+        "suspend\n",
+        "void\n",
+        "class ",
+        "@JvmStatic\n",
+        "@JvmStatic public ",
+    ),
+)
+
+
+@pytest.mark.parametrize("style", ["java", "kotlin", "php"])
+@pytest.mark.parametrize("piece", PIECES)
+def test_hostile_programs_cost_linear_time(style, piece):
+    """Quadratic would be minutes; the bound is generous for slow machines."""
+    started = time.process_time()
+    prepared(style, '$x;"' + piece * (2**18 // len(piece)), ".x")
+    prepared(style, piece * (2**18 // len(piece)), ".x")
+    assert time.process_time() - started < 20
