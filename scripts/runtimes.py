@@ -42,6 +42,13 @@ refused.
 
 Line numbers in errors are those of the program as it was given.
 
+## Programs of several files
+
+A program, be it `CODE` or a `FILE`, is put into a directory of its own: nothing of the workspace can take the place of
+what it imports, and nothing lies beside it. It finds the workspace by its paths. What an interpreter is given as an
+argument runs where it is, with everything beside it: `paddock exec python -- ./main.py`. A compiler sees the one file
+alone.
+
 ## Faster starts
 
 `paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library,
