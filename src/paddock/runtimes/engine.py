@@ -98,9 +98,10 @@ class _Task:
 
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
         """Return what a step may have missed that it is not granted, or ""."""
-        way = self.toolchain.way
-        runs_files = bool(self.job.work.code is not None and way.arguments and not way.compile)
-        return withheld(ended, phase, grants, runs_files=runs_files)
+        way, work = self.toolchain.way, self.job.work
+        runs_files = bool(work.code is not None and way.arguments and not way.compile)
+        has_input = work.stdin is not None
+        return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
 
     def result(
         self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""

@@ -59,6 +59,8 @@ _APART = (
     "its file stands apart from the workspace, with nothing beside it; with arguments alone (-- FILE) a file of the "
     "workspace runs where it is"
 )
+_NO_INPUT = ("eoferror", "no line found", "nosuchelementexception", "end of file reached")
+_UNASKED = "it was given no standard input; pass some on with --stdin, or stdin of a tool call"
 _NO_SOURCE = (
     *("no such file or directory", "file not found for module", "is not in std", "cannot find package"),
     "does not exist",
@@ -97,10 +99,13 @@ def result_of(
     return RawResult(status=ended.status, program=program, error=error, usage=usage, sandbox=ended.sandbox)
 
 
-def withheld(ended: ProcessResult, phase: Phase, grants: ProcessGrants, *, runs_files: bool) -> str:
-    """Return what a failed step may have missed that it is not granted, by its last words, or "".
+def withheld(
+    ended: ProcessResult, phase: Phase, grants: ProcessGrants, *, runs_files: bool, has_input: bool = True
+) -> str:
+    """Return what a failed step may have missed that it is not granted or given, by its last words, or "".
 
-    `runs_files` says whether its runtime can be asked to run a file of the workspace where it is.
+    `runs_files` says whether its runtime can be asked to run a file of the workspace where it is, `has_input` whether
+    there was any standard input, be it empty.
     """
     said = _said(ended)
     for applies, words, told in (
@@ -108,6 +113,7 @@ def withheld(ended: ProcessResult, phase: Phase, grants: ProcessGrants, *, runs_
         (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
+        (phase == "run" and not has_input, _NO_INPUT, _UNASKED),
     ):
         if applies and any(word in said for word in words):
             return told

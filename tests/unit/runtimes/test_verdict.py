@@ -102,10 +102,13 @@ APART = (
 ALONE = "a compiler sees the program alone: nothing of the workspace, no libraries but its own"
 
 
-def missed(said: str, phase: str = "run", *, runs_files: bool = True, **grants: str) -> str:
+def missed(
+    said: str, phase: str = "run", *, runs_files: bool = True, has_input: bool = True, **grants: str
+) -> str:
     """Return what a program that ended with these words may have missed."""
     ended = ProcessResult(status=Status.FAILED, exit_code=1, stderr=Captured(head="...\n", tail=f"{said}\n"))
-    return withheld(ended, phase, ProcessGrants.model_validate(grants), runs_files=runs_files)
+    given = ProcessGrants.model_validate(grants)
+    return withheld(ended, phase, given, runs_files=runs_files, has_input=has_input)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +174,20 @@ def test_who_misses_a_neighbour_is_told_how_to_run_in_place(said: str) -> None:
 def test_who_compiles_more_than_one_file_is_told_what_a_compiler_sees(said: str) -> None:
     assert missed(said, "compile") == ALONE
     assert missed(said, "run") == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "EOFError: EOF when reading a line",
+        'Exception in thread "main" java.util.NoSuchElementException: No line found',
+        "`readline': end of file reached (EOFError)",
+    ],
+)
+def test_who_reads_what_was_not_passed_on_is_told_how_to(said: str) -> None:
+    told = "it was given no standard input; pass some on with --stdin, or stdin of a tool call"
+    assert missed(said, has_input=False) == told
+    assert missed(said) == ""
 
 
 def test_what_is_granted_is_not_missed() -> None:
