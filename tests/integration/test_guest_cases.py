@@ -227,6 +227,8 @@ def test_x27_a_tool_that_reports_failure(guest):
     assert guest.value("return await servers.odd.call('is_error')", raw_results=True) == raw
     assert guest.value("return await servers.odd.callRaw('is_error')") == raw
     assert guest.failure("return await servers.odd.call('is_error')") == ("failed", "ToolError", "it broke")
+    told = "the tool failed and did not say why"
+    assert guest.failure("await servers.odd.is_error({ mute: 1 })") == ("failed", "ToolError", told)
 
 
 def test_x36_secrets_are_redacted_in_every_part(guest):

@@ -80,6 +80,7 @@ def test_m3_a_script_that_is_nowhere(ws: Path, run: Run) -> None:
     assert first_line(done.stderr) == "Script not found: hello"
     assert f"{ws}/.mentu/scripts/hello.ts" in done.stderr
     assert f"{ws.parent}/home/.mentu/scripts/hello.ts" in done.stderr
+    assert f"{ws}/.mentu/scripts/.ts (.js, .mjs)\n" in run("").stderr
 
 
 def test_m4_a_path_is_not_searched_for(ws: Path, run: Run) -> None:

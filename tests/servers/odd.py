@@ -60,7 +60,8 @@ def call(options, name, arguments):
         case "refuse":
             return -32602
         case "is_error":
-            return {**text("it broke"), "isError": True}
+            said = {"content": []} if "mute" in arguments else text("it broke")
+            return {**said, "isError": True}
         case "invalid":
             return {"content": "just text", "isError": "yes", "structuredContent": None}
         case "no_object":

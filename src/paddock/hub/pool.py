@@ -211,7 +211,7 @@ class Hub:
     def _record(self, name: str) -> _Record:
         record = self._records.get(name)
         if record is None:
-            raise UnknownServer(name)
+            raise UnknownServer(name, self._records)
         return record
 
     async def _twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:

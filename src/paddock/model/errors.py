@@ -28,7 +28,7 @@ PaddockError
     └── InvalidArguments
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -82,8 +82,13 @@ class ServerError(PaddockError):
 class UnknownServer(ServerError):  # noqa: N818 - reads as the fact it states
     """No server of that name is configured (X25, M26)."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Unknown server: {name}")
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+
+        spelled = {each.lower(): each for each in known}
+        near = get_close_matches(name[:200].lower(), spelled, n=1)
+        hint = f"; did you mean `{spelled[near[0]]}`?" if near else ""
+        super().__init__(f"Unknown server: {name}{hint}")
 
 
 class ServerUnavailable(ServerError):  # noqa: N818

@@ -18,12 +18,14 @@ from paddock.model.errors import (
 from .conftest import ended, failure, text
 
 
-def test_x25_m26_unknown_server_is_named(hub):
+def test_x25_m26_unknown_server_is_named(hub, odd):
     async def main():
-        async with hub() as h:
+        async with hub(odd()) as h:
             error = await failure(h.call("nonexistent", "t", {}), UnknownServer)
             assert (str(error), error.retryable, error.sent) == ("Unknown server: nonexistent", False, False)
             await failure(h.tools("nonexistent"), UnknownServer)
+            error = await failure(h.call("ODD", "t", {}), UnknownServer)
+            assert str(error) == "Unknown server: ODD; did you mean `odd`?"
 
     asyncio.run(main())
 

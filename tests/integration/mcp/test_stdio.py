@@ -166,6 +166,6 @@ def test_one_call_gives_what_the_server_gave(place: Place) -> None:
             refused = await call("refuse")
             assert text(refused) == "failed · N ms · run ID\nToolError: error -32602"
             unknown = await client.call_tool("call_tool", {"server": "od", "tool": "echo"})
-            assert text(unknown) == "invalid · N ms · run ID\nUnknown server: od"
+            assert text(unknown) == "invalid · N ms · run ID\nUnknown server: od; did you mean `odd`?"
 
     asyncio.run(main())
