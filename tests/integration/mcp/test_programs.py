@@ -80,3 +80,13 @@ def test_mistakes_are_told(place: Place) -> None:
     assert texts[4] == (
         "invalid\n`arguments`: queryTerms are required unless cursor or lineRange is provided"
     )
+
+
+def test_an_end_without_an_exit_code_names_none(place: Place) -> None:
+    killed, denied = calls(
+        place,
+        ("run_program", {"runtime": "perl", "code": "kill KILL => $$; sleep 60"}),
+        ("run_program", {"runtime": "perl", "code": "1", "relativeCwd": "../x"}),
+    )
+    assert killed.content[0].text.startswith("failure · SIGKILL · ")
+    assert denied.content[0].text.startswith("denied · 0 ms · run ")

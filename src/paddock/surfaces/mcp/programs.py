@@ -188,8 +188,9 @@ def _fields(arguments: Arguments) -> dict[str, Json]:
 
 
 def _told(response: Mapping[str, Any], run: str) -> str:
-    facts = [response["status"], f"exit {response['exitCode']}", f"{response['durationMs']} ms", f"run {run}"]
-    lines = [" · ".join(facts)]
+    code, number = response["exitCode"], response["signal"]
+    end = [f"exit {code}"] if code is not None else [number] if number else []
+    lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {run}"])]
     lines += [f"denied: {reason}" for reason in response["policyDecision"].get("deniedReasons", [])]
     if error := response.get("error"):
         lines.append(f"{error['name']}: {error['message']}")
