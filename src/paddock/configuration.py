@@ -81,7 +81,8 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigurationError(f"{path}: cannot read this settings file: {problem}") from None
+        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(f"{path}: cannot read this settings file: {why}") from None
     import tomllib  # noqa: PLC0415 - most runs have no such file
 
     try:

@@ -139,9 +139,10 @@ def load_servers(path: Path, environ: Mapping[str, str], questions: Sequence[str
         return ServersConfig(warnings=(f"{path}: nested too deeply. No server is configured.",))
     except ValueError:
         return ServersConfig(warnings=(f"{path}: a number is too long. No server is configured.",))
-    entries = (
-        cast("dict[str, object]", document).get("mcpServers", {}) if isinstance(document, dict) else None
-    )
+    entries: object = None
+    if isinstance(document, dict):
+        keys = cast("dict[str, object]", document)
+        entries = keys.get("mcpServers", None if "servers" in keys else {})  # `servers` is what VS Code reads
     if not isinstance(entries, dict):
         return ServersConfig(warnings=(f"{path}: no object `mcpServers`. No server is configured.",))
     servers: dict[str, Server] = {}

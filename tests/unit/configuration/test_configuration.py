@@ -158,9 +158,10 @@ def test_a_workspace_that_widens_names_key_values_and_file_to_change(tmp_path: P
 
 def test_a_file_that_is_a_directory_or_not_text_is_told(tmp_path: Path) -> None:
     (tmp_path / "user.toml").mkdir()
-    assert failure(tmp_path) == (
-        "/user.toml: cannot read this settings file: [Errno 21] Is a directory: '/user.toml'"
-    )
+    assert failure(tmp_path) == "/user.toml: cannot read this settings file: Is a directory"
+    (tmp_path / "user.toml").rmdir()
+    (tmp_path / "user.toml").write_bytes(b"\xff")
+    assert failure(tmp_path) == "/user.toml: cannot read this settings file: it is not UTF-8 text"
 
 
 def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:

@@ -36,7 +36,9 @@ def test_unreadable_and_shapeless_files(tmp_path):
     assert load_servers(tmp_path, {}).warnings == (
         f"{tmp_path}: cannot be read: Is a directory. No server is configured.",
     )
-    assert load(tmp_path, "[]") == ({}, [": no object `mcpServers`. No server is configured."])
+    for shapeless in ("[]", '{"servers": {"time": {"command": "uvx"}}}'):
+        assert load(tmp_path, shapeless) == ({}, [": no object `mcpServers`. No server is configured."])
+    assert load(tmp_path, "{}") == ({}, [])
     assert load(tmp_path, "[" * 100_000)[0] == {}
     (tmp_path / "latin").write_bytes(b"\xff")
     assert load_servers(tmp_path / "latin", {}).warnings == (

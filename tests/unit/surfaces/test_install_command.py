@@ -63,6 +63,11 @@ def test_a_file_that_is_no_json_stays_as_it_is(home: Path) -> None:
     done = run("claude-code")
     assert (done.exit_code, file.read_text()) == (1, "{ broken")
     assert str(file) in done.output
+    file.write_bytes(b"\xff")
+    assert run("claude-code").output == f"{file}: cannot be read: it is not UTF-8 text\n"
+    file.unlink()
+    file.mkdir()
+    assert run("claude-code").output == f"{file}: cannot be read: Is a directory\n"
 
 
 def test_any_other_client() -> None:

@@ -94,7 +94,8 @@ def _changed(file: Path, key: str, entry: dict[str, Any] | None) -> tuple[str, s
     except FileNotFoundError:
         before = ""
     except (OSError, UnicodeDecodeError) as problem:
-        raise Failure(f"{file}: cannot be read: {problem}") from None
+        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        raise Failure(f"{file}: cannot be read: {why}") from None
     document = Kept(file).read()
     servers = document.get(key, {})
     if not isinstance(servers, dict):
