@@ -155,11 +155,8 @@ def encode(text: bytes) -> bytes:
 def start(
     settings: Json, program: str, memory_bytes: int, *, world: Literal["run", "compute"] = "run"
 ) -> bytes:
-    """Return the frame that starts a program: memory budget, settings of the glue, source.
-
-    Raises ValueError when an input holds a number that JSON does not know.
-    """
-    body = json.dumps([world, settings], allow_nan=False).encode()
+    """Return the frame that starts a program: memory budget, settings of the glue, source."""
+    body = json.dumps([world, settings]).encode()
     return encode(
         _START.pack(b"R", memory_bytes, len(body)) + body + program.encode("utf-8", "surrogatepass")
     )
