@@ -59,27 +59,30 @@ _JAVA_TOKEN = re.compile(
     r"(?P<brace>[{}])"
     r"|(?P<public>\bpublic\s+(?:(?:abstract|final|sealed|strictfp|static)\s+|non-sealed\s+)*)?"
     r"(?<![.\w])(?:class|interface|enum|record)\s+(?P<type>[A-Za-z_$][\w$]*)"
-    r"|\bvoid\s+(?P<main>main)\s*\("
+    r"|\bvoid\s+(?P<main>main)\s*\((?P<takes>[^(){}]*)"
 )
 _JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
 
 
 def _java(code: str, extension: str) -> Prepared:
-    """Name the file after the public type, and run the first type that has `main`.
+    """Name the file after the public type, and run the first type that has `main`, best one that takes texts.
 
     A file without types around `main` is a class of the file's name (JEP 512).
     """
     code = _without_interpreter(code)
     text = _JAVA_SILENT.sub(" ", code)
-    depth, current, public, owner = 0, "", "", ""
+    depth, current, public, owner, other = 0, "", "", "", ""
     for token in _JAVA_TOKEN.finditer(text):
         if token["brace"]:
             depth += 1 if token["brace"] == "{" else -1
         elif token["type"] and depth == 0:
             current = token["type"]
             public = public or (current if token["public"] else "")
-        elif token["main"] and depth == 1:
+        elif token["main"] and depth == 1 and "String" in token["takes"]:
             owner = owner or current
+        elif token["main"] and depth == 1:
+            other = other or current
+    owner = owner or other
     name = public or owner or "Main"
     return Prepared(f"{name}{extension}", code, _prefix(_JAVA_PACKAGE.search(text)) + (owner or name))
 

@@ -70,6 +70,8 @@ MAIN = "public static void main(String[] a) {}"
             "App",
         ),
         (f"class App {{ Class<?> k = String.class; {MAIN} }}\nclass Tail {{}}", "App.java", "App"),
+        (f"class A {{ static void main(int x) {{}} }}\nclass B {{ {MAIN} }}", "B.java", "B"),
+        ("class A {}\nclass B { void main() {} }", "B.java", "B"),
         ("void main() { System.out.println(1); }", "Main.java", "Main"),
         ("public class Empty {}", "Empty.java", "Empty"),
     ],
