@@ -276,6 +276,15 @@ def test_errors_in_a_result_say_what_they_are(guest):
         "message": "a",
         "causes": ["1", "Error: b"],
     }
+    source = (
+        "class Bad extends Error { errors = [{ path: 'a' }] }; return new Bad('b', { cause: { code: 5 } })"
+    )
+    assert guest.value(source) == {
+        "name": "Error",
+        "message": "b",
+        "errors": [{"path": "a"}],
+        "causes": ['{"code":5}'],
+    }
     assert guest.value("return [new Error('x')]", raw_results=True) == [{}]
     assert guest.compute("emit(JSON.stringify(new Error('x')))").value == "{}"
 

@@ -10,6 +10,7 @@ const StringOf = String;
 const NumberOf = Number;
 const NativePromise = Promise;
 const NativeError = Error;
+const NativeAggregate = AggregateError;
 const NativeTypeError = TypeError;
 const NativeRangeError = RangeError;
 const NativeProxy = Proxy;

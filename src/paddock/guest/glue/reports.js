@@ -41,9 +41,9 @@ function framesOf(stack, message) {
 }
 
 function addCauses(causes, thrown) {
-  const add = (value) => { causes[causes.length] = cut(textOf(value), CAUSE); };
-  const { errors } = thrown;
-  for (let i = 0; isArray(errors) && i < min(errors.length, CAUSES); i++) add(errors[i]);
+  const add = (value) => { causes[causes.length] = cut(rawResults ? textOf(value) : shown(value), CAUSE); };
+  const errors = thrown instanceof NativeAggregate ? thrown.errors : [];
+  for (let i = 0; i < min(errors.length, CAUSES); i++) add(errors[i]);
   for (let at = thrown; at instanceof NativeError && at.cause !== undefined && causes.length < CAUSES; at = at.cause) add(at.cause);
 }
 
@@ -52,7 +52,7 @@ const { toJSON: errorJson } = {
   toJSON() {
     const causes = [];
     addCauses(causes, this);
-    const told = { name: textOf(this.name), message: textOf(this.message), ...this, cause: undefined, errors: undefined };
+    const told = { name: textOf(this.name), message: textOf(this.message), ...this, cause: undefined };
     if (causes.length > 0) told.causes = causes;
     return told;
   },
