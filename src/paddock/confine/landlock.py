@@ -8,6 +8,8 @@ import os
 import stat
 from collections.abc import Iterable
 
+from paddock.confine.paths import open_itself
+
 _CREATE_RULESET = 444
 _ADD_RULE = 445
 _RESTRICT_SELF = 446
@@ -52,10 +54,17 @@ def abi() -> int:
     return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
-def build(version: int, rules: Iterable[tuple[str, int]], *, network: bool = False) -> int:
+def build(
+    version: int,
+    rules: Iterable[tuple[str, int]],
+    *,
+    network: bool = False,
+    fixed: frozenset[str] = frozenset(),
+) -> int:
     """Return a ruleset descriptor that denies all that ABI `version` can name, but `rules` (path, rights).
 
-    Paths are opened now, with the rights of now: call it before a change of user. `network` leaves TCP alone.
+    Paths are opened now, with the rights of now: call it before a change of user. `network` leaves TCP alone; `fixed`
+    are paths that may lead through no link.
     Raises OSError, with the path, when one is not there.
     """
     handled = _Ruleset(
@@ -69,16 +78,19 @@ def build(version: int, rules: Iterable[tuple[str, int]], *, network: bool = Fal
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
     try:
         for path, rights in rules:
-            allow(ruleset, path, rights & handled.files)
+            allow(ruleset, path, rights & handled.files, fixed=path in fixed)
     except OSError:
         os.close(ruleset)
         raise
     return ruleset
 
 
-def allow(ruleset: int, path: str, rights: int) -> None:
-    """Add a path to a ruleset. Raises OSError, also when `rights` holds one that the kernel does not know."""
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+def allow(ruleset: int, path: str, rights: int, *, fixed: bool = False) -> None:
+    """Add a path to a ruleset, a `fixed` one only when it leads through no link.
+
+    Raises OSError, also when `rights` holds one that the kernel does not know.
+    """
+    descriptor = open_itself(path) if fixed else os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_FILES

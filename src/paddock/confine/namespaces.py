@@ -14,6 +14,7 @@ Only the standard library may be imported here.
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import functools
 import itertools
@@ -23,11 +24,12 @@ import select
 import signal
 import socket
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 from paddock.confine import lockdown
 from paddock.confine.order import Order, StartError
+from paddock.confine.paths import identity
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's own: AppArmor profiles allow user namespaces to this path."""
@@ -109,18 +111,13 @@ class Root:
         self._sources = _sources(order.jail)
         self._seen = self._look()
         self._keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        builder = _Builder(order)
         try:
-            namespaces = builder.wait()
-            self.pid = os.fork()
-            if self.pid == 0:
-                _keep(theirs, order, namespaces, life)
-        finally:
-            builder.close()
-            theirs.close()
-        for file in namespaces:
-            os.close(file)
-        self._answer()
+            with theirs:
+                self.pid = _keeper_of(theirs, order, life)
+            self._answer()
+        except BaseException:
+            self.close()
+            raise
 
     def is_true(self) -> bool:
         """Tell whether every path still leads to what it led to when it was bound, and the keeper lives."""
@@ -189,8 +186,34 @@ def _end(root: Root) -> None:
         os.waitpid(root.pid, 0)
 
 
-def _keep(server: socket.socket, order: Order, namespaces: tuple[int, ...], life: Life) -> NoReturn:
-    """Join the namespaces and make jails until the warden is gone. Never returns."""
+def _keeper_of(server: socket.socket, order: Order, life: Life) -> int:
+    """Build a root and return the pid of the process that keeps it and listens to `server`."""
+    builder = _Builder(order)
+    namespaces: tuple[int, ...] = ()
+    try:
+        namespaces = builder.wait()
+        fixed = {path: identity(path) for path in order.fixed}
+        pid = os.fork()
+        if pid == 0:
+            _keep(server, order, namespaces, fixed, life)
+        return pid
+    finally:
+        builder.close()
+        for file in namespaces:
+            os.close(file)
+
+
+def _keep(
+    server: socket.socket,
+    order: Order,
+    namespaces: tuple[int, ...],
+    fixed: Mapping[str, tuple[int, int]],
+    life: Life,
+) -> NoReturn:
+    """Join the namespaces and make jails until the warden is gone. Never returns.
+
+    `fixed` is what some paths lead to outside: bubblewrap follows links.
+    """
     try:
         os.setsid()
         lockdown.close_all_but(server.fileno(), *namespaces)
@@ -204,6 +227,7 @@ def _keep(server: socket.socket, order: Order, namespaces: tuple[int, ...], life
         if not order.network:
             lockdown.check("setns: network", _LIBC.setns(network, _NETWORK))
         lockdown.check("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
+        _verify(fixed)
         lockdown.forbid_capabilities()
         for file in namespaces:
             os.close(file)
@@ -225,6 +249,12 @@ def _keep(server: socket.socket, order: Order, namespaces: tuple[int, ...], life
             server.send(f"-1 {error}".encode())
     finally:
         os._exit(0)
+
+
+def _verify(fixed: Mapping[str, tuple[int, int]]) -> None:
+    for path, there in fixed.items():
+        if identity(path) != there:
+            raise OSError(errno.ESTALE, "it was replaced while the jail was built", path)
 
 
 def _clone(namespaces: int) -> int:

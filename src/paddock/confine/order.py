@@ -54,6 +54,8 @@ class Order(NamedTuple):
     """Command that builds the root of its jail, its parts between NULs; empty in the other tiers."""
     carried: Sequence[str] = ()
     """Granted paths, outer ones first, that lie where each jail has an empty directory of its own."""
+    fixed: Sequence[str] = ()
+    """Granted paths that lead through no link, or the job does not start: others may write beside them."""
     group: str = ""
     """Control group in which the job gets one of its own (`paddock.confine.cgroup`); empty for none."""
     argv: Sequence[str] = ()

@@ -154,14 +154,14 @@ def room(
     group: str,
 ) -> Order:
     """Return the order of a job with such grants, which have been checked, but for its program."""
-    workspace = str(grants.workspace.resolve()) if grants.workspace else ""
+    workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     network = grants.network == "full"
     system = tuple(_system(network=network))
     readable = list(_present(system, namespaces.places(system)))
-    readable += [str(path.resolve()) for path in grants.readable]
+    readable += [_real(path, grants) for path in grants.readable]
     readable += [workspace] if grants.access == "read-only" else []
-    writable = [str(path.resolve()) for path in grants.writable] + ([workspace] if writes_workspace else [])
+    writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
     jailed = tier == "namespaces"
     jail = ""
     if jailed:
@@ -184,9 +184,14 @@ def room(
         workspace=workspace if writes_workspace else "",
         jail=jail,
         carried=_carried([*readable, *writable]) if jailed else (),
+        fixed=[str(path) for path in grants.fixed],
         group=group,
         ceilings=Ceilings(scratch_bytes=limits.scratch_bytes),
     )
+
+
+def _real(path: Path, grants: ProcessGrants) -> str:
+    return str(path if path in grants.fixed else path.resolve())
 
 
 def order(

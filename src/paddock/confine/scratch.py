@@ -7,23 +7,18 @@ Only the standard library may be imported here: the module runs in wardens.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
 import sys
 from collections.abc import Iterator
 
+from paddock.confine.paths import open_itself
+
 _BLOCK = 512
 _STEP = 200
 _ENTRY_BYTES = 512
 """What a file counts at least, so that empty files are not free."""
-
-
-_OPENAT2 = 437
-_NO_SYMLINKS, _BENEATH = 0x04, 0x08
-"""Of openat2(2)."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _FOLDERS = ("tmp", "home")
@@ -72,10 +67,7 @@ def unlock(within: int, path: str) -> None:
 
     Raises OSError.
     """
-    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, _NO_SYMLINKS | _BENEATH)
-    found = int(_LIBC.syscall(_OPENAT2, within, os.fsencode(path), how, ctypes.sizeof(how)))
-    if found < 0:
-        raise OSError(ctypes.get_errno(), "openat2")
+    found = open_itself(path, within, flags=os.O_DIRECTORY)
     try:
         os.chmod(f"/proc/self/fd/{found}", 0o700)  # noqa: PTH101 - the file of the descriptor (proc(5))
     finally:

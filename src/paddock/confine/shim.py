@@ -56,7 +56,9 @@ def ruleset_of(order: Order) -> int:
     """
     if not order.landlock_abi or order.jail:
         return -1
-    return landlock.build(order.landlock_abi, _rules(order), network=order.network)
+    return landlock.build(
+        order.landlock_abi, _rules(order), network=order.network, fixed=frozenset(order.fixed)
+    )
 
 
 def is_idle(connection: socket.socket, seconds: float = 0.002) -> bool:

@@ -59,6 +59,8 @@ class ProcessGrants(Value):
     """Further files and directories to read and execute, for instance the prefix of a toolchain."""
     writable: tuple[Path, ...] = ()
     """Further directories to write to."""
+    fixed: tuple[Path, ...] = ()
+    """Of all these, real paths beside which others may write: where one leads through a link by now, nothing starts."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Every variable the process gets, apart from those that point into scratch, PATH and LANG."""
 

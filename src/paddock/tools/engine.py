@@ -221,10 +221,16 @@ def _grants(job: ToolJob, cwd: Path) -> ProcessGrants:
     """
     directory, terms = job.tool.directory, job.terms
     if terms.access == "none":
-        return ProcessGrants(workspace=directory, access="read-only", cwd=cwd, network=terms.network)
-    return ProcessGrants(
-        workspace=job.workspace, access=terms.access, cwd=cwd, network=terms.network, readable=(directory,)
-    )
+        grants = ProcessGrants(workspace=directory, access="read-only", cwd=cwd, network=terms.network)
+    else:
+        grants = ProcessGrants(
+            workspace=job.workspace,
+            access=terms.access,
+            cwd=cwd,
+            network=terms.network,
+            readable=(directory,),
+        )
+    return grants.model_copy(update={"fixed": (directory,)})
 
 
 def _write(files: Mapping[str, str], scratch: Path) -> None:
