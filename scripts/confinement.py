@@ -45,8 +45,8 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   repository in one, with hooks and settings that `git` obeys when it is called there. It holds for all programs of one
   Paddock: when two write to the same workspace at the same time, what a program leaves for a moment can be taken by
   the other for the user's own, and put back.
-* A script tool does not start when a link has taken the place of its folder since it was found. What is in the folder is as
-  trustworthy as who may write there: programs that may write to a workspace, beside its tools, among them.
+* A script tool does not start when a link has taken the place of its folder since it was found. What is in the folder
+  is as trustworthy as who may write there: programs that may write to a workspace, beside its tools, among them.
 * A result is due a quarter of a second after the wall time at the latest, and no process of the program is left
   then.
 
