@@ -98,12 +98,15 @@ class Job:
             return
         except OSError:
             message = b""
-        self._finish(Report.from_bytes(message) if message else None)
+        try:
+            self._finish(Report.from_bytes(message) if message else _lost("died"))
+        except (ValueError, TypeError):  # whatever it is, somebody waits for a result
+            self._finish(_lost("said what no warden says"))
 
     def _overdue(self) -> None:
-        self._finish(None)
+        self._finish(_lost("died"))
 
-    def _finish(self, report: Report | None) -> None:
+    def _finish(self, report: Report) -> None:
         assert self._pipes is not None
         assert self._late is not None
         self._late.cancel()
@@ -111,8 +114,6 @@ class Job:
         stdin, stdout, stderr = self._pipes
         stdin.close()
         out, err = stdout.finish(), stderr.finish()
-        if report is None:
-            report = Report(ended_by="lost", why="the warden of this process died")
         status, limit, reason = verdict(report)
         if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):
             status, limit = _BY_CEILING["stdout"]
@@ -141,6 +142,10 @@ class Job:
             self._place.lose()
         else:
             self._place.end(kept=self._kept)
+
+
+def _lost(how: str) -> Report:
+    return Report(ended_by="lost", why=f"the warden of this process {how}")
 
 
 def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:

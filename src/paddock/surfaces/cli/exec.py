@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import traceback
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -125,20 +126,11 @@ def command(
         raise Failure(f"there is no runtime {runtime}{meant}", exit_code=NO_RUNTIME)
     try:
         settings = _settings(workspace, flags, access=given["access"], network=given["network"])
-        args = context.meta[_REST]
-        if given["code"] is None and file is None and not args:
-            raise click.UsageError(
-                "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
-                "executable itself."
-            )
-        if len(args) > ARGUMENTS:
-            raise click.UsageError(f"A program gets at most {ARGUMENTS} arguments, not {len(args)}.")
-        work = {"kind": "runtime", "runtime": runtime, "args": args}
         request = ExecutionRequest(
             actor=actor(),
             surface="cli",
             workspace=workspace,
-            work=RuntimeRun.model_validate({**work, **_wishes(file, settings, **given)}),
+            work=_work(runtime, context.meta[_REST], file, settings, given),
             limits=LimitOverrides(wall_ms=timeout_ms),
         )
         answered = given["mode"] is not None or bool(given["terms"])
@@ -147,6 +139,28 @@ def command(
         raise click.UsageError(_told(problem)) from None
     except PaddockError as error:
         raise Failure(str(error), exit_code=OUR_FAULT) from error
+    except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        raise
+    except OSError as error:
+        what = error.filename or "input or output failed"
+        raise Failure(f"{what}: {error.strerror or error}", exit_code=OUR_FAULT) from error
+    except Exception as error:
+        traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own
+        raise Failure(f"{type(error).__name__}: {error}", exit_code=OUR_FAULT) from error
+
+
+def _work(
+    runtime: str, args: list[str], file: str | None, settings: Settings, given: dict[str, Json]
+) -> RuntimeRun:
+    if given["code"] is None and file is None and not args:
+        raise click.UsageError(
+            "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
+            "executable itself."
+        )
+    if len(args) > ARGUMENTS:
+        raise click.UsageError(f"A program gets at most {ARGUMENTS} arguments, not {len(args)}.")
+    fields = {"kind": "runtime", "runtime": runtime, "args": args}
+    return RuntimeRun.model_validate({**fields, **_wishes(file, settings, **given)})
 
 
 def _wishes(
