@@ -106,7 +106,8 @@ def test_a_hostile_tool_spoils_no_list(place: Place) -> None:
         directory = tool(place, name, "", description="y" * 5000)
         (directory / "schema.json").write_text(json.dumps(schema))
     tool(place, "halves", "", description="\ud800")
-    tool(place, "nested", "print('{\"a\":' * 400 + '1' + '}' * 400)")
+    nested = '{"a":' * 400 + "1" + "}" * 400  # too deep to be more than text
+    tool(place, "nested", f"print({nested!r})")
 
     async def main() -> None:
         async with place.client() as client:
@@ -117,7 +118,7 @@ def test_a_hostile_tool_spoils_no_list(place: Place) -> None:
             assert listed["halves"].description == "\ufffd"
             assert len(listed["large"].description) < 1100
             text, data, failed = told(await client.call_tool("nested", {}))
-            assert (text.count("{"), data, failed) == (400, None, False)
+            assert (json.loads(text), data, failed) == ({"output": nested}, {"output": nested}, False)
 
     asyncio.run(main())
 
