@@ -1,6 +1,7 @@
 """The installed command as an MCP server, a client of the official library, and one that speaks plain lines."""
 
 import asyncio
+import contextlib
 import json
 import os
 import select
@@ -184,8 +185,11 @@ class Lines:
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and not reaped."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            found += map(int, task.read_text().split())
+    return found
 
 
 def descendants(pid: int) -> list[int]:
@@ -194,8 +198,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def watched(pids: list[int]) -> list[int]:
-    """Return handles of processes; they stay theirs whatever becomes of the numbers."""
-    return [os.pidfd_open(pid) for pid in pids]
+    """Return handles of processes that have not ended; they stay theirs whatever becomes of the numbers."""
+    handles: list[int] = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # what builds a jail ends by itself
+            handles.append(os.pidfd_open(pid))
+    return handles
 
 
 def all_end(handles: list[int], seconds: float = 30) -> bool:
