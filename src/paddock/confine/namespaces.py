@@ -154,7 +154,7 @@ class Roots:
 
     def __init__(self, life: Life) -> None:
         self._life = life
-        self._roots: OrderedDict[tuple[int | None, str], Root] = OrderedDict()
+        self._roots: OrderedDict[tuple[int | None, str, tuple[str, ...]], Root] = OrderedDict()
 
     @property
     def keepers(self) -> frozenset[int]:
@@ -168,7 +168,8 @@ class Roots:
         """
         if not order.jail:
             return None
-        key = order.user, order.jail
+        # One that was built of the same paths without looking at them is another.
+        key = order.user, order.jail, tuple(order.fixed)
         root = self._roots.pop(key, None)
         if root is not None and not root.is_true():
             _end(root)

@@ -1,11 +1,12 @@
 """Granted paths beside which others may write: where one leads through a link by now, nothing starts."""
 
 import asyncio
+import os
 
 import pytest
 
 from paddock.confine import landlock, plan
-from paddock.confine.namespaces import Root
+from paddock.confine.namespaces import Root, Roots
 from paddock.confine.order import StartError
 from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
@@ -78,3 +79,27 @@ def test_what_was_swapped_while_a_jail_was_built_is_found(tool, open_path):
     with pytest.raises(StartError) as refused:
         Root(room._replace(jail=other), None)
     assert str(refused.value) == told
+
+
+def test_a_root_of_paths_that_nobody_verified_serves_no_job_that_wants_them_verified(tool, open_path):
+    scratch = open_path / "jobs" / "1"
+    scratch.parent.mkdir()
+    fixed = plan.room(
+        ProcessGrants(readable=(tool,), fixed=(tool,)),
+        ProcessLimits(),
+        tier="namespaces",
+        abi=landlock.abi(),
+        scratch=scratch,
+        job_user=None,
+        group="",
+    )
+    roots = Roots(None)
+    try:
+        plain = roots.of(fixed._replace(fixed=()))
+        verified = roots.of(fixed)
+        assert verified is not plain
+        assert roots.of(fixed) is verified
+    finally:
+        for root in roots._roots.values():
+            root.close()
+            os.waitpid(root.pid, 0)

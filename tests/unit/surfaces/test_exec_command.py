@@ -11,7 +11,11 @@ from click.testing import CliRunner
 from paddock.surfaces.cli.root import command
 
 FAULTS = [
-    (RuntimeError("a fault"), "RuntimeError: a fault\n", True),
+    (
+        RuntimeError("a fault"),
+        "Paddock failed: RuntimeError: a fault; please report it with what stands above\n",
+        True,
+    ),
     (
         OSError(28, "No space left on device", "/state/audit"),
         "/state/audit: No space left on device\n",

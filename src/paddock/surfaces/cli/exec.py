@@ -32,7 +32,7 @@ from paddock.policy.layers import BUILT_IN
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.answer import print_response
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import Failure, refused
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.passing import Passing
 from paddock.surfaces.cli.session import actor
@@ -142,11 +142,11 @@ def command(
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except OSError as error:
-        what = error.filename or "input or output failed"
-        raise Failure(f"{what}: {error.strerror or error}", exit_code=OUR_FAULT) from error
+        raise refused(error, exit_code=OUR_FAULT) from error
     except Exception as error:
         traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own
-        raise Failure(f"{type(error).__name__}: {error}", exit_code=OUR_FAULT) from error
+        told = f"Paddock failed: {type(error).__name__}: {error}; please report it with what stands above"
+        raise Failure(told, exit_code=OUR_FAULT) from error
 
 
 def _work(

@@ -19,3 +19,9 @@ class Failure(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message."""
         click.echo(self.message, file=file, err=True)
+
+
+def refused(error: OSError, *, exit_code: int = 1) -> Failure:
+    """Return the failure of what the system refused, wherever that was."""
+    what = error.filename or "input or output failed"
+    return Failure(f"{what}: {error.strerror or error}", exit_code=exit_code)

@@ -12,7 +12,7 @@ import click
 from paddock import __version__
 from paddock.model.errors import PaddockError
 from paddock.surfaces.cli import INTERRUPTED, UNREAD
-from paddock.surfaces.cli.failure import PRINTED, Failure
+from paddock.surfaces.cli.failure import PRINTED, Failure, refused
 from paddock.surfaces.cli.help import examples
 
 _ROOM = "paddock.surfaces.cli"
@@ -65,8 +65,7 @@ class _Lazy(click.Group):
             return super().main(*args, **extra)
         except OSError as error:
             _drop_output()
-            what = error.filename or "input or output failed"
-            click.echo(f"{what}: {error.strerror or error}", err=True)
+            refused(error).show()
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
