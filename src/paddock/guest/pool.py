@@ -15,7 +15,7 @@ import signal
 import socket
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from paddock.guest import frames
 from paddock.guest.launch import Child, EngineProfile, Launcher
@@ -163,8 +163,7 @@ class Worker(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Follow asyncio.Protocol."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """Follow asyncio.BufferedProtocol."""
