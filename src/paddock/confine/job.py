@@ -10,6 +10,7 @@ from paddock.confine.order import Order, Report
 from paddock.confine.output import Reader, Sink, Writer
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
+from paddock.model.program import Captured
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
@@ -25,8 +26,10 @@ _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "stdout": (Status.OUTPUT_LIMIT, "stdout"),
     "stderr": (Status.OUTPUT_LIMIT, "stderr"),
     "protected": (Status.DENIED, "protected"),
+    "unrestored": (Status.ERROR, "protected"),
 }
 _SIGXFSZ, _SIGXCPU = 25, 24
+_NONSENSE = "said what no warden says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Job:
         self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
         self._place = place
         self._warden = place.warden.socket
+        self._watched = False
         self._limits = limits
         self._streams = streams
         self._facts = facts
@@ -67,6 +71,7 @@ class Job:
     def start(self, order: Order, *shared: int) -> None:
         """Hand the order, the far ends of the pipes and what it has in common with others to the warden, and listen."""
         limits, streams = self._limits, self._streams
+        self._watched = bool(order.workspace)
         stdin, our_stdin = os.pipe2(os.O_CLOEXEC)
         our_stdout, stdout = os.pipe2(os.O_CLOEXEC)
         our_stderr, stderr = os.pipe2(os.O_CLOEXEC)
@@ -99,12 +104,19 @@ class Job:
         except OSError:
             message = b""
         try:
-            self._finish(Report.from_bytes(message) if message else _lost("died"))
+            report = Report.from_bytes(message) if message else self._lost("died")
         except (ValueError, TypeError):  # whatever it is, somebody waits for a result
-            self._finish(_lost("said what no warden says"))
+            report = self._lost(_NONSENSE)
+        self._finish(report)
 
     def _overdue(self) -> None:
-        self._finish(_lost("died"))
+        self._finish(self._lost("died"))
+
+    def _lost(self, how: str) -> Report:
+        told = (
+            "; look at the protected paths of its workspace, which were not put back" if self._watched else ""
+        )
+        return Report(ended_by="lost", why=f"the warden of this process {how}{told}")
 
     def _finish(self, report: Report) -> None:
         assert self._pipes is not None
@@ -114,10 +126,23 @@ class Job:
         stdin, stdout, stderr = self._pipes
         stdin.close()
         out, err = stdout.finish(), stderr.finish()
+        try:
+            result = self._result(report, out, err)
+        except (ValueError, TypeError):
+            report = self._lost(_NONSENSE)
+            result = self._result(report, out, err)
+        self.result.set_result(result)
+        if report.ended_by == "lost" or report.survivors:
+            self._place.lose()
+        else:
+            self._place.end(kept=self._kept)
+
+    def _result(self, report: Report, out: Captured, err: Captured) -> ProcessResult:
+        """Return what became of it. Raises ValueError and TypeError for a report that no warden makes."""
         status, limit, reason = verdict(report)
         if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):
             status, limit = _BY_CEILING["stdout"]
-        result = ProcessResult(
+        return ProcessResult(
             status=status,
             limit=limit,
             reason=reason,
@@ -137,15 +162,6 @@ class Job:
             violations=tuple(report.violations),
             sandbox=self._facts,
         )
-        self.result.set_result(result)
-        if report.ended_by == "lost" or report.survivors:
-            self._place.lose()
-        else:
-            self._place.end(kept=self._kept)
-
-
-def _lost(how: str) -> Report:
-    return Report(ended_by="lost", why=f"the warden of this process {how}")
 
 
 def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:

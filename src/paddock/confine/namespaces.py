@@ -278,6 +278,7 @@ class _Builder:
         self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
         self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
         os.write(self._wake, b"\n")
+        self._inside = 0
         command = [part.replace("{info}", str(theirs_info)) for part in order.jail.split("\0")]
         self._pid = os.fork()
         if self._pid == 0:
@@ -306,7 +307,7 @@ class _Builder:
                     f"namespaces: {os.read(self._errors, 4096).decode(errors='replace').strip()}"
                 )
             raise StartError("namespaces: bubblewrap did not finish the jail")
-        inside = int(json.loads(os.read(self._info, 4096))["child-pid"])
+        self._inside = inside = int(json.loads(os.read(self._info, 4096))["child-pid"])
         network, mounts = (
             os.open(f"/proc/{inside}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("net", "mnt")
         )
@@ -318,6 +319,9 @@ class _Builder:
             os.close(file)
         os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is its own
         os.waitpid(self._pid, 0)
+        if self._inside:  # an orphan by now; it would count as left behind by the first job of the root
+            os.kill(self._inside, signal.SIGKILL)
+            os.waitpid(self._inside, 0)
 
 
 def _sources(command: str) -> list[str]:

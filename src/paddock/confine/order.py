@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Self
 
 STREAMS = 3
 """Standard input, output and error."""
+MESSAGE_BYTES = 256
+"""The words of the server, and the reason of a stop."""
 
 # No dataclasses here: every fork copies what the zygote has imported, and they import much.
 

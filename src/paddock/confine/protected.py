@@ -16,7 +16,16 @@ import stat
 from collections.abc import Generator
 from typing import NamedTuple
 
-from paddock.confine import scratch
+from paddock.confine.snapshot import (
+    Node,
+    Restoration,
+    Snapshot,
+    TooLargeError,
+    entered,
+    kind_of,
+    open_up,
+    opened,
+)
 
 PROTECTED = (
     ".git/hooks",
@@ -39,27 +48,23 @@ PROTECTED = (
     "paddock.toml",
     ".paddock",
 )
-MOST_BYTES = 64 * 1024 * 1024
-"""More than this in the protected paths is not recorded, and the workspace is not made writable."""
 
-_NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
-"""Of these the last two say that a path leads through a file or a link."""
-
-
-class TooLargeError(OSError):
-    """The protected paths hold more than can be recorded."""
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_REMOVE_WITHIN_S = 0.05
+"""What takes longer to remove is removed when the result is out."""
 
 
-class _Node(NamedTuple):
-    """A file, a link or a directory as it was."""
-
-    mode: int
-    content: bytes = b""
-    """Content of a file, target of a link."""
+class RecordError(Exception):
+    """The protected paths of a workspace cannot be recorded, so it is not to be written to."""
 
 
-Record = dict[str, _Node]
-"""Every protected path that exists, and all below it, by path relative to the workspace; parents first."""
+class Restored(NamedTuple):
+    """What became of the protected paths."""
+
+    violations: list[str]
+    """Those that were not as before."""
+    left: dict[str, str]
+    """Of these, those that could not be put back, or not wholly, and why."""
 
 
 class Before:
@@ -69,32 +74,55 @@ class Before:
     """
 
     def __init__(self, workspace: str, known: int) -> None:
-        """Read it from the file `known`, which these jobs share and `restore` closes, or record it there.
+        """Read it from the file `known`, which these jobs share and `close` closes, or record it there.
 
-        Raises TooLargeError and OSError.
+        Raises RecordError, and OSError when there is no such workspace.
         """
-        self._workspace = workspace
         self._known = known
-        with self._alone():
-            if os.pread(known, 1, 0):
-                size = os.fstat(known).st_size
-                found: dict[str, tuple[int, bytes]] = marshal.loads(os.pread(known, size, 1))  # noqa: S302 - ours
-                self._record = {path: _Node._make(node) for path, node in found.items()}
-                return
-            self._record = record(workspace)
-            data = marshal.dumps({path: tuple(node) for path, node in self._record.items()})
-            done = 0
-            while done < len(data):
-                done += os.pwrite(known, data[done:], 1 + done)
-            os.pwrite(known, b"!", 0)  # last, so that half a record is none
-
-    def restore(self) -> list[str]:
-        """Put the protected paths back; return those that were not as before. Raises OSError."""
+        self._root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             with self._alone():
-                return restore(self._workspace, self._record)
-        finally:
-            os.close(self._known)
+                self._record = self._shared()
+        except TooLargeError as error:
+            raise RecordError(
+                f"the protected paths of the workspace are too large to watch: {error}; "
+                "ask for read-only access, or make them smaller"
+            ) from error
+        except OSError as error:
+            raise RecordError(
+                f"the protected paths of the workspace cannot be read: {error.strerror}"
+            ) from error
+        self._way_back = Restoration(self._root, self._record)
+
+    def restore(self) -> Restored:
+        """Put the protected paths back, as far as that can be done."""
+        with self._alone():
+            found = restore(self._root, self._record, self._way_back)
+        self._way_back.discard(_REMOVE_WITHIN_S)
+        return found
+
+    def close(self) -> None:
+        """Remove what is left of what was in their places; takes as long as that is large."""
+        self._way_back.discard()
+        os.close(self._root)
+        os.close(self._known)
+
+    def _shared(self) -> Snapshot:
+        known = self._known
+        if os.pread(known, 1, 0):
+            size = os.fstat(known).st_size
+            found: dict[
+                str, tuple[int, tuple[int, int], bytes, tuple[tuple[str, bytes], ...], tuple[int, int]]
+            ]
+            found = marshal.loads(os.pread(known, size, 1))  # noqa: S302 - ours
+            return Snapshot({path: Node._make(node) for path, node in found.items()})
+        snapshot = record(self._root)
+        data = marshal.dumps({path: tuple(node) for path, node in snapshot.nodes.items()})
+        done = 0
+        while done < len(data):
+            done += os.pwrite(known, data[done:], 1 + done)
+        os.pwrite(known, b"!", 0)  # last, so that half a record is none
+        return snapshot
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
@@ -105,193 +133,71 @@ class Before:
             fcntl.lockf(self._known, fcntl.LOCK_UN)
 
 
-def record(workspace: str) -> Record:
-    """Return the protected paths of `workspace` as they are. Raises TooLargeError, or OSError when unreadable."""
-    found: Record = {}
-    room = MOST_BYTES
-    with _opened(workspace) as root:
-        for top in PROTECTED:
-            parent = os.path.dirname(top)  # noqa: PTH120
-            if parent and parent not in found and _is_there(root, parent):
-                found[parent] = _node(root, parent)
-            pending = [top] if _is_there(root, top) else []
-            while pending:
-                path = pending.pop()
-                found[path] = node = _node(root, path)
-                room -= len(node.content)
-                if room < 0:
-                    raise TooLargeError(f"the protected paths hold more than {MOST_BYTES} bytes")
-                if stat.S_ISDIR(node.mode):
-                    pending += [f"{path}/{name}" for name in _names(root, path)]
+def record(root: int) -> Snapshot:
+    """Return the protected paths below an open folder as they are. Raises TooLargeError, or OSError when unreadable."""
+    found = Snapshot()
+    for top in PROTECTED:
+        parent, _, name = top.rpartition("/")
+        if not parent:
+            if kind_of(root, top):
+                found.take(root, top, top)
+            continue
+        kind = kind_of(root, parent)
+        if kind == stat.S_IFDIR:
+            with opened(root, parent, os.O_PATH | os.O_DIRECTORY) as folder:
+                facts = os.fstat(folder)
+                found.nodes[parent] = Node(facts.st_mode, (facts.st_uid, facts.st_gid))
+                if kind_of(folder, name):
+                    found.take(folder, name, top)
+        elif kind and parent not in found.nodes:
+            found.take(root, parent, parent)
     return found
 
 
-def restore(workspace: str, before: Record) -> list[str]:
-    """Put every protected path back to `before`; return those that had been changed, made or removed.
-
-    Raises OSError when one of them cannot be put back, after the others.
-    """
-    violations: list[str] = []
-    failure: OSError | None = None
-    with _opened(workspace) as root:
-        for top in PROTECTED:
-            try:
-                try:
-                    changed = _restore_one(root, top, before)
-                except PermissionError:  # the program has closed what the path is in
-                    _open_up(root, os.path.dirname(top))  # noqa: PTH120
-                    changed = _restore_one(root, top, before)
-            except OSError as error:
-                changed, failure = True, error
-            if changed:
-                violations.append(top)
-    if failure is not None:
-        raise failure
-    return violations
-
-
-def _restore_one(root: int, top: str, before: Record) -> bool:
-    changed = _restore_parent(root, os.path.dirname(top), before)  # noqa: PTH120
-    wanted = {path: node for path, node in before.items() if path == top or path.startswith(f"{top}/")}
-    if not changed and _same(root, top, wanted):
-        return False
-    if _in_real_directory(root, top):  # else behind a link of the user's own, or nowhere
-        _remove(root, top)
-        for path, node in wanted.items():
-            _make(root, path, node)
-    return True
-
-
-def _open_up(root: int, parent: str) -> None:
-    os.chmod(f"/proc/self/fd/{root}", os.fstat(root).st_mode | stat.S_IRWXU)  # noqa: PTH101 - proc(5)
-    if parent:
-        scratch.unlock(root, parent)
-
-
-def _restore_parent(root: int, parent: str, before: Record) -> bool:
-    """Have the directory that holds protected paths be of the kind it was; tell whether it was not."""
-    if not parent or not _is_there(root, parent):
-        if parent in before and stat.S_ISDIR(before[parent].mode):
-            os.mkdir(parent, dir_fd=root)
-            return True
-        return False
-    now = _node(root, parent)
-    if parent not in before:
-        if stat.S_ISDIR(now.mode):
-            return False
-        _remove(root, parent)
-        return True
-    node = before[parent]
-    if stat.S_IFMT(now.mode) == stat.S_IFMT(node.mode) and (stat.S_ISDIR(now.mode) or now == node):
-        return False
-    _remove(root, parent)
-    _make(root, parent, node)
-    return True
-
-
-def _same(root: int, top: str, wanted: Record) -> bool:
-    if not _is_there(root, top):
-        return not wanted
-    if top not in wanted:
-        return False
-    names = 0
-    for path, node in wanted.items():
+def restore(root: int, before: Snapshot, way_back: Restoration) -> Restored:
+    """Put every protected path below an open folder back, as far as that can be done."""
+    found = Restored([], {})
+    if not os.access(".", os.R_OK | os.X_OK, dir_fd=root, effective_ids=True):
+        with contextlib.suppress(OSError):
+            open_up(root)
+    for top in PROTECTED:
         try:
-            if _node(root, path) != node:
-                return False
-            names += len(_names(root, path)) if stat.S_ISDIR(node.mode) else 0
-        except OSError:
-            return False
-    return names == len(wanted) - 1
+            changed = _restore_one(root, top, before, way_back)
+        except OSError as error:
+            changed = True
+            if why := _try_again(root, top, before, way_back, error):
+                found.left[top] = why
+        if changed:
+            found.violations.append(top)
+    return found
 
 
-@contextlib.contextmanager
-def _opened(path: str, within: int | None = None) -> Generator[int]:
-    """Yield a descriptor, to find others by, of a folder that is no link itself. Raises OSError."""
-    folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
-
-
-@contextlib.contextmanager
-def _beside(root: int, path: str) -> Generator[tuple[int, str]]:
-    """Yield a descriptor of the folder that a path below `root` is in, and its name there. Raises OSError."""
-    first, _, rest = path.partition("/")
-    if not rest:
-        yield root, first
-        return
-    with _opened(first, root) as folder, _beside(folder, rest) as found:
-        yield found
-
-
-def _is_there(root: int, path: str) -> bool:
-    try:
-        with _beside(root, path) as (folder, name):
-            os.lstat(name, dir_fd=folder)
-    except OSError as error:
-        if error.errno not in _NOT_THERE:
-            raise
-        return False
-    return True
-
-
-def _in_real_directory(root: int, path: str) -> bool:
-    """Tell whether the parent of a protected path is a directory and no link: nothing is touched through links."""
-    parent = os.path.dirname(path)  # noqa: PTH120
-    return not parent or (_is_there(root, parent) and stat.S_ISDIR(_node(root, parent).mode))
-
-
-def _names(root: int, path: str) -> list[str]:
-    with _beside(root, path) as (folder, name):
-        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+def _try_again(root: int, top: str, before: Snapshot, way_back: Restoration, error: OSError) -> str:
+    """Make room where there was none; return why a path could still not be put back, or ""."""
+    if error.errno in _NO_ROOM:
+        way_back.discard()
         try:
-            return os.listdir(opened)  # noqa: PTH208
-        finally:
-            os.close(opened)
-
-
-def _node(root: int, path: str) -> _Node:
-    with _beside(root, path) as (folder, name):
-        mode = os.lstat(name, dir_fd=folder).st_mode
-        if stat.S_ISLNK(mode):
-            return _Node(mode, os.fsencode(os.readlink(name, dir_fd=folder)))
-        if not stat.S_ISREG(mode):
-            return _Node(mode)
-        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # it may be a pipe by now
-        with open(os.open(name, how, dir_fd=folder), "rb") as stream:  # noqa: PTH123
-            return _Node(mode, stream.read(MOST_BYTES + 1))
-
-
-def _remove(root: int, path: str) -> None:
-    if not _is_there(root, path):
-        return
-    with _beside(root, path) as (folder, name):
-        if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-            scratch.remove(name, folder)
+            _restore_one(root, top, before, way_back)
+        except OSError as again:
+            error = again
         else:
-            os.unlink(name, dir_fd=folder)
+            return ""
+    return error.strerror or type(error).__name__
 
 
-def _make(root: int, path: str, node: _Node) -> None:
-    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with _beside(root, path) as (folder, name):
-        if stat.S_ISLNK(node.mode):
-            os.symlink(os.fsdecode(node.content), name, dir_fd=folder)
-            return
-        if stat.S_ISDIR(node.mode):
-            os.mkdir(name, dir_fd=folder)
-            how |= os.O_DIRECTORY
-        elif stat.S_ISREG(node.mode):
-            how |= os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        else:
-            return  # a device, a pipe or a socket has no content that could be put back
-        made = os.open(name, how, 0o600, dir_fd=folder)
+def _restore_one(root: int, top: str, before: Snapshot, way_back: Restoration) -> bool:
+    parent, _, name = top.rpartition("/")
+    if not parent:
+        return way_back.put_back(root, top, top)
+    wanted, changed = before.nodes.get(parent), False
+    if kind_of(root, parent) != stat.S_IFDIR or (wanted is not None and wanted.kind != stat.S_IFDIR):
+        changed = way_back.put_back(root, parent, parent)
+    if kind_of(root, parent) != stat.S_IFDIR:  # a link or a file of the user's own, or nothing
+        return changed
+    mode = os.lstat(parent, dir_fd=root).st_mode
+    with entered(root, parent) as folder:
         try:
-            content = node.content
-            while content:
-                content = content[os.write(made, content) :]
-            os.fchmod(made, stat.S_IMODE(node.mode))
+            return way_back.put_back(folder, name, top) or changed
         finally:
-            os.close(made)
+            if wanted is not None and os.fstat(folder).st_mode != mode:  # it had to be opened for that
+                os.fchmod(folder, stat.S_IMODE(wanted.mode))

@@ -8,9 +8,11 @@ Only the standard library may be imported here: the module runs in wardens.
 
 import contextlib
 import errno
+import math
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 
 from paddock.confine.paths import open_itself
@@ -82,10 +84,11 @@ def _unlock(root: str, directory: str) -> None:
         os.close(within)
 
 
-def remove(directory: str, within: int | None = None) -> None:
+def remove(directory: str, within: int | None = None, *, until: float = math.inf) -> None:
     """Remove a directory, a path or a name in the open folder `within`, and all below it. Raises OSError.
 
-    That happens when something writes there meanwhile, which may be hostile: nothing outside of it is touched.
+    That happens when something writes there meanwhile, which may be hostile: nothing outside of it is touched. When it
+    takes longer than `until` (`time.monotonic`), this is a TimeoutError, and what is left can be removed later.
     """
     if within is None:
         with contextlib.suppress(OSError):  # as it was made, which is the most common case, and the fastest
@@ -98,7 +101,7 @@ def remove(directory: str, within: int | None = None) -> None:
         name = os.path.basename(directory)  # noqa: PTH119
         top = _enter(above, name)
         try:
-            _empty(top)
+            _empty(top, until)
         finally:
             os.close(top)
         os.rmdir(name, dir_fd=above)
@@ -106,7 +109,7 @@ def remove(directory: str, within: int | None = None) -> None:
         os.close(above)
 
 
-def _empty(top: int) -> None:
+def _empty(top: int, until: float) -> None:
     """Remove what is in an open directory. Directories below it are moved up, for they may be deep."""
     prefix, number = f".{os.urandom(8).hex()}", 0
     pending = ["."]
@@ -116,6 +119,8 @@ def _empty(top: int) -> None:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
+                    if time.monotonic() > until:
+                        raise TimeoutError
                     if not entry.is_dir(follow_symlinks=False):
                         os.unlink(entry.name, dir_fd=folder)
                         continue

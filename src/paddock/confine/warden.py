@@ -22,27 +22,21 @@ import signal
 import socket
 import time
 
-from paddock.confine import lockdown, protected, reach, scratch, tree
+from paddock.confine import protected, reach, scratch, tree
 from paddock.confine.cgroup import Leaf
 from paddock.confine.jail import Told
 from paddock.confine.namespaces import Root, Roots
-from paddock.confine.order import STREAMS, Order, Report, StartError
-from paddock.confine.shim import Shim, is_idle, live_in_jail, rehearse, ruleset_of
-
-FILTERS = ("job", "job-network")
-"""The system call filters that orders may name."""
+from paddock.confine.order import MESSAGE_BYTES, Order, Report, StartError
+from paddock.confine.shim import Shim, ruleset_of
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
-_MESSAGE_BYTES = 256
-_IDLE_S = 0.01
-"""A warden that is not called for so long makes its next shim ahead."""
 _FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.005, 1.5, 0.02
 _FAST_GROWTH, _SOON_S = 8, 0.002
 """So many more processes at one look than ever before, and the next look comes soon."""
 _FEW = 16
 """With so many processes at most, the warden needs no priority over them to end them."""
-_REPORT_WITHIN_S = 0.18
+REPORT_WITHIN_S = 0.18
 """Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
 _PATIENCE_S = 30.0
 _END_S = 0.02
@@ -107,7 +101,7 @@ class Warden:
             handle = self._start(files, others)
             report.ended_by = self._watch(handle, started)
             os.close(handle)
-        except protected.TooLargeError as error:
+        except protected.RecordError as error:
             report.ended_by, report.why = "protected", str(error)
         except (OSError, StartError) as error:
             report.ended_by, report.why = "start", str(error)
@@ -126,6 +120,10 @@ class Warden:
             self._shim.close()
         if self._leaf is not None:
             self._leaf.remove()
+        if self._before is not None:
+            if self._report.survivors:  # what they were at when they were killed may have been done since
+                self._before.restore()
+            self._before.close()
         return left == 0
 
     def _confine(self, file: int, root: Root | None) -> None:
@@ -189,7 +187,7 @@ class Warden:
 
     def _stop_reason(self) -> str:
         with contextlib.suppress(OSError):
-            word, _, reason = self._server.recv(_MESSAGE_BYTES).decode("ascii", "replace").partition(":")
+            word, _, reason = self._server.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
             if word == "stop":
                 return reason
         return "cancelled"
@@ -252,7 +250,7 @@ class Warden:
         if told is not None:
             self._take(told)
         killed, report.survivors = tree.sweep(
-            seconds=max(0.0, self._deadline - time.monotonic()) + _REPORT_WITHIN_S,
+            seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
             reaped=self._reaped,
             spare=self._roots.keepers | self._ending,
         )
@@ -268,7 +266,17 @@ class Warden:
             if report.ended_by == "exit" and self._leaf.ended_by_memory:
                 report.ended_by, report.why = "memory", OUT_OF_MEMORY
         if self._before is not None:
-            report.violations = self._before.restore()
+            self._put_back(self._before)
+
+    def _put_back(self, before: protected.Before) -> None:
+        report = self._report
+        report.violations, left = before.restore()
+        if left:
+            told = ", ".join(f"{path} ({why})" for path, why in left.items())
+            report.ended_by, report.why = (
+                "unrestored",
+                f"paths of the workspace could not be put back: {told}",
+            )
 
     def _take(self, told: Told) -> None:
         """Account for a jail in which nobody is left but its first process, which ends by itself."""
@@ -321,76 +329,3 @@ def _leave_priority() -> None:
     """
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-
-
-def serve(server: socket.socket, folder: str) -> None:
-    """Be the warden of the jobs that come over `server`, one after another, until it is closed.
-
-    A job is a `run` with an order, three streams and, when it writes to a workspace, a file (`protected.Before`); a
-    `prepare` with an order may precede it. After its report, scratch stays until `release`. `folder` holds the jobs'
-    scratch directories. A warden whose job is not gone to the last process takes no other.
-    """
-    lockdown.adopt_orphans()
-    others, roots = tree.Others(), Roots(live_in_jail)
-    clean = True
-    last: Order | None = None
-    shim: Shim | None = None
-    while clean:
-        if last is not None and is_idle(server, _IDLE_S):
-            shim = _made_ahead(last, roots)
-        if not (call := _next_call(server)):
-            break
-        word, files = call
-        order = last = Order.from_file(os.dup(files[0]))
-        if shim is not None and not shim.alive:
-            shim.end()
-            shim = None
-        job = Warden(server, order, roots, shim)
-        job.prepare(files[0])
-        files = files[1:]
-        if word == b"prepare":
-            if is_idle(server):
-                rehearse(order)
-            if call := _next_call(server):
-                files = call[1]
-                order = Order.from_file(os.dup(files[0]))
-        try:
-            if call:
-                report = job.run(order, list(files), others.of(order.user))
-                with contextlib.suppress(OSError):  # the server may be gone
-                    server.send(report.to_bytes())
-        finally:
-            clean = job.bury()
-        _wait_for_release(server)
-        scratch.remove(order.scratch)
-        shim = None
-    tree.sweep(seconds=_REPORT_WITHIN_S)  # keepers, and what waits for no job any more
-    server.close()
-    os.rmdir(folder)  # noqa: PTH106
-
-
-def _made_ahead(last: Order, roots: Roots) -> Shim | None:
-    """Return a shim for a job that is most likely like the last one; None when there can be none."""
-    try:
-        shim = Shim(last, roots.of(last))
-    except (OSError, StartError):
-        return None
-    rehearse(last)
-    return shim
-
-
-def _wait_for_release(server: socket.socket) -> None:
-    """Return when the server needs scratch no longer, or is gone."""
-    with contextlib.suppress(ConnectionResetError):
-        while server.recv(_MESSAGE_BYTES) not in {b"release", b""}:
-            pass
-
-
-def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
-    """Return the next word of the server and its descriptors, None at the end."""
-    while True:
-        word, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 2 + STREAMS)
-        if files:
-            return word, tuple(files)
-        if not word:
-            return None  # anything else is a `stop` that came when its job had ended

@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 
-from paddock.confine import lockdown, scratch, seccomp, tree, warden
+from paddock.confine import lockdown, scratch, seccomp, service, tree
 
 _SWEEP_S = 1.0
 _END_S = 2.0
@@ -79,7 +79,7 @@ class Zygote:
     def _become_warden(self, connection: int, folder: str) -> None:
         try:
             lockdown.close_all_but(connection)
-            warden.serve(socket.socket(fileno=connection), folder)
+            service.serve(socket.socket(fileno=connection), folder)
         except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
             os.write(2, f"paddock warden: {type(error).__name__}: {error}\n".encode())
             os._exit(1)
@@ -124,7 +124,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     lockdown.hide()
     lockdown.adopt_orphans()
-    for profile in warden.FILTERS:
+    for profile in service.FILTERS:
         seccomp.read_filter(profile)  # for every warden, which inherits the cache
     gc.freeze()
     Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()

@@ -2,7 +2,6 @@
 
 import signal
 
-from paddock.confine.protected import MOST_BYTES
 from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -24,10 +23,6 @@ _LIMITS = {
     "stdout": ("it wrote more to standard output than it may", "at most {stdout_bytes}"),
     "stderr": ("it wrote more to standard error than it may", "at most {stderr_bytes}"),
     "stdin": ("standard input is larger than it may be", "at most {stdin_bytes}"),
-    "protected": (
-        "the protected paths of the workspace are too large to watch",
-        f"they may hold {MOST_BYTES // MIB} MiB; ask for read-only access, or make them smaller",
-    ),
 }
 """What is told of each limit, and how much of it there was; places in braces are fields of `ProcessLimits`."""
 
@@ -131,7 +126,7 @@ def _error(
 
 def _hint(ended: ProcessResult, limits: ProcessLimits, otherwise: str) -> str:
     """Return how much of what it ran out of there was, or what is likely behind a failure."""
-    if ended.limit is not None:
+    if ended.limit in _LIMITS:
         return _sized(_LIMITS[ended.limit][1], limits)
     if ended.status is not Status.FAILED:
         return ""
@@ -155,7 +150,7 @@ def _sized(text: str, limits: ProcessLimits) -> str:
 def _why(ended: ProcessResult) -> str:
     if ended.status is Status.CANCELLED:
         return "it was cancelled"
-    if ended.limit is not None:
+    if ended.limit in _LIMITS:
         return _LIMITS[ended.limit][0]
     if ended.reason:
         return ended.reason

@@ -1,5 +1,6 @@
 """Whatever is done to a workspace, its protected paths are as before."""
 
+import contextlib
 import os
 import shutil
 import stat
@@ -10,7 +11,31 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paddock.confine import protected
+from paddock.confine import protected, snapshot
+from paddock.confine.snapshot import Restoration
+
+
+def record(folder):
+    with opened(str(folder)) as root:
+        return protected.record(root)
+
+
+def restore(folder, before):
+    """Put everything back; return what was changed, and what could not be put back, and why."""
+    with opened(str(folder)) as root:
+        way_back = Restoration(root, before)
+        found = protected.restore(root, before, way_back)
+        way_back.discard()
+    assert not [*Path(folder).glob(".paddock-removed-*")]
+    return found
+
+
+@contextlib.contextmanager
+def opened(folder):
+    root = os.open(folder, os.O_PATH)
+    yield root
+    os.close(root)
+
 
 PATHS = (
     ".git",
@@ -21,7 +46,8 @@ PATHS = (
     ".vscode",
     ".vscode/tasks.json",
 )
-DEEDS = ("file", "directory", "link", "other link", "fifo", "remove", "mode")
+DEEDS = ("file", "directory", "link", "other link", "fifo", "remove", "mode", "owner", "attribute")
+MENDING = {"mode", "owner", "attribute"}
 
 
 def do(root, outside, deed, name):
@@ -30,11 +56,15 @@ def do(root, outside, deed, name):
     if any(parent.is_symlink() for parent in path.parents if parent != root and root in parent.parents):
         return
     try:
-        if deed != "mode" and os.path.lexists(path):
+        if deed not in MENDING and os.path.lexists(path):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         if deed == "mode" and not path.is_symlink():
             path.chmod(0o700)
-        elif deed not in {"remove", "mode"}:
+        elif deed == "owner":
+            os.chown(path, 54321, 54321, follow_symlinks=False)  # for root alone
+        elif deed == "attribute":
+            os.setxattr(path, "user.paddock", deed.encode(), follow_symlinks=False)
+        elif deed != "remove" and deed not in MENDING:
             path.parent.mkdir(parents=True, exist_ok=True)
             {
                 "file": lambda: path.write_text(deed),
@@ -48,18 +78,22 @@ def do(root, outside, deed, name):
 
 
 def state(root):
-    """Return kind, mode and content of every protected path and all below it."""
+    """Return all that counts of every protected path and all below it, and of a .git that is no folder."""
     found = {}
-    for top in protected.PROTECTED:
+    for top in (*protected.PROTECTED, ".git"):
         path = root / top
         if path.parent.is_symlink() or not os.path.lexists(path):
+            continue
+        if top == ".git" and path.is_dir() and not path.is_symlink():
             continue
         below = [] if path.is_symlink() else sorted(path.rglob("*"))
         for each in (path, *below):
             facts = each.lstat()
             content = each.read_text() if stat.S_ISREG(facts.st_mode) else None
             target = each.readlink() if stat.S_ISLNK(facts.st_mode) else None
-            found[str(each.relative_to(root))] = (facts.st_mode, content, target)
+            attributes = [] if target else [(name, os.getxattr(each, name)) for name in os.listxattr(each)]
+            owner = facts.st_uid, facts.st_gid
+            found[str(each.relative_to(root))] = (facts.st_mode, owner, content, target, attributes)
     return found
 
 
@@ -76,18 +110,18 @@ def test_restore_undoes_everything_says_so_and_touches_nothing_through_links(bef
             (outside / name).write_text("somebody's own")
         untouched = everything(outside)
         for deed, name in before:
-            if deed != "fifo":
-                do(root, outside, deed, name)
+            do(root, outside, deed, name)
         wanted = state(root)
-        record = protected.record(folder)
+        recorded = record(folder)
         for deed, name in after:
             do(root, outside, deed, name)
         changed = state(root) != wanted
-        violations = protected.restore(folder, record)
+        found = restore(folder, recorded)
         assert everything(outside) == untouched
         assert state(root) == wanted
-        assert bool(violations) or not changed
-        assert protected.restore(folder, record) == []
+        assert bool(found.violations) or not changed
+        assert not found.left
+        assert restore(folder, recorded) == ([], {})
 
 
 def everything(folder):
@@ -97,11 +131,34 @@ def everything(folder):
     }
 
 
-def test_too_much_to_record_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(protected, "MOST_BYTES", 10)
-    (tmp_path / ".mcp.json").write_text("x" * 20)
-    with pytest.raises(protected.TooLargeError, match="the protected paths hold more than 10 bytes"):
-        protected.record(str(tmp_path))
+def watched(workspace):
+    """Return protected.Before of a workspace, as a warden makes it."""
+    return protected.Before(str(workspace), os.memfd_create("known"))
+
+
+@pytest.mark.parametrize(
+    ("fill", "why"),
+    [
+        (lambda root: (root / ".mcp.json").write_bytes(b"x" * (1 << 20)), "they hold more than 1 MiB"),
+        (lambda root: [(root / ".idea" / str(n)).touch() for n in range(2048)], "they hold more than 1 MiB"),
+        (lambda root: dig(root / ".idea", 65), "they are nested deeper than 64 folders"),
+    ],
+)
+def test_too_much_to_record_is_said(tmp_path, monkeypatch, fill, why):
+    monkeypatch.setattr(snapshot, "MOST_BYTES", 1 << 20)
+    (tmp_path / ".idea").mkdir()
+    watched(tmp_path).close()
+    fill(tmp_path)
+    told = f"the protected paths of the workspace are too large to watch: {why}; ask for read-only access, or make them smaller"
+    with pytest.raises(protected.RecordError) as caught:
+        watched(tmp_path)
+    assert str(caught.value) == told
+
+
+def dig(folder, depth):
+    for _ in range(depth):
+        folder /= "d"
+        folder.mkdir()
 
 
 def test_nothing_is_put_back_through_a_link_that_another_job_makes_meanwhile(tmp_path, monkeypatch):
@@ -110,7 +167,7 @@ def test_nothing_is_put_back_through_a_link_that_another_job_makes_meanwhile(tmp
     (root / ".vscode" / "tasks.json").write_text("mine")
     (root / ".envrc").write_text("mine")
     outside.mkdir()
-    before = protected.record(str(root))
+    before = record(root)
     shutil.rmtree(root / ".vscode")
     (root / ".envrc").write_text("theirs")
     mkdir = os.mkdir
@@ -121,12 +178,13 @@ def test_nothing_is_put_back_through_a_link_that_another_job_makes_meanwhile(tmp
         (root / ".vscode").symlink_to(outside)
 
     monkeypatch.setattr(os, "mkdir", swap)
-    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-        protected.restore(str(root), before)
+    violations, left = restore(root, before)
+    assert (violations, list(left)) == ([".vscode", ".envrc"], [".vscode"])
+    assert left[".vscode"] in {"Not a directory", "Too many levels of symbolic links"}
     assert list(outside.iterdir()) == []
     assert (root / ".envrc").read_text() == "mine"
     monkeypatch.undo()
-    assert protected.restore(str(root), before) == [".vscode"]
+    assert restore(root, before) == ([".vscode"], {})
     assert (root / ".vscode" / "tasks.json").read_text() == "mine"
 
 
@@ -136,4 +194,4 @@ def test_a_record_reads_nothing_through_a_link(tmp_path):
         folder.mkdir()
     (outside / "config").write_text("somebody's own")
     (root / ".git").symlink_to(outside)
-    assert [*protected.record(str(root))] == [".git"]
+    assert [*record(root).nodes] == [".git"]

@@ -11,7 +11,6 @@ from paddock.runtimes.verdict import result_of, withheld
 
 LIMITS = ProcessLimits(wall_ms=1500, memory_bytes=64 << 20)
 CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
-PROTECTED = "they may hold 64 MiB; ask for read-only access, or make them smaller"
 MEMORY = "it had 64 MiB; ask for more, up to runtimes.max_memory_bytes"
 
 
@@ -45,7 +44,6 @@ def error(phase: str = "run", message: str = "", hint: str = "", **end: object) 
         ("output_limit", "scratch", "it filled its scratch directory", "it may hold 512 MiB"),
         ("output_limit", "stdout", "it wrote more to standard output than it may", "at most 256 MiB"),
         ("output_limit", "stderr", "it wrote more to standard error than it may", "at most 64 MiB"),
-        ("failed", "protected", "the protected paths of the workspace are too large to watch", PROTECTED),
         ("cancelled", None, "it was cancelled", ""),
     ],
 )  # fmt: skip

@@ -1,0 +1,93 @@
+"""What a warden is asked by the server, one job after another, until it is let go.
+
+Only the standard library may be imported here: the module runs as a fork of the zygote.
+"""
+
+import contextlib
+import os
+import socket
+
+from paddock.confine import lockdown, scratch, tree
+from paddock.confine.namespaces import Roots
+from paddock.confine.order import MESSAGE_BYTES, STREAMS, Order, StartError
+from paddock.confine.shim import Shim, is_idle, live_in_jail, rehearse
+from paddock.confine.warden import REPORT_WITHIN_S, Warden
+
+FILTERS = ("job", "job-network")
+"""The system call filters that orders may name."""
+
+_IDLE_S = 0.01
+"""A warden that is not called for so long makes its next shim ahead."""
+
+
+def serve(server: socket.socket, folder: str) -> None:
+    """Be the warden of the jobs that come over `server`, one after another, until it is closed.
+
+    A job is a `run` with an order, three streams and, when it writes to a workspace, a file (`protected.Before`); a
+    `prepare` with an order may precede it. After its report, scratch stays until `release`. `folder` holds the jobs'
+    scratch directories. A warden whose job is not gone to the last process takes no other.
+    """
+    lockdown.adopt_orphans()
+    others, roots = tree.Others(), Roots(live_in_jail)
+    clean = True
+    last: Order | None = None
+    shim: Shim | None = None
+    while clean:
+        if last is not None and is_idle(server, _IDLE_S):
+            shim = _made_ahead(last, roots)
+        if not (call := _next_call(server)):
+            break
+        word, files = call
+        order = last = Order.from_file(os.dup(files[0]))
+        if shim is not None and not shim.alive:
+            shim.end()
+            shim = None
+        job = Warden(server, order, roots, shim)
+        job.prepare(files[0])
+        files = files[1:]
+        if word == b"prepare":
+            if is_idle(server):
+                rehearse(order)
+            if call := _next_call(server):
+                files = call[1]
+                order = Order.from_file(os.dup(files[0]))
+        try:
+            if call:
+                report = job.run(order, list(files), others.of(order.user))
+                with contextlib.suppress(OSError):  # the server may be gone
+                    server.send(report.to_bytes())
+        finally:
+            clean = job.bury()
+        _wait_for_release(server)
+        scratch.remove(order.scratch)
+        shim = None
+    tree.sweep(seconds=REPORT_WITHIN_S)  # keepers, and what waits for no job any more
+    server.close()
+    os.rmdir(folder)  # noqa: PTH106
+
+
+def _made_ahead(last: Order, roots: Roots) -> Shim | None:
+    """Return a shim for a job that is most likely like the last one; None when there can be none."""
+    try:
+        shim = Shim(last, roots.of(last))
+    except (OSError, StartError):
+        return None
+    rehearse(last)
+    return shim
+
+
+def _wait_for_release(server: socket.socket) -> None:
+    """Return when the server needs scratch no longer, or is gone."""
+    with contextlib.suppress(ConnectionResetError):
+        while server.recv(MESSAGE_BYTES) not in {b"release", b""}:
+            pass
+
+
+def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
+    """Return the next word of the server and its descriptors, None at the end."""
+    while True:
+        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAMS)
+        if files:
+            return word, tuple(files)
+        if not word:
+            return None  # anything else is a `stop` that came when its job had ended
