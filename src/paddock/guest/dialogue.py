@@ -13,7 +13,7 @@ from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
 from paddock.guest.pool import Cost, Listener, Worker
-from paddock.guest.verdict import End, Verdict
+from paddock.guest.verdict import End, Verdict, rejection_text
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
@@ -100,6 +100,8 @@ class Dialogue(Listener):
                 self._print(message)
             case frames.ConsoleCut():
                 self._print_cut()
+            case frames.Unhandled():
+                self._warn(rejection_text(self._program, message))
             case frames.Ready():
                 self._refuse("a second greeting")
             case frames.Emitted() | frames.Overflow():
@@ -134,6 +136,14 @@ class Dialogue(Listener):
                 self._refuse("output beyond all bounds")
             return
         self._keep(line)
+
+    def _warn(self, text: str) -> None:
+        """Say something beside the program, within its budget, of which the glue did not take it."""
+        line = ConsoleLine(level="warn", text=text)
+        if self._console_bytes + len(text.encode("utf-8", "surrogatepass")) <= self._job.limits.output_bytes:
+            self._print(line)
+        else:
+            self._print_cut()
 
     def _print_cut(self) -> None:
         if not self._cut:

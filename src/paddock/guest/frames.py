@@ -88,6 +88,8 @@ class Done:
     value: Json
     has_value: bool
     open_calls: tuple[str, ...]
+    site: str = ""
+    """The stack of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Unhandled:
+    """A promise was rejected, and nobody has asked about it."""
+
+    reason: Failed
+
+
+@dataclass(frozen=True, slots=True)
 class Stuck:
     """The program waits for a promise that nothing can settle any more."""
 
@@ -116,7 +125,18 @@ class Broken:
 
 
 Message = (
-    Ready | ConsoleLine | ConsoleCut | Call | SdkCall | Emitted | Overflow | Done | Failed | Stuck | Broken
+    Ready
+    | ConsoleLine
+    | ConsoleCut
+    | Call
+    | SdkCall
+    | Emitted
+    | Overflow
+    | Done
+    | Failed
+    | Unhandled
+    | Stuck
+    | Broken
 )
 
 
@@ -163,12 +183,18 @@ def start(
 
 
 def reply(number: int, *, ok: bool, value: Json) -> bytes:
-    """Return the frame that answers a call; what UTF-8 has no form for, lone surrogates, goes as escapes."""
+    """Return the frame that answers a call; what UTF-8 has no form for, lone surrogates, goes as escapes.
+
+    What is no finite number is null, as in JavaScript.
+    """
     parts = ["reply", number, ok, value]
     try:
         return encode(orjson.dumps(parts))
     except TypeError:  # also for integers beyond 64 bits and deep nesting
-        return encode(json.dumps(parts).encode())
+        text = json.dumps(parts)
+        if "Infinity" in text or "NaN" in text:
+            text = json.dumps(json.loads(text, parse_constant=lambda _: None))
+        return encode(text.encode())
 
 
 def decode(frame: bytes) -> Message:
@@ -208,11 +234,11 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
-            return Done(body.get("value"), "value" in body, tuple(_text(name) for name in names))
-        case "failed", [{"causes": [*causes]}]:
-            body = cast("dict[str, Json]", parts[0])
-            texts = [_text(body[key]) for key in ("name", "message", "thrown", "stack")]
-            return Failed(*texts, causes=tuple(map(_text, causes)), is_error=body["error"] is True)
+            site = _text(body.get("site", ""))
+            return Done(body.get("value"), "value" in body, tuple(_text(name) for name in names), site)
+        case "failed" | "unhandled", [dict()]:
+            failed = _failed(cast("dict[str, Json]", parts[0]))
+            return failed if kind == "failed" else Unhandled(failed)
         case "stuck", [dict()]:
             return Stuck()
         case "broken", [str(text)]:
@@ -227,6 +253,14 @@ def _call(number: Json, server: Json, tool: Json, arguments: Json, raw: Json, *,
     if kinds != _CALL or len(server) > _NAME_LENGTH or len(tool) > _NAME_LENGTH:
         raise ValueError
     return Call(number, server, tool, arguments, raw, size)
+
+
+def _failed(body: dict[str, Json]) -> Failed:
+    texts = [_text(body[key]) for key in ("name", "message", "thrown", "stack")]
+    if not isinstance(body["causes"], list):
+        raise TypeError
+    causes = tuple(map(_text, cast("list[Json]", body["causes"])))
+    return Failed(*texts, causes=causes, is_error=body["error"] is True)
 
 
 _CALL = (int, str, str, dict, bool)

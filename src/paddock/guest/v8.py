@@ -92,7 +92,7 @@ class Isolate:
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._library = library
+        self.library = library
         self._callback = _Callback(self._called)  # must outlive the context
         self._ended = threading.Event()
         self._result: object = None
@@ -110,16 +110,16 @@ class Isolate:
         self._ended.clear()
         argument = self._string(source)
         self._keep = keep
-        self._library.mr_eval(self._context, argument, _TASK_DONE)
+        self.library.mr_eval(self._context, argument, _TASK_DONE)
         self._ended.wait()
-        self._library.mr_free_value(self._context, argument)
+        self.library.mr_free_value(self._context, argument)
         if isinstance(self._result, ScriptError):
             raise self._result
         return self._result
 
     def poster(self) -> object:
         """Return a handle of a JavaScript function that calls `on_post`."""
-        return self._library.mr_make_js_callback(self._context, _POSTED)
+        return self.library.mr_make_js_callback(self._context, _POSTED)
 
     def call(self, function: object, arguments: object) -> object:
         """Call `function` during set-up and wait for it; return its value. Raises ScriptError when it throws."""
@@ -135,21 +135,21 @@ class Isolate:
         """Return a handle of a new array of handles. Set-up only: it waits for V8's thread."""
         array = self.evaluate("[]", keep=True)
         for item in items:
-            self._library.mr_array_push(self._context, array, item)
+            self.library.mr_array_push(self._context, array, item)
         return array
 
     def queue(self, function: object, arguments: object) -> None:
         """Queue a call of `function`; its end is reported to `on_turn`."""
-        self._library.mr_call_function(self._context, function, self._undefined, arguments, _TASK_DONE)
+        self.library.mr_call_function(self._context, function, self._undefined, arguments, _TASK_DONE)
 
     def queue_script(self, source: bytes) -> None:
         """Queue the evaluation of a script given as UTF-8; its end is reported to `on_turn`."""
-        handle = self._library.mr_alloc_string_val(self._context, source, len(source), _STRING)
-        self._library.mr_eval(self._context, handle, _TASK_DONE)
+        handle = self.library.mr_alloc_string_val(self._context, source, len(source), _STRING)
+        self.library.mr_eval(self._context, handle, _TASK_DONE)
 
     def _string(self, text: str) -> object:
         data = text.encode("utf-8", "surrogatepass")
-        return self._library.mr_alloc_string_val(self._context, data, len(data), _STRING)
+        return self.library.mr_alloc_string_val(self._context, data, len(data), _STRING)
 
     def _called(self, callback: int, handle: _Pointer) -> None:
         try:
@@ -164,7 +164,7 @@ class Isolate:
         if callback == _POSTED:
             if self.on_post is not None:
                 self.on_post()
-            self._library.mr_free_value(self._context, handle)
+            self.library.mr_free_value(self._context, handle)
             return
         if self.on_turn is not None:
             self.on_turn(self._read(handle))
@@ -185,5 +185,5 @@ class Isolate:
             return memoryview((ctypes.c_uint8 * length).from_address(pointer)).cast("B")
         elif kind in _EXCEPTIONS:
             result = ScriptError(ctypes.string_at(pointer, length).decode("utf-8", "replace"))
-        self._library.mr_free_value(self._context, handle)
+        self.library.mr_free_value(self._context, handle)
         return result

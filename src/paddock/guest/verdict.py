@@ -31,11 +31,36 @@ _REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
 )
+_AWAIT = (
+    "put `await` before the call, or collect the calls in `await Promise.all([...])`; "
+    "`forEach` waits for none, `for (... of ...)` does"
+)
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _NAME_LENGTH = 256 + len("...")
 _TEXT_LENGTH = 65_536 + len("...")
 _CAUSE_LENGTH = 1000 + len("...")
 _SHOWN_CALLS = _SHOWN_CAUSES = 5
+
+
+def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
+    """Return line and column of the innermost frame of the program, as the engine counts."""
+    position = POSITION.search(stack)
+    return (int(position[1]), int(position[2])) if position else (None, None)
+
+
+def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
+    """Return what a program threw, in the user's own coordinates and with bounded texts."""
+    text = "" if thrown.is_error else thrown.thrown[:_TEXT_LENGTH]
+    name, message = thrown.name[:_NAME_LENGTH], thrown.message[:_TEXT_LENGTH]
+    return program.error(name, message, text, *place_in(thrown.stack))
+
+
+def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
+    """Return what to say of a rejected promise that nobody has asked about."""
+    error = thrown_error(program, rejected.reason)
+    named = f"{error.name}: {error.message}" if rejected.reason.is_error and error.message else error.message
+    place = f" (line {error.line}, column {error.column})" if error.line else ""
+    return f"Unhandled rejection: {(named or error.name)[:_CAUSE_LENGTH]}{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +104,12 @@ class Verdict:
         if not done.open_calls or self.job.work.raw_results:
             return Status.OK, None
         names = ", ".join(sorted(set(done.open_calls))[:_SHOWN_CALLS])
-        return Status.FAILED, ErrorInfo(
-            name="UnawaitedCall",
-            message=f"the program ended while it had not waited for {names}",
-            hint="put `await` before the call, or collect the calls in `await Promise.all([...])`",
-        )
+        message = f"the program ended while it had not waited for {names}"
+        info = self.program.error("UnawaitedCall", message, "", *place_in(done.site))
+        return Status.FAILED, info.model_copy(update={"hint": _AWAIT})
 
     def _threw(self, failed: frames.Failed) -> Judgement:
-        position = POSITION.search(failed.stack)
-        line, column = (int(position[1]), int(position[2])) if position else (None, None)
-        thrown = "" if failed.is_error else failed.thrown[:_TEXT_LENGTH]
-        name, message = failed.name[:_NAME_LENGTH], failed.message[:_TEXT_LENGTH]
-        info = self.program.error(name, message, thrown, line, column)
+        info = thrown_error(self.program, failed)
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from paddock.guest import v8
+from paddock.guest.rejections import Rejections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ CAPACITY = 32768
 
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
-_SEND, _WAIT, _HALT, _NEXT, _CLOCK = 1, 3, 4, 5, 6
+_SEND, _WAIT, _HALT, _NEXT, _CLOCK, _GATHER = 1, 3, 4, 5, 6, 7
 _IDLE, _TIMER, _TAKE, _LISTEN = -1, -2, -3, -4
 
 _LONGEST_WAIT = 2.0**30
@@ -141,6 +142,7 @@ class Guest:
         self._started = False
         self._deferred: deque[bytes] = deque()
         self._channel: Channel
+        self._rejections: Rejections
         self._data_bytes = 0
 
     def hand_over(self, become: "Callable[[], tuple[Channel, int]]") -> None:
@@ -152,6 +154,7 @@ class Guest:
 
         def go_on() -> None:
             v8.keep_thread()
+            self._rejections = Rejections(self._isolate.library, self._gathers)
             self._start(*become())
 
         self._isolate.on_post = self._posted
@@ -220,6 +223,14 @@ class Guest:
             self._outgoing.clear()
             if not self._rehearsing:
                 self._channel.send(text.encode("utf-8", "replace"))
+
+    def _gathers(self) -> bool:
+        """Return whether the glue asks for the promises that nobody asked about."""
+        header = self._header
+        asks = header[_OPERATION] == _GATHER
+        if asks:
+            header[_OPERATION] = 0
+        return asks
 
     def _answer(self, call: int) -> bytes:
         """Wait for the answer to a call; what comes before it has its turn later."""

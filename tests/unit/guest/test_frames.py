@@ -118,6 +118,14 @@ def test_depth_is_bounded(depth, left, right):
         (b'["broken","why"]', frames.Broken("why")),
         (b'["done",{"open":[]}]', frames.Done(None, has_value=False, open_calls=())),
         (b'["done",{"open":["a.b"],"value":null}]', frames.Done(None, has_value=True, open_calls=("a.b",))),
+        (
+            b'["done",{"open":["a.b"],"site":"at x"}]',
+            frames.Done(None, has_value=False, open_calls=("a.b",), site="at x"),
+        ),
+        (
+            b'["unhandled",{"name":"N","message":"m","thrown":"t","stack":"s","causes":[],"error":false}]',
+            frames.Unhandled(frames.Failed("N", "m", "t", "s", causes=(), is_error=False)),
+        ),
         (b'["call",3,"s","t",{"a":1},true]', frames.Call(3, "s", "t", {"a": 1}, raw=True, size=31)),
         (
             b'["failed",{"name":"N","message":"m","thrown":"t","stack":"s","causes":["c"],"error":true}]',
@@ -143,3 +151,7 @@ def test_a_reply_holds_what_few_encoders_take():
         deep = [deep]
     value = {"a": 2**70, "b": "\ud800", "c": deep}
     assert json.loads(frames.reply(1, ok=True, value=value)[4:].decode()) == ["reply", 1, True, value]
+    value = {"a": 2**70, "b": [math.inf, math.nan, "Infinity"]}
+    assert frames.reply(1, ok=True, value=value)[4:] == (
+        b'["reply", 1, true, {"a": 1180591620717411303424, "b": [null, null, "Infinity"]}]'
+    )

@@ -8,6 +8,7 @@ const Units = Uint16Array;
 const PIECE = 8192;
 const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
 const [SEND, FILL, WAIT, HALT, NEXT, CLOCK] = [1, 2, 3, 4, 5, 6]; // in OPERATION, when the glue posts
+const GATHER = 7; // in OPERATION, when the glue rejects a promise
 const [IDLE, TIMER, TAKE, LISTEN] = [-1, -2, -3, -4]; // in IN_LENGTH, when the worker asks for something else than a message
 header[NEXT_DUE] = Infinity;
 let post = null;

@@ -16,6 +16,7 @@ const NativeRangeError = RangeError;
 const NativeProxy = Proxy;
 const NativeDate = Date;
 const then = Promise.prototype.then;
+const reject = Promise.reject;
 const charCodeAt = String.prototype.charCodeAt;
 const unitAt = Function.prototype.call.bind(charCodeAt); // for loops: without a list of arguments for each call
 const slice = String.prototype.slice;

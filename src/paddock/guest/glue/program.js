@@ -5,23 +5,48 @@ function settle(kind, body) {
   header[SETTLED] = 1;
   deliver('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
 }
+
+// Tells of promises that were rejected and that nobody has asked about, as browsers do: a forgotten `await` hides errors.
+// The worker hears of every rejection, so also of this one, and answers by filling `reasons`. `known` is told elsewhere.
+function tellRejections(known) {
+  if (rawResults) return;
+  const reasons = create(null);
+  header[OPERATION] = GATHER;
+  apply(reject, NativePromise, [reasons]);
+  for (let i = 0; i in reasons; i++) {
+    if (reasons[i] !== known) send('["unhandled",' + stringify(describe(reasons[i])) + "]");
+  }
+}
+
+function fail(thrown) {
+  if (header[SETTLED] !== 0) return;
+  const report = describe(thrown);
+  tellRejections(thrown);
+  settle("failed", report);
+}
+
 const OPEN_SHOWN = 16;
 function finish(value) {
+  if (header[SETTLED] !== 0) return;
   let text;
   try {
     text = stringify(value);
   } catch (thrown) {
-    return settle("failed", describe(thrown));
-  }
-  const open = [];
-  for (let id = 1; id <= callCount && open.length < OPEN_SHOWN; id++) {
-    const call = apply(mapGet, calls, [id]);
-    if (call !== undefined) open[open.length] = call.server + "." + call.tool;
+    return fail(thrown);
   }
   for (let i = 0; i < unseen.length; i++) {
-    if (!unseen[i].seen) return settle("failed", describe(unseen[i].error));
+    if (!unseen[i].seen) return fail(unseen[i].error);
   }
-  const head = '{"open":' + stringify(open);
+  tellRejections(unseen);
+  const open = [];
+  let site = "";
+  for (let id = 1; id <= callCount && open.length < OPEN_SHOWN; id++) {
+    const call = apply(mapGet, calls, [id]);
+    if (call === undefined) continue;
+    if (open.length === 0) site = framesOf(call.site.stack, "");
+    open[open.length] = call.server + "." + call.tool;
+  }
+  const head = '{"open":' + stringify(open) + (site === "" ? "" : ',"site":' + stringify(site));
   if (text === undefined) return settle("done", head + "}");
   let room = settings.result;
   if (text.length > room || !fits(text)) {
@@ -33,7 +58,11 @@ function finish(value) {
   }
   settle("done", head + ',"value":' + text + "}");
 }
-const fail = (thrown) => settle("failed", describe(thrown));
+
+function stuck() {
+  tellRejections(unseen);
+  settle("stuck", "{}");
+}
 
 function start(program) {
   delete global.__paddock;
@@ -112,7 +141,7 @@ function turn(poster) {
   }
   const message = parse(receive());
   if (message[0] === "reply") return answer(message[1], message[2], message[3]);
-  if (message[0] === "stuck") return computing ? computed() : settle("stuck", "{}");
+  if (message[0] === "stuck") return computing ? computed() : stuck();
   if (message[0] === "rehearse") return rehearse();
   if (message[0] === "forget") return forget();
   if (message[0] === "compute") return compute(message[1], global, NativeDate.prototype);

@@ -38,7 +38,7 @@ function fire() {
   try {
     apply(timer.callback, undefined, timer.values);
   } catch (thrown) {
-    settle("failed", describe(thrown));
+    fail(thrown);
   }
 }
 let sleepCap = 0;
