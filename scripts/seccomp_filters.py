@@ -8,15 +8,16 @@ asks for anything else is broken or breached, so it dies. Calls that the C libra
 without, get an errno instead. `guest-jit` differs in one point: memory may be made executable.
 
 `job` is a deny-list, for any program in any language may run behind it, and an allow-list kills honest programs as C
-libraries move on. It takes away what reaches other processes, the kernel's rarely used halves, namespaces, and every
-socket but a pair. `job-network` allows sockets of the internet families. Call numbers of another architecture, x32
-included, kill.
+libraries move on. It takes away what reaches other processes, the kernel's rarely used halves, namespaces, every
+socket but a pair, and set-user-id files. `job-network` allows sockets of the internet families. Call numbers of another
+architecture, x32 included, kill.
 """
 
 import errno
 import io
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pyseccomp as seccomp
@@ -70,23 +71,32 @@ DENIED = {
     errno.EPERM: """
 ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd
 perf_event_open bpf userfaultfd keyctl add_key request_key
-setns unshare mount umount umount2 pivot_root chroot move_mount open_tree open_tree_attr fsopen fsconfig fsmount
+setns unshare mount umount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount
 fspick mount_setattr name_to_handle_at open_by_handle_at fanotify_init
 kexec_load kexec_file_load init_module finit_module delete_module create_module query_module
 swapon swapoff reboot acct quotactl quotactl_fd settimeofday clock_settime stime adjtimex clock_adjtime
 sethostname setdomainname syslog vhangup ioperm iopl nfsservctl lookup_dcookie uselib _sysctl sysfs
 shmget shmat shmctl msgget msgctl msgsnd msgrcv semget semop semctl semtimedop mq_open mq_unlink
 """.split(),  # noqa: SIM905 - grouped by what they reach
-    errno.ENOSYS: ["clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"],
+    errno.ENOSYS: ["clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"],
 }
 """With ENOSYS the C library falls back to `clone`, whose flags a filter can see, and programs to plain I/O."""
 
 CLONE_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
+NO_CALL = -1
+"""What libseccomp makes of a name that it does not know."""
 FILE_TYPE, DEVICES = 0o170000, (0o020000, 0o060000)
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
 INTERNET = (2, 10)
 """AF_INET and AF_INET6."""
+SET_USER_ID = 0o4000
+CREATE = (0o100, 0o20000000)
+"""Flags of open that make a file: O_CREAT, and the bit of O_TMPFILE that O_DIRECTORY is not."""
+MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+"""Which argument is the mode of a file."""
+OF_OTHERS = {"sched_setaffinity": 0, "sched_setscheduler": 0, "sched_setparam": 0, "sched_setattr": 0}
+"""Which argument names the process whose right to the processor is changed; 0 is the caller."""
 
 
 def build(profile: str, architecture: str) -> bytes:
@@ -103,7 +113,9 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
     rules = new_filter(seccomp.ALLOW, architecture)
 
     def deny(number: int, name: str, *arguments: object) -> None:
-        if seccomp.resolve_syscall(ARCHITECTURES[architecture], name) >= 0:
+        call = seccomp.resolve_syscall(ARCHITECTURES[architecture], name)
+        assert call != NO_CALL, name
+        if call >= 0:  # else it is there on other architectures alone
             rules.add_rule_exactly(seccomp.ERRNO(number), name, *arguments)
 
     for number, names in DENIED.items():
@@ -116,15 +128,44 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
         deny(errno.EPERM, "mknodat", seccomp.Arg(2, seccomp.MASKED_EQ, FILE_TYPE, kind))
     for request in TERMINAL_INJECTION:
         deny(errno.EPERM, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
+    deny_sockets(profile, deny)
+    deny_power_over_others(deny)
+    deny_set_user_id(deny)
+    return rules
+
+
+def deny_sockets(profile: str, deny: Callable[..., None]) -> None:
+    """Leave pairs of unix sockets, and those of the internet families where the profile says so."""
     if profile == "job":
         deny(errno.EPERM, "socket")
-    else:
-        low, high = INTERNET
-        deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.LT, low))
-        for family in range(low + 1, high):
-            deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.EQ, family))
-        deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.GT, high))
-    return rules
+        return
+    low, high = INTERNET
+    deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.LT, low))
+    for family in range(low + 1, high):
+        deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.EQ, family))
+    deny(errno.EPERM, "socket", seccomp.Arg(0, seccomp.GT, high))
+
+
+def deny_power_over_others(deny: Callable[..., None]) -> None:
+    """Leave a process its own limits and priority alone: no Landlock scope keeps it from those of its user's others."""
+    deny(errno.EPERM, "prlimit64", seccomp.Arg(0, seccomp.NE, 0), seccomp.Arg(2, seccomp.NE, 0))
+    for name, process in OF_OTHERS.items():
+        deny(errno.EPERM, name, seccomp.Arg(process, seccomp.NE, 0))
+    for name, of_processes in (("setpriority", 0), ("ioprio_set", 1)):
+        deny(errno.EPERM, name, seccomp.Arg(0, seccomp.NE, of_processes))
+        deny(errno.EPERM, name, seccomp.Arg(1, seccomp.NE, 0))
+
+
+def deny_set_user_id(deny: Callable[..., None]) -> None:
+    """Make no file that gives whoever runs it the powers of the job's user, who may be root."""
+    for name, mode in MODES.items():
+        deny(errno.EPERM, name, seccomp.Arg(mode, seccomp.MASKED_EQ, SET_USER_ID, SET_USER_ID))
+    for name, flags in (("open", 1), ("openat", 2)):
+        for flag in CREATE:
+            makes = seccomp.Arg(flags, seccomp.MASKED_EQ, flag, flag)
+            deny(
+                errno.EPERM, name, makes, seccomp.Arg(flags + 1, seccomp.MASKED_EQ, SET_USER_ID, SET_USER_ID)
+            )
 
 
 def new_filter(default: object, architecture: str) -> seccomp.SyscallFilter:

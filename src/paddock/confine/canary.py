@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import platform
+import resource
 import socket
 from collections.abc import Callable
 
@@ -47,6 +48,7 @@ def attempt_all(target: str) -> bytes:
         "read the server's environment": lambda: os.close(os.open(f"/proc/{server}/environ", os.O_RDONLY)),
         "signal the server": lambda: os.kill(server, 0),
         "trace the server": lambda: _trace(server),
+        "set the server's limits": lambda: _limit(server),
         "take the server's descriptors": lambda: _call("pidfd_getfd", _pidfd(server), 0, 0),
         "open an internet socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close(),
         "open a unix socket": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close(),
@@ -92,6 +94,11 @@ def _pidfd(pid: int) -> int:
 def _trace(pid: int) -> None:
     _check(int(_LIBC.ptrace(_PTRACE_SEIZE, pid, None, None)))
     _LIBC.ptrace(_PTRACE_DETACH, pid, None, None)
+
+
+def _limit(pid: int) -> None:
+    kind = resource.RLIMIT_CORE
+    resource.prlimit(pid, kind, resource.prlimit(pid, kind))
 
 
 def _may_gain_privileges() -> None:

@@ -17,12 +17,12 @@ import os
 import time
 from typing import NamedTuple
 
+from paddock.confine.order import MORE_THREADS
+
 _NEEDED = frozenset({"memory", "pids"})
 _PREFIX = "paddock-"
 _MOUNTED, _MOUNT_POINT = 3, 4
 """Fields of a line of mountinfo: which part of a file system is where (proc(5))."""
-_THREADS = 256
-"""How many tasks more than processes a job may have: the kernel counts threads."""
 _EMPTY_WITHIN_S, _PAUSE_S = 0.2, 0.002
 
 
@@ -70,7 +70,7 @@ class Leaf:
         with contextlib.suppress(FileNotFoundError):  # a kernel without swap
             _write(f"{self._path}/memory.swap.max", "0")
         _write(f"{self._path}/memory.oom.group", "1")
-        _write(f"{self._path}/pids.max", str(processes + _THREADS))
+        _write(f"{self._path}/pids.max", str(processes + MORE_THREADS))
 
     @property
     def ended_by_memory(self) -> bool:

@@ -27,6 +27,8 @@ _AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8
 _MOST = 2**53
 """More than any count or cost can be, and what JSON carries exactly."""
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
+_FILE_BYTES = 4096
+"""What a file of a directory in memory counts at least: an empty one takes a kilobyte of the kernel's."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -71,7 +73,7 @@ def furnish(order: Order) -> None:
     apart = not folder.startswith(tuple(f"{path}/" for path in OWN))
     carried = [(path, _tree(path)) for path in (*order.carried, order.scratch)]
     for path, size in zip(OWN, (order.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
-        _mount("tmpfs", path, _NOSUID | _NODEV, f"size={size},mode=1777")
+        _mount("tmpfs", path, _NOSUID | _NODEV, f"size={size},nr_inodes={size // _FILE_BYTES + 64},mode=1777")
     if apart:
         _mount("tmpfs", folder, _NOSUID | _NODEV, "size=64k,mode=755")
     for path, tree in carried:

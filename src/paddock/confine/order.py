@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Self
 
 STREAMS = 3
 """Standard input, output and error."""
+MORE_THREADS = 256
+"""How many more threads than processes a job may have."""
 MESSAGE_BYTES = 256
 """The words of the server, and the reason of a stop."""
 

@@ -282,6 +282,8 @@ def _limit(order: Order, others: int) -> None:
         (resource.RLIMIT_CPU, cpu_s),
         (resource.RLIMIT_NPROC, others + ceilings.processes + _OTHER_JOBS),
         (resource.RLIMIT_DATA, 2 * ceilings.memory_bytes),  # likewise
+        (resource.RLIMIT_RTPRIO, 0),  # a user may have the right to go before all others, wardens included
+        (resource.RLIMIT_NICE, 0),
     ):
         most = resource.getrlimit(kind)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)  # noqa: PLW2901

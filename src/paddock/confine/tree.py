@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _RESIDENT = 1, 2, 11, 14, 21
-"""Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, rss (proc(5))."""
+_PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 11, 14, 17, 21
+"""Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, num_threads, rss (proc(5))."""
 _PAUSE_S = 0.0005
 _COUNT_EVERY_S = 10.0
 
@@ -30,6 +30,8 @@ class Sample(NamedTuple):
     """What a tree uses at one moment."""
 
     processes: tuple[int, ...]
+    threads: int
+    """Of these processes, the first one of each included."""
     resident_bytes: int
     """Pages that processes share count for each of them; see `proportional_bytes`."""
     cpu_ms: float
@@ -55,7 +57,7 @@ def children(pid: int) -> list[int]:
 def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
     """Sample the processes below this one, without children in `spare`; of a jail's `first`, its time alone."""
     processes: list[int] = []
-    pages, ticks = 0, 0
+    threads, pages, ticks = 0, 0, 0
     user = system = 0
     for pid in _below(os.getpid(), spare):
         fields = _stat(pid)
@@ -65,10 +67,11 @@ def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
         ticks += sum(own)
         if pid != first:
             processes.append(pid)
+            threads += int(fields[_THREADS])
             pages += int(fields[_RESIDENT])
             user, system = user + own[0] + own[2], system + own[1] + own[3]
     of_tick = 1000 / _TICKS
-    return Sample(tuple(processes), pages * _PAGE, ticks * of_tick, user * of_tick, system * of_tick)
+    return Sample(tuple(processes), threads, pages * _PAGE, ticks * of_tick, user * of_tick, system * of_tick)
 
 
 def proportional_bytes(pids: Iterable[int]) -> int:

@@ -26,7 +26,7 @@ from paddock.confine import protected, reach, scratch, tree
 from paddock.confine.cgroup import Leaf
 from paddock.confine.jail import Told
 from paddock.confine.namespaces import Root, Roots
-from paddock.confine.order import MESSAGE_BYTES, Order, Report, StartError
+from paddock.confine.order import MESSAGE_BYTES, MORE_THREADS, Order, Report, StartError
 from paddock.confine.shim import Shim, ruleset_of
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
@@ -199,7 +199,7 @@ class Warden:
         report = self._report
         grown = processes > report.processes_peak + _FAST_GROWTH
         report.processes_peak = max(report.processes_peak, processes)
-        if processes > ceilings.processes:
+        if processes > ceilings.processes or sample.threads > ceilings.processes + MORE_THREADS:
             return "processes"
         if self._leaf is None and self._takes_too_much(sample):
             return "memory"

@@ -45,6 +45,13 @@ PROGRAMS = {
         {"wall_ms": 5000},
         workspace=True,
     ),
+    "threads_in_a_workspace": Program(
+        "import threading, time\nthreading.stack_size(65536)\n"
+        "for _ in range(1000): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ntime.sleep(60)",
+        (("process_limit", "processes"), ("failed", None)),
+        {"wall_ms": 5000},
+        workspace=True,
+    ),
     "output_flood": Program(
         "import os\nwhile True: os.write(1, b'x' * 65536 + b'\\n')",
         (("output_limit", "stdout"), ("timeout", "wall")),

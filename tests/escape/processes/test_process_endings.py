@@ -18,7 +18,7 @@ PLACES = [
     ("user", "namespaces"),
 ]
 LATE_MS = int(os.environ.get("PADDOCK_KILL_LATE_MS", "5000"))
-PROGRAMS = 20
+PROGRAMS = 21
 
 
 @pytest.mark.parametrize(("place", "tier"), PLACES)

@@ -165,3 +165,25 @@ def test_jobs_at_the_same_time_share_no_messages_and_no_processes(open_path):
     assert [facts[1] for facts in found] == ["1", "1", "1"]  # the heading
     assert len({name for facts in found for name in facts[2:]}) == 6
     assert all(int(facts[0]) <= 5 for facts in found)
+
+
+FILL = """
+import itertools
+for folder in ("/tmp", "/dev/shm"):
+    for made in itertools.count():
+        try:
+            open(f"{folder}/{made}", "w").close()
+        except OSError as error:
+            print(folder, made, error.strerror)
+            break
+"""
+
+
+def test_names_in_memory_have_an_end_though_nobody_counts_them(open_path):
+    limits = ProcessLimits(scratch_bytes=1 << 20)
+    (result,) = in_turn(open_path, (f"/usr/bin/python3 -I -S -c '{FILL}'", NONE), limits=limits)
+    most = {"/tmp": (1 << 20) // 4096 + 64, "/dev/shm": (64 << 20) // 4096 + 64}
+    for line, (folder, room) in zip(said(result).splitlines(), most.items(), strict=True):
+        name, made, why = line.split(" ", 2)
+        assert (name, why) == (folder, "No space left on device")
+        assert room - 64 < int(made) < room

@@ -34,6 +34,9 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "kexec_load": 246, "add_key": 248, "keyctl": 250, "openat": 257, "mknodat": 259, "unshare": 272,
         "perf_event_open": 298, "prlimit64": 302, "setns": 308, "process_vm_readv": 310, "bpf": 321,
         "userfaultfd": 323, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
+        "fchmod": 91, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203,
+        "ioprio_set": 251, "fchmodat": 268, "sched_setattr": 314, "openat2": 437, "fchmodat2": 452,
+        "open": 2, "creat": 85, "chmod": 90, "mknod": 133,
     },
     "aarch64": {
         "read": 63, "write": 64, "mmap": 222, "mprotect": 226, "ioctl": 29, "shmget": 194, "socket": 198, "clone": 220,
@@ -41,6 +44,8 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "kexec_load": 104, "add_key": 217, "keyctl": 219, "openat": 56, "mknodat": 33, "unshare": 97,
         "perf_event_open": 241, "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "bpf": 280,
         "userfaultfd": 282, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
+        "fchmod": 52, "setpriority": 140, "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122,
+        "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452,
     },
 }  # fmt: skip
 REFUSED_TO_JOBS = (
@@ -146,7 +151,7 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
         return verdict(profile, architecture, call, *arguments)
 
     assert {name: told(name) for name in REFUSED_TO_JOBS} == dict.fromkeys(REFUSED_TO_JOBS, PERMISSION)
-    assert (told("clone3"), told("io_uring_setup")) == (MISSING, MISSING)
+    assert [told(name) for name in ("clone3", "io_uring_setup", "openat2")] == [MISSING] * 3
     for flag in (NEW_USER, NEW_NETWORK, NEW_USER | NEW_NETWORK | SIGCHLD):
         assert told("clone", flag) == PERMISSION
     assert (told("clone", SIGCHLD), told("clone", THREAD)) == (ALLOW, ALLOW)
@@ -162,6 +167,43 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
     assert {AF_UNIX, AF_NETLINK, AF_PACKET, AF_VSOCK} <= families.keys()
     for name in ("read", "write", "mmap", "mprotect", "execve", "openat", "kill", "prlimit64"):
         assert told(name) == ALLOW, name
+
+
+@pytest.mark.parametrize("architecture", AUDIT_ARCH)
+@pytest.mark.parametrize("profile", ["job", "job-network"])
+def test_programs_have_power_over_themselves_alone(profile, architecture):
+    def told(call, *arguments):
+        return verdict(profile, architecture, call, *arguments)
+
+    limits, nowhere = 0x7FFF_0000_0000, 0
+    assert [told("prlimit64", *how) for how in ((0, 7, limits), (77, 7, nowhere), (1 << 32, 7, nowhere))] == [
+        ALLOW
+    ] * 3
+    assert [told("prlimit64", pid, 7, limits) for pid in (77, 1 << 32, 2**64 - 1)] == [PERMISSION] * 3
+    for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        assert [told(name, pid) for pid in (0, 77, 1 << 32)] == [ALLOW, PERMISSION, PERMISSION]
+    for name, process, group, user in (("setpriority", 0, 1, 2), ("ioprio_set", 1, 2, 3)):
+        assert [told(name, process, pid) for pid in (0, 77, 1 << 32)] == [ALLOW, PERMISSION, PERMISSION]
+        assert [told(name, kind, 0) for kind in (group, user, process | 1 << 32)] == [PERMISSION] * 3
+
+
+@pytest.mark.parametrize("architecture", AUDIT_ARCH)
+@pytest.mark.parametrize("profile", ["job", "job-network"])
+def test_programs_make_no_set_user_id_file(profile, architecture):
+    def told(call, *arguments):
+        return verdict(profile, architecture, call, *arguments)
+
+    plain, dangerous, of_group = 0o755, 0o104755, 0o2755
+    create, unnamed, read = 0o101, 0o20200001, 0
+    ways = {"fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknodat": 2, "chmod": 1, "creat": 1, "mknod": 1}
+    for name in ways.keys() & NUMBERS[architecture].keys():
+        tried = [told(name, *(0,) * ways[name], mode) for mode in (plain, dangerous, of_group)]
+        assert tried == [ALLOW, PERMISSION, ALLOW], name
+    for flags in (create, unnamed):
+        assert [told("openat", 0, 0, flags, mode) for mode in (plain, dangerous)] == [ALLOW, PERMISSION]
+    assert told("openat", 0, 0, read, dangerous) == ALLOW  # what is in that register then is anybody's guess
+    if "open" in NUMBERS[architecture]:
+        assert [told("open", 0, how, dangerous) for how in (create, read)] == [PERMISSION, ALLOW]
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)

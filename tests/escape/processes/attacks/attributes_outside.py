@@ -1,0 +1,10 @@
+"""Give a file outside that the job's user owns another attribute, as an access list is one.
+
+landlock: open
+namespaces: closed
+unconfined: open
+"""
+
+import os
+
+os.setxattr(FACTS["outside"] + "/mode", "user.paddock", b"x")

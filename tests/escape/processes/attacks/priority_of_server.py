@@ -1,0 +1,10 @@
+"""Have the server run when nothing else does, and results come late.
+
+landlock: closed
+namespaces: closed
+unconfined: open
+"""
+
+import os
+
+os.setpriority(os.PRIO_PROCESS, FACTS["server"], os.getpriority(os.PRIO_PROCESS, FACTS["server"]))

@@ -1,0 +1,12 @@
+"""See by inotify when files outside are made and opened, and what they are called.
+
+landlock: open
+namespaces: closed
+unconfined: open
+"""
+
+import ctypes
+
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.inotify_add_watch(libc.inotify_init(), FACTS["outside"].encode(), 0x120) < 0:
+    raise OSError(ctypes.get_errno(), "refused")
