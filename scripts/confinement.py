@@ -39,25 +39,47 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   `landlock` cannot keep processes of the same user from signalling each other, Paddock's own among them: then
   only a root that has set `sandbox.job_user` may use it.
 * In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode` and the like are protected: by mounts where they
-  exist and the tier is `namespaces`, else they are put back after the run and reported.
-  `sandbox.protected_paths` can refuse the run.
+  exist and the tier is `namespaces`, else they are put back after the run and reported: content, owner, mode, ACL and
+  attributes, not times. A run after which one could not be put back, because it was a socket or the disk is full,
+  is an error that names it. They may hold 64 MiB in all. `sandbox.protected_paths` can refuse the run.
 * That holds for the workspace itself, not for folders below it: a program that may write there can make another
-  repository in one, with hooks and settings that `git` obeys when it is called there. It holds for all programs of one
-  Paddock: when two write to the same workspace at the same time, what a program leaves for a moment can be taken by
-  the other for the user's own, and put back.
+  repository in one, with hooks and settings that `git` obeys when it is called there, and from above, too, when the
+  program has made it a submodule (`git status --ignore-submodules=all` does not look into it). It holds for
+  all programs of one Paddock: when two write to the same workspace at the same time, what a program leaves for a
+  moment can be taken by the other for the user's own, and put back.
+* A file of a writable workspace that has another name outside of it (a hard link) is written to by both names.
 * A script tool does not start when a link has taken the place of its folder since it was found. What is in the folder
   is as trustworthy as who may write there: programs that may write to a workspace, beside its tools, among them.
 * A result is due a quarter of a second after the wall time at the latest, and no process of the program is left
   then.
 
+## What the tiers do not have in common
+
+| | `namespaces` | `landlock` |
+|---|---|---|
+| files that are not granted | are not there | cannot be read, written, listed or made; names can be tried out |
+| of them, what the program's user owns | is not there | mode, times, group and attributes can be changed |
+| protected paths | cannot be changed where they are, else are put back | are put back |
+| other processes | are not there | cannot be signalled, traced, slowed down or looked into |
+| `/tmp`, `/dev/shm` | directories of each program's own, in memory | cannot be written to; `TMPDIR` is in scratch |
+| `/proc` | its own | its own entry, and a few facts about the machine |
+| network, when none is granted | an empty one, and no sockets | no sockets |
+| the last process | dies with the first, by the kernel | is found and killed by the warden |
+
+So in the tier `landlock` a Paddock that is root should set `sandbox.job_user`: a program with a workspace is root there,
+without any capability, and root owns the machine's files, whose modes it can then change.
+
 ## What keeps the limits
 
 | limit | with a control group of ours (cgroup v2) | without one |
 |---|---|---|
-| memory | `memory.max` and no swap; the kernel ends the whole job at once | resident memory is sampled |
-| processes | `pids.max`, 256 tasks above the limit, beside the sampled count | `RLIMIT_NPROC`, and the sampled count |
+| memory | `memory.max` and no swap; the kernel ends the whole job at once | resident memory is sampled (1) |
+| processes | `pids.max`, 256 tasks above the limit, beside the sampled count | `RLIMIT_NPROC`, and the sampled count (2) |
 | CPU time, scratch | sampled | sampled |
 | the end | `cgroup.kill` first, then as without | everything below the job's warden is stopped and killed |
+
+(1) What no process has mapped does not count there: memory files, pipes, sockets. (2) Of processes, and of threads, of
+which there may be 256 more; `RLIMIT_NPROC` does not hold for a program that is root.
 
 Paddock uses a control group where systemd delegates one (`systemd-run --user --scope -p Delegate=yes paddock ...`),
 where a container may write to its own, and as root of a machine that systemd does not manage. A program that takes

@@ -21,14 +21,20 @@ from paddock.model.settings import TIERS, Protection, Tier
 
 _SAMPLED = "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late"
 _SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two looks is seen late"
-_ALWAYS = (_SAMPLED, "protected paths that do not exist before a run are put back after it, not prevented")
+_UNSEEN = "memory that no process has mapped (memory files, pipes, sockets) does not count"
+_ALWAYS = (
+    _SAMPLED,
+    _UNSEEN,
+    "protected paths that do not exist before a run are put back after it, not prevented",
+)
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
 _SIGNALS = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
 _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
     "landlock": (
         "names, sizes and owners of files outside can be seen (stat)",
-        "mode and times of files outside can be changed where the job's user owns them (chmod, utime)",
+        "use of files outside can be watched (inotify)",
+        "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)",
         "protected paths of a writable workspace are put back after the run, not prevented",
         *_ALWAYS,
     ),
@@ -181,7 +187,9 @@ def _facts(tier: Tier, group: cgroup.Group | None = None) -> SandboxFacts:
     scoped = tier != "landlock" or landlock.abi() >= landlock.SCOPE_ABI
     residual = _RESIDUAL[tier] if scoped else (_SIGNALS, *_RESIDUAL[tier])
     if group:
-        residual = tuple(_SAMPLED_BESIDE_GROUP if told == _SAMPLED else told for told in residual)
+        residual = tuple(
+            _SAMPLED_BESIDE_GROUP if told == _SAMPLED else told for told in residual if told != _UNSEEN
+        )
     return SandboxFacts(tier=tier, layers=tuple(layers), residual=residual)
 
 
