@@ -66,7 +66,7 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 | network, when none is granted | an empty one, and no sockets | no sockets |
 | the last process | dies with the first, by the kernel | is found and killed by the warden |
 
-So in the tier `landlock` a Paddock that is root should set `sandbox.job_user`: a program with a workspace is root there,
+So in the tier `landlock` a root Paddock should set `sandbox.job_user`: a program with a workspace is root then,
 without any capability, and root owns the machine's files, whose modes it can then change.
 
 ## What keeps the limits
@@ -74,7 +74,7 @@ without any capability, and root owns the machine's files, whose modes it can th
 | limit | with a control group of ours (cgroup v2) | without one |
 |---|---|---|
 | memory | `memory.max` and no swap; the kernel ends the whole job at once | resident memory is sampled (1) |
-| processes | `pids.max`, 256 tasks above the limit, beside the sampled count | `RLIMIT_NPROC`, and the sampled count (2) |
+| processes | `pids.max`, 256 tasks above the limit, and the sampled count | `RLIMIT_NPROC`, and the sampled count (2) |
 | CPU time, scratch | sampled | sampled |
 | the end | `cgroup.kill` first, then as without | everything below the job's warden is stopped and killed |
 
