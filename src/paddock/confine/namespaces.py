@@ -319,7 +319,9 @@ class _Builder:
             os.close(file)
         os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is its own
         os.waitpid(self._pid, 0)
-        if self._inside:  # it dies with its parent, and would count as left behind by the first job of the root
+        if (
+            self._inside
+        ):  # it dies with its parent, and would count as left behind by the first job of the root
             with contextlib.suppress(ChildProcessError):  # a warden adopts it, others may not
                 os.waitpid(self._inside, 0)
 
