@@ -25,10 +25,10 @@ $(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/guest/package-
 demo: $(READY) ## Run programs over real MCP servers, a computation, a script tool, a sequence, and three hostile programs
 	@$(RUN)python scripts/demo.py
 
-test: $(READY) ## Build the wheel, install it, and run every test against it
+test: $(READY) ## Build the wheel, install it, and run every test against it (PYTHON=python3.13: under that one)
 	@rm -rf dist
 	@$(UV) build --quiet --wheel --out-dir dist
-	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --frozen --quiet --all-extras --no-install-project
+	@UV_PROJECT_ENVIRONMENT=$(WHEEL_VENV) $(UV) sync --python "$(PYTHON)" --frozen --quiet --all-extras --no-install-project
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
 	@TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2

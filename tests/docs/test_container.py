@@ -54,6 +54,7 @@ def bare(command):
         "$(WHEEL_VENV)": "/opt/paddock",
         "$(VENV)": ".venv",
         "\\": "",
+        '--python "$(PYTHON)"': "",  # an image has one, which it names in UV_PYTHON
         "--no-dev": "",
     }
     for name, stands_for in names.items():

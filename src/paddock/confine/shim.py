@@ -48,6 +48,8 @@ _SHARED_PROC = [
 ]  # fmt: skip
 """What runtimes read below /proc about the machine, and what says nothing about any process."""
 
+os.get_exec_path()  # loads what execvpe needs while files can still be read
+
 
 def ruleset_of(order: Order) -> int:
     """Return a Landlock ruleset for a program with no jail, but for its own process; -1 without Landlock.

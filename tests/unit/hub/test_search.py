@@ -1,6 +1,7 @@
 """What is found among tools, and in which order."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -79,7 +80,8 @@ def test_no_tool_breaks_the_index(name, description):
 
 
 def test_the_search_is_built_into_python():
-    [row] = sqlite3.connect(":memory:").execute("SELECT sqlite_compileoption_used('ENABLE_FTS5')").fetchall()
+    with closing(sqlite3.connect(":memory:")) as base:
+        [row] = base.execute("SELECT sqlite_compileoption_used('ENABLE_FTS5')").fetchall()
     assert row == (1,)
 
 

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -111,7 +112,8 @@ def test_the_file_is_its_owners_alone(signals, tmp_path):
     signals.capture("x", {})
     file = tmp_path / "state" / "signals.db"
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    assert sqlite3.connect(file).execute("SELECT count(*) FROM signal").fetchone() == (1,)
+    with closing(sqlite3.connect(file)) as base:
+        assert base.execute("SELECT count(*) FROM signal").fetchone() == (1,)
 
 
 @given(text=st.text(max_size=60))

@@ -129,8 +129,9 @@ def test_a_link_that_is_swapped_while_it_is_followed_is_an_error_of_its_tool(
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(os, "readlink", swapped)
-    with pytest.raises(ToolError, match="'link' is no path"):
-        inside(directory, "link")
+    # From Python 3.13 on such a link stands for itself, and is not opened.
+    with pytest.raises(ToolError, match=r"^('link' is no path|link: Too many levels of symbolic links)$"):
+        read_inside(directory, "link")
     assert sorted(library.tools()) == ["a", "b"]
 
 
