@@ -40,14 +40,25 @@ refused.
 * C#: statements at the top or a class with `Main`. With Mono only the latter.
 * Node.js: ES modules and CommonJS are told apart by Node.js itself, from version 20.19 on.
 
-Line numbers in errors are those of the program as it was given.
+Line numbers in errors are those of the program as it was given, and a copy is called by its name (`code.py`), not by
+its place. C++ and R themselves name no line for what nobody catches.
 
 ## Programs of several files
 
-A program, be it `CODE` or a `FILE`, is put into a directory of its own: nothing of the workspace can take the place of
-what it imports, and nothing lies beside it. It finds the workspace by its paths. What an interpreter is given as an
-argument runs where it is, with everything beside it: `paddock exec python -- ./main.py`. A compiler sees the one file
-alone.
+A `FILE` of the workspace that is interpreted runs where it stands, and finds what is beside it: `import helper`,
+`require_relative`, `. "$(dirname "$0")/lib.sh"`. What it finds there it reads itself, with the access it was granted.
+
+Everything else runs from a copy in a directory of its own, with nothing beside it: `CODE`, a program on standard input,
+a file outside of the workspace, one that its job may not read, any file without access to the workspace, one that must
+be changed first (a byte order mark, PHP without `<?php`) or has a suffix that is not its runtime's. A copy is what was
+asked for: a file that has become another one meanwhile is not run instead.
+
+A compiler sees the one file alone. Programs of several files in C, C++, Rust, Go, Java, Kotlin and C# are compiled by a
+shell program, which may read the workspace and write to `TMPDIR`, with toolchains of the system's directories:
+
+```console
+paddock exec shell -c 'gcc src/*.c -o "$TMPDIR/main" && "$TMPDIR/main"'
+```
 
 ## Faster starts
 

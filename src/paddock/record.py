@@ -44,6 +44,7 @@ def identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
                 "cwd": _short(work.cwd),
             }
             facts |= {"access": work.access, "network": work.network}
+            facts |= {"file": _short(work.file)} if work.file else {}
         case ToolRun() as work:
             data = canonical(work.inputs)
             facts |= {"name": _short(work.tool), "prompt": _short(work.prompt), "bytes_in": len(data)}

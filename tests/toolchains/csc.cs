@@ -18,19 +18,21 @@ static class Program
             Console.WriteLine(typeof(CSharpCompilation).Assembly.GetName().Version);
             return 0;
         }
-        var given = CSharpCommandLineParser.Default.Parse(words, Directory.GetCurrentDirectory(), null);
+        var here = Directory.GetCurrentDirectory();
+        var given = CSharpCommandLineParser.Default.Parse(words, here, null);
+        var files = new SourceFileResolver(given.SourcePaths, here, given.PathMap);
         var sources = given.SourceFiles.Select(file => Parsed(file.Path, given.ParseOptions));
         var references = given.MetadataReferences.Select(each => MetadataReference.CreateFromFile(each.Reference));
         var program = CSharpCompilation.Create(
-            given.CompilationName, sources, references, given.CompilationOptions);
+            given.CompilationName, sources, references, given.CompilationOptions.WithSourceReferenceResolver(files));
         if (program.GetTypeByMetadataName(InitOnly) is null)  // older than records
             program = program.AddSyntaxTrees(CSharpSyntaxTree.ParseText(
                 "namespace System.Runtime.CompilerServices { static class IsExternalInit {} }", given.ParseOptions));
         using var output = File.Create(Path.Combine(given.OutputDirectory, given.OutputFileName));
-        var result = program.Emit(output);
+        var result = program.Emit(output, options: given.EmitOptions);
         foreach (var found in given.Errors.Concat(result.Diagnostics))
             if (found.Severity == DiagnosticSeverity.Error)
-                Console.WriteLine(CSharpDiagnosticFormatter.Instance.Format(found));
+                Console.WriteLine(CSharpDiagnosticFormatter.Instance.Format(found).Replace(here + "/", ""));
         return result.Success && given.Errors.IsEmpty ? 0 : 1;
     }
 

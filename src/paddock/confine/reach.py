@@ -36,6 +36,15 @@ def may_pass(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool
     return bool(facts.st_mode & stat.S_IXOTH)
 
 
+def may_read(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
+    """Tell whether a user without capabilities may read a file."""
+    if facts.st_uid == user:
+        return bool(facts.st_mode & stat.S_IRUSR)
+    if facts.st_gid in groups:
+        return bool(facts.st_mode & stat.S_IRGRP)
+    return bool(facts.st_mode & stat.S_IROTH)
+
+
 def why_missing(program: str, environment: Mapping[str, str], user: int) -> str:
     """Return what to say of a program that could not be executed and that is there for others, or ""."""
     places = (

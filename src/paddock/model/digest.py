@@ -11,6 +11,7 @@ from typing import Literal
 
 from paddock.model.artifact import Wire
 from paddock.model.base import Json
+from paddock.model.faults import faults
 
 Kind = Literal["tsc", "node-test", "eslint", "npm", "generic"]
 
@@ -61,8 +62,6 @@ _ESLINT_COUNT = re.compile(r"✖ \d+ problems? \((\d+) errors?, (\d+) warnings?\
 _ESLINT = re.compile(r"\s++(\d{1,9}):\d{1,9}\s++(error|warning)\s++(.*)")
 _NPM_ERROR = re.compile(r"npm (?:ERR!|error) ?(.*)")
 _NPM_DONE = re.compile(r"(?:added|removed|changed|audited|up to date)\b.*")
-_WORD = re.compile(r"(?:error|fail|failed|failure|exception|panic|panicked|fatal)\b", re.IGNORECASE)
-_PLACE = re.compile(r"(?<![\w./+-])([\w./+-]++):(\d{1,9})\b")
 
 _COMMANDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("tsc", re.compile(r"(?:^|[\s/])tsc(?:\.js)?(?:\s|$)")),
@@ -204,13 +203,8 @@ def _npm(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
 
 
 def _generic(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
-    def failures() -> Iterator[Failure]:
-        for line in lines:
-            if _WORD.search(line):
-                place = next((each for each in _PLACE.finditer(line) if "." in each[1]), None)
-                yield _failure(line, file=place[1] if place else None, line=place[2] if place else None)
-
-    return f"{'ok' if ok else 'failed'}, {_count(len(lines), 'line')} of output", failures()
+    found = (_failure(each.said, file=each.file, line=each.line) for each in faults(lines))
+    return f"{'ok' if ok else 'failed'}, {_count(len(lines), 'line')} of output", found
 
 
 _READERS: dict[Kind, Callable[..., tuple[str, Iterator[Failure]]]] = {

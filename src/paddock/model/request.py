@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -109,6 +109,9 @@ class RuntimeRun(Value):
     """What to run it with instead of the runtime's first choice; policy says what is compatible."""
     cwd: Annotated[str, Field(min_length=1, max_length=4096)] = "."
     """Working directory, relative to the workspace."""
+    file: Annotated[str, Field(max_length=4096)] = ""
+    """The file of the workspace that `code` was read from, relative to it; what is interpreted runs there, beside its
+    neighbours, when the workspace is granted and the file still holds `code`."""
     stdin: Annotated[bytes, Field(max_length=STDIN_BYTES)] | None = None
     access: Access = "read-only"
     """How the program may use the workspace."""
@@ -128,6 +131,7 @@ class RuntimeRun(Value):
             stdin,
             self.access,
             self.network,
+            *([self.file] if self.file else []),
         )
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
@@ -137,15 +141,24 @@ class RuntimeRun(Value):
             raise ValueError(SHELL_NEEDS_CODE)
         if self.code is None and not self.args:
             raise ValueError("there is nothing to run: give `code`, or `args` for the executable itself")
-        texts = (*self.args, self.executable or "", self.cwd)
+        if self.file and (self.code is None or not _is_below(self.file)):
+            raise ValueError("`file` is the path below the workspace that `code` was read from")
+        texts = (*self.args, self.executable or "", self.cwd, self.file)
         if any("\0" in text for text in texts):
-            raise ValueError("an argument, the executable or the working directory holds a NUL character")
+            raise ValueError(
+                "an argument, the executable, the working directory or the file holds a NUL character"
+            )
         sizes = [len(text.encode("utf-8", "surrogatepass")) for text in self.args]
         if max(sizes, default=0) > ARGUMENT_BYTES:
             raise ValueError(f"an argument is over {ARGUMENT_BYTES} bytes; pass it on standard input")
         if sum(sizes) > ARGUMENTS_BYTES:
             raise ValueError(f"the arguments are over {ARGUMENTS_BYTES} bytes; pass them on standard input")
         return self
+
+
+def _is_below(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return path[0] != "/" and ".." not in parts
 
 
 _READING = frozenset(

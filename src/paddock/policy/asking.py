@@ -144,7 +144,12 @@ def shown(request: ExecutionRequest) -> tuple[str, dict[str, Json]]:
             return f"call paddock.{work.method}", {"arguments": list(work.arguments)}
         case RuntimeRun() as work:
             terms = f"workspace {work.access}, network {work.network}"
-            fields = {"code": work.code, "args": list(work.args), "executable": work.executable}
+            fields = {
+                "code": work.code,
+                "args": list(work.args),
+                "executable": work.executable,
+                "file": work.file,
+            }
             stdin = None if work.stdin is None else work.stdin.decode("utf-8", "replace")
             given = {**fields, "cwd": work.cwd, "stdin": stdin}
             return f"run a {work.runtime} program ({terms})", {

@@ -26,7 +26,7 @@ _MOST_SEEN = 4096
 _QUICK = 2 * MIB
 """So much is copied in less time than another thread takes to begin."""
 _STAGING = ".new-"
-_FORMAT = 2
+_FORMAT = 3
 """Part of every key; another layout or another way of compiling is another number."""
 
 

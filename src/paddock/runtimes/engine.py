@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,9 @@ from paddock.runtimes import cache, trees
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.found import Toolchains
 from paddock.runtimes.job import ProgramJob, Sinks
+from paddock.runtimes.naming import Naming
 from paddock.runtimes.recipe import executables, recipes
+from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.verdict import result_of, withheld
@@ -66,14 +69,16 @@ class _Task:
     sandbox: Sandbox
     toolchain: Toolchain
     plan: Steps
+    standing: Path | None
+    """The program's own file, when it is run where it stands."""
     sinks: Sinks
     stop: asyncio.Event | None
 
-    def job_in(self, place: "Place") -> Job:
-        """Return where its things are in a place."""
-        scratch = place.scratch
+    def job_in(self, place: "Place", *, compiling: bool = False) -> Job:
+        """Return where its things are in a place, in which a compiler begins."""
+        scratch, name = place.scratch, self.plan.file_name or _PROGRAM
         return Job(
-            source=scratch / (self.plan.file_name or _PROGRAM),
+            source=self.standing or (Path(name) if compiling else scratch / name),
             output=scratch / self.plan.output_name,
             scratch=scratch,
             memory_bytes=self.job.terms.limits.memory_bytes,
@@ -99,7 +104,7 @@ class _Task:
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
         """Return what a step may have missed that it is not granted, or ""."""
         way, work = self.toolchain.way, self.job.work
-        runs_files = bool(work.code is not None and way.arguments and not way.compile)
+        runs_files = bool(work.code is not None and not self.standing and not way.compile)
         has_input = work.stdin is not None
         return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
 
@@ -141,11 +146,14 @@ class RuntimeEngine:
             error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
             return RawResult(status=Status.UNAVAILABLE, error=error)
         try:
-            planned = steps(found, job.work.code, job.work.args)
+            planned = steps(found, job.work.code, job.work.args, file=job.work.file)
         except NoProgramError as problem:
             error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
             return RawResult(status=Status.INVALID, error=error)
-        return await self._carry_out(_Task(job, sandbox, found, planned, sinks, stop))
+        own = standing(job, planned, found, plan.user(_grants(job), sandbox.job_user))
+        if own is not None:
+            planned = replace(planned, file_name="", source="")
+        return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
 
     async def _find(self, job: ProgramJob, sandbox: Sandbox) -> Toolchain | Missing:
         """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
@@ -170,14 +178,15 @@ class RuntimeEngine:
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             grants = grants.model_copy(update={"environment": self._inherited(names) | step.environment(job)})
-            result = await task.sandbox.run(
-                step.command(job),
-                grants,
-                _limits(task.job, task.left_ms(compiled)),
-                Streams(task.job.work.stdin or b"", task.sinks.stdout, task.sinks.stderr),
-                place=place,
-                stop=task.stop,
-            )
+            with closing(Naming(task.sinks.stderr, place.scratch, job.source.name)) as errors:
+                result = await task.sandbox.run(
+                    step.command(job),
+                    grants,
+                    _limits(task.job, task.left_ms(compiled)),
+                    Streams(task.job.work.stdin or b"", task.sinks.stdout, errors.take),
+                    place=place,
+                    stop=task.stop,
+                )
             hint = plan.foreign(grants, task.sandbox.job_user) or task.withheld(result, "run", grants)
             return task.result(result, "run", compiled, hint=hint)
         finally:
@@ -190,7 +199,7 @@ class RuntimeEngine:
         """Have everything in scratch that the run needs, or return why it will not be."""
         step = task.plan.compile
         if step is None:
-            if task.plan.file_name:
+            if task.plan.written:
                 await _put(task.plan, place.scratch)
             return Compiled()
         name = cache.key(
@@ -198,7 +207,7 @@ class RuntimeEngine:
             task.toolchain.identity,
             step.words,
             {**step.variables, **self._inherited(task.toolchain.recipe.inherits)},
-            {task.plan.file_name: task.plan.source, **task.plan.files},
+            task.plan.written,
         )
         owner = place.scratch.stat().st_uid
         target = place.scratch / task.plan.output_name
@@ -216,7 +225,7 @@ class RuntimeEngine:
         place = await task.sandbox.place(grants, limits)
         try:
             await _put(task.plan, place.scratch)
-            job = task.job_in(place)
+            job = task.job_in(place, compiling=True)
             inherited = self._inherited(task.toolchain.recipe.inherits)
             grants = grants.model_copy(update={"environment": inherited | step.environment(job)})
             said = (bytearray(), bytearray())
@@ -288,7 +297,7 @@ async def _put(planned: Steps, scratch: Path) -> None:
 def _write(planned: Steps, scratch: Path) -> None:
     """Put the program's files into scratch, readable by the job's user alone (S52)."""
     owner = scratch.stat().st_uid
-    for name, text in {planned.file_name: planned.source, **planned.files}.items():
+    for name, text in planned.written.items():
         path = scratch / name
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(file, "wb") as stream:  # noqa: PTH123 - a descriptor

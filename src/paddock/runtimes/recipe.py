@@ -21,9 +21,9 @@ from paddock.model.program import Executables, Runtime
 PLACE = re.compile(r"\{([a-z_.]+)\}")
 """How a word names a place."""
 
-OF_JOBS = frozenset({"source", "folder", "output", "scratch", "heap_mib", "heap_hex", "main"})
-"""Places that only the job has: its source file and the directory of that, what compiling makes, scratch, room for a
-heap (MiB, or bytes in hexadecimal), the entry point."""
+OF_JOBS = frozenset({"source", "output", "scratch", "heap_mib", "heap_hex", "main"})
+"""Places that only the job has: its source file, what compiling makes, scratch, room for a heap (MiB, or bytes in
+hexadecimal), the entry point."""
 OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm"})
 """Places of every toolchain; its tools and the files that it requires come to them."""
 

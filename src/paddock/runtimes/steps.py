@@ -7,18 +7,20 @@ Commands name places of the job in braces; `Step.command` puts them in, and neve
 """
 
 import glob
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from paddock.model.limits import MIB
-from paddock.runtimes.recipe import PLACE
+from paddock.runtimes.recipe import PLACE, Way
 from paddock.runtimes.styles import prepared
 from paddock.runtimes.toolchain import Toolchain, filled
 
 _HEAP_SHARE = 3, 4
 """Part of a job's memory that goes to a heap: stacks, code and the runtime itself need the rest."""
 _LEAST_HEAP_MIB = 16
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Job:
     """Where a job's things are, inside the sandbox."""
 
     source: Path
-    """The program's file."""
+    """The program's file; relative where it is compiled, for compilers write its path into what they make."""
     output: Path
     """File or directory that compiling makes; it is not there before."""
     scratch: Path
@@ -39,7 +41,6 @@ class Job:
         heap = max(_LEAST_HEAP_MIB, self.memory_bytes * share // of // MIB)
         return {
             "source": str(self.source),
-            "folder": str(self.source.parent),
             "output": str(self.output),
             "scratch": str(self.scratch),
             "heap_mib": str(heap),
@@ -85,14 +86,20 @@ class Steps:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further files beside it."""
 
+    @property
+    def written(self) -> dict[str, str]:
+        """All that is put into scratch: names and texts."""
+        return {**({self.file_name: self.source} if self.file_name else {}), **self.files}
+
 
 class NoProgramError(ValueError):
     """The runtime has no args mode: it needs a program (S53)."""
 
 
-def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = ()) -> Steps:
+def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (), *, file: str = "") -> Steps:
     """Return the steps of a program (`code`), or of the toolchain with arguments alone when `code` is None.
 
+    `file` is where the program comes from, and what messages call it by.
     Raises NoProgramError when the recipe runs programs only.
     """
     recipe, way = toolchain.recipe, toolchain.way
@@ -102,7 +109,7 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = ())
                 f"{recipe.title} needs the code parameter: it has no mode with arguments alone"
             )
         return Steps(run=_step(toolchain, way.arguments, {}, arguments))
-    program = prepared(recipe.style, code, recipe.extensions[0])
+    program = prepared(recipe.style, code, recipe.extensions[0], _stem(way, file))
     places = {"main": program.main}
     return Steps(
         file_name=program.file_name,
@@ -112,6 +119,13 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = ())
         compile=_step(toolchain, way.compile, places) if way.compile else None,
         run=_step(toolchain, way.run, places, arguments),
     )
+
+
+def _stem(way: Way, file: str) -> str:
+    """Return what to call a program's file: as its own one, where no tool reads anything into that."""
+    stem = PurePath(file).stem
+    taken = any(PurePath(name).stem == stem for name in way.files)
+    return stem if _PLAIN.fullmatch(stem) and not taken else "code"
 
 
 def hello(toolchain: Toolchain) -> str:

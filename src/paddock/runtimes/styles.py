@@ -7,6 +7,7 @@ whatever is put around a program adds no line.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import MappingProxyType
 
 from paddock.runtimes.recipe import Style
@@ -22,13 +23,16 @@ class Prepared:
     """What the run command names as its entry point."""
 
 
-def prepared(style: Style, code: str, extension: str) -> Prepared:
-    """Return a program as the commands of its recipe want it, without the byte order mark of some editors."""
-    return _STYLES[style](code.removeprefix("\ufeff"), extension)
+def prepared(style: Style, code: str, extension: str, stem: str = "code") -> Prepared:
+    """Return a program as the commands of its recipe want it, without the byte order mark of some editors.
+
+    `stem` is what its file is called by, where nothing depends on that.
+    """
+    return _STYLES[style](code.removeprefix("\ufeff"), f"{stem}{extension}")
 
 
-def _plain(code: str, extension: str) -> Prepared:
-    return Prepared(f"code{extension}", code)
+def _plain(code: str, name: str) -> Prepared:
+    return Prepared(name, code)
 
 
 # Texts and comments. What is not closed ends with its line or the file: to look for its end again from every later
@@ -39,14 +43,14 @@ _PHP_OPEN = re.compile(r"<\?(?:php\b|=)")
 _PHP_STATEMENT = re.compile(r"\s*+(?:[$/]|#(?!!)|[^\n]*[;{]\s*$)", re.MULTILINE)
 
 
-def _php(code: str, extension: str) -> Prepared:
+def _php(code: str, name: str) -> Prepared:
     """Open PHP where the program does not; what its texts and comments say of it does not count, unlike in a page."""
     text = _PHP_SILENT.sub(" ", code) if _PHP_STATEMENT.match(code) else code
-    return Prepared(f"code{extension}", code if _PHP_OPEN.search(text) else f"<?php {code}")
+    return Prepared(name, code if _PHP_OPEN.search(text) else f"<?php {code}")
 
 
-def _csharp(code: str, extension: str) -> Prepared:
-    return Prepared(f"code{extension}", _without_interpreter(code))
+def _csharp(code: str, name: str) -> Prepared:
+    return Prepared(name, _without_interpreter(code))
 
 
 def _without_interpreter(code: str) -> str:
@@ -64,7 +68,7 @@ _JAVA_TOKEN = re.compile(
 _JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
 
 
-def _java(code: str, extension: str) -> Prepared:
+def _java(code: str, name: str) -> Prepared:
     """Name the file after the public type, and run the first type that has `main`, best one that takes texts.
 
     A file without types around `main` is a class of the file's name (JEP 512).
@@ -83,8 +87,10 @@ def _java(code: str, extension: str) -> Prepared:
         elif token["main"] and depth == 1:
             other = other or current
     owner = owner or other
-    name = public or owner or "Main"
-    return Prepared(f"{name}{extension}", code, _prefix(_JAVA_PACKAGE.search(text)) + (owner or name))
+    file = public or owner or "Main"
+    return Prepared(
+        f"{file}{PurePath(name).suffix}", code, _prefix(_JAVA_PACKAGE.search(text)) + (owner or file)
+    )
 
 
 _KOTLIN_SILENT = re.compile(rf'"""(?:(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
@@ -101,17 +107,17 @@ _KOTLIN_TOKEN = re.compile(
 )
 
 
-def _kotlin(code: str, extension: str) -> Prepared:
+def _kotlin(code: str, name: str) -> Prepared:
     """Tell a script (statements) from a program (`fun main`, at the top or in an object, which nothing calls)."""
     text = _KOTLIN_SILENT.sub("", code)
     package = _prefix(_KOTLIN_PACKAGE.search(text))
     if _KOTLIN_MAIN.search(text):
         if not _KOTLIN_CALL.search(text):
-            name = _KOTLIN_NAME.search(code)
-            return Prepared("code.kt", code, package + (name[1] if name else "CodeKt"))
+            own = _KOTLIN_NAME.search(code)
+            return Prepared("code.kt", code, package + (own[1] if own else "CodeKt"))
     elif owner := _kotlin_owner(text):
         return Prepared("code.kt", code, package + owner)
-    return Prepared(f"code{extension}", code, "Launch")
+    return Prepared(f"code{PurePath(name).suffix}", code, "Launch")
 
 
 def _kotlin_owner(text: str) -> str:

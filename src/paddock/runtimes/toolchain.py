@@ -156,14 +156,18 @@ def reachable(path: Path, user: int | None) -> bool:
 
     `user` None stands for the user of this process, root included: jobs keep its number and lose its powers.
     """
-    number = os.geteuid() if user is None else user
-    groups = {os.getegid(), *os.getgroups()} if user is None else {user}
+    number, groups = identity_of(user)
     try:
         real = path.resolve(strict=True)
         chains = {*path.absolute().parents, *real.parents, real}
         return all(reach.may_pass(place.stat(), number, groups) for place in chains)
     except OSError:
         return False
+
+
+def identity_of(user: int | None) -> tuple[int, set[int]]:
+    """Return number and groups of the user of jobs, None being this process's."""
+    return (os.geteuid(), {os.getegid(), *os.getgroups()}) if user is None else (user, {user})
 
 
 def _use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:

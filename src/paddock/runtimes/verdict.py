@@ -51,8 +51,8 @@ _NO_MODULE = (
     *("can't locate", "cannot find package"),
 )
 _APART = (
-    "its file stands apart from the workspace, with nothing beside it; with arguments alone (-- FILE) a file of the "
-    "workspace runs where it is"
+    "it was run from a copy, with nothing beside it; a FILE of the workspace that its runtime takes as it is runs "
+    "where it is"
 )
 _NO_INPUT = ("eoferror", "no line found", "nosuchelementexception", "end of file reached")
 _UNASKED = "it was given no standard input; pass some on with --stdin, or stdin of a tool call"
@@ -60,7 +60,10 @@ _NO_SOURCE = (
     *("no such file or directory", "file not found for module", "is not in std", "cannot find package"),
     "does not exist",
 )
-_ALONE = "a compiler sees the program alone: nothing of the workspace, no libraries but its own"
+_ALONE = (
+    "a compiler sees the program alone: nothing of the workspace, no libraries but its own; several files are compiled "
+    'by a shell program, into TMPDIR: paddock exec shell -c \'gcc *.c -o "$TMPDIR/a" && "$TMPDIR/a"\''
+)
 """What runtimes say, in lower case, that lack what was not granted, and what is told of it."""
 
 

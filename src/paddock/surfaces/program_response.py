@@ -5,6 +5,7 @@
 
 from paddock.model.base import Json
 from paddock.model.digest import digest
+from paddock.model.faults import faults
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import Captured, ProgramEnd, signal_name
 from paddock.model.request import RuntimeRun
@@ -52,8 +53,19 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     if program is not None and program.stdin_sha256:
         response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
-        response["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
+        fault = {"name": error.name, "message": error.message, "hint": error.hint}
+        response["error"] = fault | (_place(program) if outcome.status is Status.FAILED else {})
     return response
+
+
+def _place(program: ProgramEnd | None) -> dict[str, Json]:
+    """Return the first file and line that a failed program's errors name, if any."""
+    if program is None:
+        return {}
+    streams = ((program.stderr, "stderr"), (program.stdout, "stdout"))
+    lines = [line for stream, name in streams for line in gist(stream, name, keep=_DIGESTED).lines()]
+    found = next((each for each in faults(lines) if each.line), None)
+    return {"file": found.file, "line": int(found.line)} if found and found.line else {}
 
 
 def _shown(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> dict[str, Json]:

@@ -58,14 +58,14 @@ S28 = {
     ),
     "csharp": (
         "code.cs",
-        f"@/bin/dotnet exec {SDK}/Roslyn/bincore/csc.dll -nologo -noconfig -nostdlib -warn:0 -debug- -define:DEBUG"
+        f"@/bin/dotnet exec {SDK}/Roslyn/bincore/csc.dll -nologo -noconfig -nostdlib -warn:0 -debug:embedded -pathmap:/s=. -define:DEBUG"
         " -out:/s/program.dll -r:@/bin/packs/Microsoft.NETCore.App.Ref/10.0.0/ref/net10.0/System.dll"
         " /s/code.cs /s/usings.cs",
         f"@/bin/dotnet exec --runtimeconfig {SDK}/dotnet.runtimeconfig.json /s/program.dll",
     ),
     "rust": (
         "code.rs",
-        "@/bin/rustc --edition=2021 -Cdebuginfo=0 -Cstrip=symbols -Clinker=@/bin/cc -o /s/program /s/code.rs",
+        "@/bin/rustc --edition=2021 --crate-name=code -Cdebuginfo=0 -Cstrip=symbols -Clinker=@/bin/cc -o /s/program /s/code.rs",
         "/s/program",
     ),
     "c": ("code.c", "@/bin/gcc -pipe -o /s/program /s/code.c -lm", "/s/program"),

@@ -94,10 +94,13 @@ WRITES = {
     "workspace-write": "it may write to the workspace and to TMPDIR alone",
 }
 APART = (
-    "its file stands apart from the workspace, with nothing beside it; with arguments alone (-- FILE) a file of the "
-    "workspace runs where it is"
+    "it was run from a copy, with nothing beside it; a FILE of the workspace that its runtime takes as it is runs "
+    "where it is"
 )
-ALONE = "a compiler sees the program alone: nothing of the workspace, no libraries but its own"
+ALONE = (
+    "a compiler sees the program alone: nothing of the workspace, no libraries but its own; several files are compiled "
+    'by a shell program, into TMPDIR: paddock exec shell -c \'gcc *.c -o "$TMPDIR/a" && "$TMPDIR/a"\''
+)
 
 
 def missed(

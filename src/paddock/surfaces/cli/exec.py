@@ -5,6 +5,7 @@ import sys
 import traceback
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import click
 from pydantic import ValidationError
@@ -117,6 +118,7 @@ def command(
 ) -> None:
     """Run a program: CODE, a FILE, or with `-- ARGS` alone the runtime's own executable.
 
+    A FILE of the workspace runs where it is, with what it imports beside it; a compiler sees the one file alone.
     What follows `--` are arguments. Output and exit code are the program's. Other exit codes: 124 it ran out of time,
     125 Paddock failed, 126 policy refused it, 127 there is no such runtime here, 128+N a signal ended it.
     """
@@ -130,7 +132,7 @@ def command(
             actor=actor(),
             surface="cli",
             workspace=workspace,
-            work=_work(runtime, context.meta[_REST], file, settings, given),
+            work=_work(runtime, context.meta[_REST], file, settings, {**given, "workspace": workspace}),
             limits=LimitOverrides(wall_ms=timeout_ms),
         )
         answered = given["mode"] is not None or bool(given["terms"])
@@ -150,7 +152,7 @@ def command(
 
 
 def _work(
-    runtime: str, args: list[str], file: str | None, settings: Settings, given: dict[str, Json]
+    runtime: str, args: list[str], file: str | None, settings: Settings, given: dict[str, Any]
 ) -> RuntimeRun:
     if given["code"] is None and file is None and not args:
         raise click.UsageError(
@@ -163,10 +165,17 @@ def _work(
     return RuntimeRun.model_validate({**fields, **_wishes(file, settings, **given)})
 
 
+def _below(workspace: Path, file: str) -> str:
+    """Return the path of a file below the workspace; empty when it is not there, or no file."""
+    real, root = Path(file).resolve(), workspace.resolve()
+    return str(real.relative_to(root)) if real.is_file() and real.is_relative_to(root) else ""
+
+
 def _wishes(
     file: str | None,
     settings: Settings,
     *,
+    workspace: Path,
     code: str | None,
     with_stdin: bool,
     access: Access | None,
@@ -186,6 +195,7 @@ def _wishes(
     return {
         **plain,
         "code": code if file is None else _source(file),
+        "file": "" if file in (None, "-") else _below(workspace, file),
         "stdin": _stdin() if with_stdin else None,
         "access": access or (most if most == "none" else "read-only"),
         "network": network or "none",
