@@ -29,20 +29,21 @@ def barrier(path: str, user: int) -> str:
 
 def may_pass(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
     """Tell whether a user without capabilities may enter a directory or execute a file."""
-    if facts.st_uid == user:
-        return bool(facts.st_mode & stat.S_IXUSR)
-    if facts.st_gid in groups:
-        return bool(facts.st_mode & stat.S_IXGRP)
-    return bool(facts.st_mode & stat.S_IXOTH)
+    return _may(facts, user, groups, stat.S_IXOTH)
 
 
 def may_read(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
     """Tell whether a user without capabilities may read a file."""
+    return _may(facts, user, groups, stat.S_IROTH)
+
+
+def _may(facts: os.stat_result, user: int, groups: AbstractSet[int], others: int) -> bool:
+    """Tell whether a user has the right that is this bit for others."""
     if facts.st_uid == user:
-        return bool(facts.st_mode & stat.S_IRUSR)
+        return bool(facts.st_mode & others << 6)
     if facts.st_gid in groups:
-        return bool(facts.st_mode & stat.S_IRGRP)
-    return bool(facts.st_mode & stat.S_IROTH)
+        return bool(facts.st_mode & others << 3)
+    return bool(facts.st_mode & others)
 
 
 def why_missing(program: str, environment: Mapping[str, str], user: int) -> str:

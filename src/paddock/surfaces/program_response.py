@@ -62,9 +62,9 @@ def _place(program: ProgramEnd | None) -> dict[str, Json]:
     """Return the first file and line that a failed program's errors name, if any."""
     if program is None:
         return {}
-    streams = ((program.stderr, "stderr"), (program.stdout, "stdout"))
-    lines = [line for stream, name in streams for line in gist(stream, name, keep=_DIGESTED).lines()]
-    found = next((each for each in faults(lines) if each.line), None)
+    stderr = gist(program.stderr, "stderr", keep=_DIGESTED)
+    stdout = gist(program.stdout, "stdout", keep=_DIGESTED)
+    found = next((each for each in faults([*stderr.lines(), *stdout.lines()]) if each.line), None)
     return {"file": found.file, "line": int(found.line)} if found and found.line else {}
 
 

@@ -140,7 +140,7 @@ def test_compilers_see_the_one_file_and_call_it_by_its_name(languages, put):
 
 def test_the_record_names_the_file(languages, put):
     languages.text("python", **put("named.py", "print(1)"))
-    assert languages.records("decided")[0].get("file") == "standing/named.py"
+    assert languages.records("finished")[0].get("file") == "standing/named.py"
 
 
 @pytest.mark.parametrize("file", ["/etc/passwd", "../x.py", "a/../../x.py", "a\0b"])
