@@ -1,5 +1,5 @@
 // Turns what a person or a model wrote into one wrapped JavaScript program. Evaluated after vendor/acorn.js,
-// module_words.js and wording.js; defines the pure function intake(requestJson) -> responseJson.
+// module_words.js, wording.js and markdown.js; defines the pure function intake(requestJson) -> responseJson.
 //
 //   request    {"source", "language": "auto" | "javascript" | "typescript"}
 //   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}}
@@ -13,15 +13,12 @@
 "use strict";
 
 (() => {
-  const NEWLINE = /\r\n|[\n\r\u2028\u2029]/g;
   // f<T>(x) is also JavaScript, two comparisons; TypeScript reads a call, and so does everybody who writes it.
   const GENERIC_CALL = /[\w$]\s*<\s*[\w${"'[](?:[\w$.,\s[\]{}"'?:;]|\|(?!\|)|&(?!&))*>\s*[(`]/;
-  const FENCE = /^[ \t\ufeff]*(`{3,})[ \t]*([\w+#.-]*)[^`\n\r]*$/;
-  const JAVASCRIPT = new Set(["js", "javascript", "jsx", "mjs", "cjs", "node", "ecmascript"]);
-  const TYPESCRIPT = new Set(["ts", "typescript", "tsx", "mts", "cts"]);
   const FUNCTIONS = new Set(["FunctionDeclaration", "FunctionExpression", "ArrowFunctionExpression"]);
   const { Refusal, blankModuleWord, freshName, IMPORT_ADVICE } = globalThis.moduleWords;
-  const { refused, told } = globalThis.wording;
+  const { refused, told, CONST_ADVICE } = globalThis.wording;
+  const { cutFences, lineStarts } = globalThis.markdown;
 
   const Parser = acorn.Parser.extend(
     (Base) =>
@@ -199,7 +196,9 @@
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       if (javascript) return javascript;
-      throw language === "typescript" || error.final ? error : later(refusal, error);
+      // `const x: T;` is refused by both, by JavaScript one place later, at the colon.
+      const clearer = error.final || error.message === CONST_ADVICE;
+      throw language === "typescript" || clearer ? error : later(refusal, error);
     }
   }
 
@@ -291,10 +290,6 @@
 
   // --- places -----------------------------------------------------------------------------------------------------
 
-  function lineStarts(text) {
-    return [0, ...Array.from(text.matchAll(NEWLINE), (newline) => newline.index + newline[0].length)];
-  }
-
   // Line and column of an offset, both from 0.
   function placeOf(text, offset, starts = lineStarts(text)) {
     let low = 0;
@@ -304,54 +299,6 @@
       else high = middle;
     }
     return { line: low, column: offset - starts[low] };
-  }
-
-  // --- Markdown ---------------------------------------------------------------------------------------------------
-
-  function fencedBlocks(text) {
-    const blocks = [];
-    let open = null;
-    const starts = lineStarts(text);
-    for (const [index, start] of starts.entries()) {
-      const next = starts[index + 1] ?? text.length;
-      const fence = FENCE.exec(text.slice(start, next).replace(/[\n\r\u2028\u2029]+$/, ""));
-      if (!fence) continue;
-      if (!open) {
-        open = { ticks: fence[1].length, label: fence[2].toLowerCase(), fence: start, start: next, end: text.length };
-        blocks.push(open);
-      } else if (fence[1].length >= open.ticks && !fence[2]) {
-        open.end = start;
-        open = null;
-      }
-    }
-    return blocks;
-  }
-
-  // A fence inside a template literal or a comment is the program's own. The mark in Don`t opens no literal.
-  function insideCode(before) {
-    const ticks = before.replace(/\\[^]|\b`\b/g, "").split("`").length - 1;
-    return ticks % 2 === 1 || before.lastIndexOf("/*") > before.lastIndexOf("*/");
-  }
-
-  // The text with everything outside of its fenced blocks blank; as it is when there are none.
-  function cutFences(text, language) {
-    const all = text.includes("```") ? fencedBlocks(text) : [];
-    if (!all.length || insideCode(text.slice(0, all[0].fence))) return { text, language };
-    const known = all.filter(({ label }) => JAVASCRIPT.has(label) || TYPESCRIPT.has(label));
-    const blocks = known.length ? known : all.filter(({ label }) => !label);
-    if (!blocks.length) {
-      const message = `The text has a fenced block, but it is labelled '${all[0].label}'; label it js or ts`;
-      throw new Refusal(message, all[0].fence);
-    }
-    const pieces = [];
-    let done = 0;
-    for (const { start, end } of blocks) {
-      pieces.push(text.slice(done, start).replace(/[^\n\r\u2028\u2029]/g, ""), text.slice(start, end));
-      done = end;
-    }
-    pieces.push(text.slice(done).replace(/[^\n\r\u2028\u2029]/g, ""));
-    const typed = language === "auto" && blocks.some(({ label }) => TYPESCRIPT.has(label));
-    return { text: pieces.join(""), language: typed ? "typescript" : language };
   }
 
   // --- intake -----------------------------------------------------------------------------------------------------

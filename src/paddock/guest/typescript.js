@@ -126,6 +126,7 @@
       .replace(MODULE_WORD, "'import' and 'export' may only appear at the top level")
       .replace(/^Expected (.*), got '<eof>'$/, "Expected $1 before the end of the program")
       .replace(/^await isn't allowed in non-async function$/, globalThis.wording.AWAIT_ADVICE)
+      .replace(/^'const' declarations must be initialized$/, globalThis.wording.CONST_ADVICE)
       .replace(/<eof>/g, "the end of the program")
       .replace(/(Unexpected token `.*?`)\. Expected an identifier, void.*/s, "$1 where a type is expected")
       .replace(" in strip-only mode", "");

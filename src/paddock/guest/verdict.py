@@ -5,6 +5,7 @@ import signal
 from dataclasses import dataclass
 
 from paddock.guest import frames
+from paddock.guest.absent import advice
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
 from paddock.guest.pool import Worker
@@ -113,7 +114,14 @@ class Verdict:
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
-        return Status.FAILED, info.model_copy(update={"hint": f"caused by {causes}"}) if causes else info
+        hint = (
+            f"caused by {causes}"
+            if causes
+            else ""
+            if self.job.work.raw_results
+            else advice(info.name, info.message)
+        )
+        return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info
 
     def _refused(self, text: str) -> ErrorInfo:
         """Read V8's message about a program that the parser took and the engine did not."""

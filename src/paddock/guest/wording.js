@@ -4,6 +4,8 @@
 (() => {
   const { Refusal } = globalThis.moduleWords;
   const AWAIT_ADVICE = "await is only valid in async functions; write `async` before the function that it stands in";
+  const CONST_ADVICE = "A 'const' must be given a value where it is declared";
+  const ESCAPED = /&(?:lt|gt|amp|quot|apos|#0?39);/;
   const UNSEEN = /^Unexpected character '([\p{C}\p{Z}])'$/u;
   // A tag that is closed, or an empty one, where an expression begins. It is looked for in refused texts only.
   const JSX = /(?:[=(,:?&|>]|\breturn)\s*(?=<(?:>|([A-Za-z][\w.:-]*)(?:\s[^<>]{0,500})?(?:\/>|>[^]{0,2000}?<\/\1\s*>)))/;
@@ -11,9 +13,24 @@
   // What to say of the parser's `error` in `text`; `token` is what it could not place, `atEnd` that nothing follows.
   function refused(error, text, token, atEnd) {
     const message = error.message.replace(/ \(\d+:\d+\)$/, "");
-    const awaits = /\bawait\s+$/.exec(text.slice(Math.max(error.pos - 99, 0), error.pos));
+    const before = text.slice(Math.max(error.pos - 99, 0), error.pos);
+    const awaits = /\bawait\s+$/.exec(before);
     if (message === "Unexpected token" && awaits && !atEnd) return new Refusal(AWAIT_ADVICE, error.pos - awaits[0].length);
+    if (token === "await" && /\bfor\s+$/.test(before)) return new Refusal(AWAIT_ADVICE, error.pos);
+    const advice = message === "Unexpected token" && adviceOn(before, token, atEnd);
+    if (advice) return new Refusal(advice, error.pos);
+    if (message === "Unexpected reserved word" && /^await\s+[\w$"'`([{]/.test(text.slice(error.pos, error.pos + 99))) {
+      return new Refusal("await cannot stand here; await the value before, and use its name", error.pos);
+    }
     return new Refusal(plainWords(message, token, atEnd), error.pos);
+  }
+
+  // What the words before an unexpected token ask for.
+  function adviceOn(before, token, atEnd) {
+    if (/\bconst\s+[\w$]+\s*$/.test(before) && (atEnd || /^[;,}]$/.test(token))) return CONST_ADVICE;
+    if (/[{};]\s*(?:\w+\s+)*accessor\s+$/.test(before)) return "'accessor' is not supported; write a field, or `get` and `set`";
+    if (/[{};]\s*(?:\w+\s+)*override\s+$/.test(before)) return "'override' stands in a class that extends no other";
+    return "";
   }
 
   function plainWords(message, token, atEnd) {
@@ -29,11 +46,13 @@
 
   // What to tell of a text that is refused: of JSX both languages only say that a token is unexpected.
   function told(refusal, text) {
+    const escaped = ESCAPED.exec(text.slice(Math.max(refusal.offset - 9, 0), refusal.offset + 9));
+    if (escaped) return new Refusal(`The text is escaped for HTML (${escaped[0]}); send it as it is`, refusal.offset);
     const found = JSX.exec(text.slice(0, refusal.offset + 2000));
     const offset = found ? found.index + found[0].length : Infinity;
     if (offset > refusal.offset) return refusal;
     return new Refusal("JSX is not supported; return data, or write markup as a text", offset);
   }
 
-  globalThis.wording = { refused, told, AWAIT_ADVICE };
+  globalThis.wording = { refused, told, AWAIT_ADVICE, CONST_ADVICE };
 })();

@@ -131,6 +131,16 @@ VALUES = [
     ("```js\nconst a: number = 7; a\n```", 7),
     ("const md = `\n\\`\\`\\`js\nx\n\\`\\`\\`\n`; md", "\n```js\nx\n```\n"),
     ("/*\n```js\n1\n```\n*/ 2", 2),
+    ("~~~js\n1+1\n~~~", 2),
+    ("~~~~\n2\n~~~~", 2),
+    ("~~~js\nconst a = `b`\na\n~~~", "b"),
+    ('```ts title="x" {1,3}\nconst a: number = 4; a\n```', 4),
+    ("````md\nText\n```js\n5\n```\n````", 5),
+    ("Text\n````\n```js\n6\n```\n```js\n7\n```\n````\nmore", 7),
+    ("````js\n`\n\\`\\`\\`\n`.length\n````", 5),
+    ("return 8;\n```", 8),
+    ("javascript\nreturn 10", 10),
+    ("TypeScript\r\nconst a: number = 11; a", 11),
     # TypeScript.
     ("const n: number = 1; return n", 1),
     ("const f = <T,>(x: T): T => x; f<string>('a')", "a"),
@@ -189,6 +199,17 @@ REFUSALS = [
     ("// \U0001f600\nlet a = '\ud83d'", 2, 10, "Half of a character (a lone surrogate); write it as an escape like \\ud83d"),
     ("[1].map((n) => await servers.a.b(n))", 1, 16, "AWAIT"),
     ("for (const n of [1]) { [n].forEach(function (m: number) {\n  await servers.a.b(m) }) }", 2, 3, "AWAIT"),
+    ("for (const n of [1]) { (() => { for await (const m of []) {} })() }", 1, 37, "AWAIT"),
+    ("class A { x = await f() }", 1, 15, "await cannot stand here; await the value before, and use its name"),
+    ("const x;", 1, 7, "A 'const' must be given a value where it is declared"),
+    ("let a = 1\nconst x", 2, 7, "A 'const' must be given a value where it is declared"),
+    ("const x: number;", 1, 7, "A 'const' must be given a value where it is declared"),
+    ("let x: number; const y;", 1, 22, "A 'const' must be given a value where it is declared"),
+    ("class A { accessor x = 1 }", 1, 20, "'accessor' is not supported; write a field, or `get` and `set`"),
+    ("class A { static accessor x: number = 1 }", 1, 27, "'accessor' is not supported; write a field, or `get` and `set`"),
+    ("class A { override f() {} }", 1, 20, "'override' stands in a class that extends no other"),
+    ("return [1].map(x =&gt; x)", 1, 22, "The text is escaped for HTML (&gt;); send it as it is"),
+    ("if (a &amp;&amp; b) return 1", 1, 11, "The text is escaped for HTML (&amp;); send it as it is"),
     ("super.x", 1, 1, "'super' keyword outside a method"),
     ("{a: 1, b: }", 1, 11, "Unexpected token '}'"),
     # No text closes the wrapper.
@@ -351,6 +372,16 @@ def test_too_deep_a_program_is_refused_and_the_next_one_runs(host):
 def test_more_module_words_than_any_program_needs_are_refused(host):
     error = host.refusal("export {};\n" * 101)
     assert (error.message, error.line, error.column) == ("More than 100 imports and exports", 101, 1)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["```" + "a" * 50_000 + "`", "~" * 50_000 + "`", "=<a>" * 12_500, "```\n" * 12_500, "(" + "&" * 50_000],
+    ids=["label", "tildes", "tags", "fences", "ampersands"],
+)
+def test_no_text_keeps_the_reader_busy(host, source):
+    # A pattern that can match in more than one way takes many seconds for some of these.
+    host.read(source, "javascript")
 
 
 def test_answer_refuses_a_response_that_intake_does_not_make():

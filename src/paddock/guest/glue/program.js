@@ -38,6 +38,7 @@ function finish(value) {
     if (!unseen[i].seen) return fail(unseen[i].error);
   }
   tellRejections(unseen);
+  if (!rawResults) tellLost(value, text);
   const open = [];
   let site = "";
   for (let id = 1; id <= callCount && open.length < OPEN_SHOWN; id++) {

@@ -86,6 +86,34 @@ function readable(value) {
   }
 }
 
+// What to say of a result of which JSON leaves `{}` or nothing, although its author meant something; else an empty text.
+const LOOKED_AT = 100000;
+function lost(value, text) {
+  if (text === undefined) return typeof value === "function" ? "The result is a function, which JSON cannot write: call it" : "";
+  if (apply(indexOf, text, ["{}"]) < 0) return "";
+  let said = "";
+  let left = LOOKED_AT;
+  function look(key, member) {
+    if (left-- === 0) throw said;
+    if (typeof member !== "object" || member === null) return undefined;
+    if (member instanceof NativePromise) said = "The result holds a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several";
+    else if (member instanceof Table) said = "The result holds a Map, in JSON {}: use Object.fromEntries(map), or [...map]";
+    else if (member instanceof Unique) said = "The result holds a Set, in JSON {}: use [...set]";
+    if (said !== "") throw said;
+    return member;
+  }
+  try {
+    stringify(value, look);
+  } catch {
+    // it is known, or it cannot be: getters may throw the second time
+  }
+  return said;
+}
+function tellLost(value, text) {
+  const said = lost(value, text);
+  if (said !== "") print("warn", [said]);
+}
+
 // The console: every line goes out at once, so that none is lost to what comes after it.
 let outputLeft = 0;
 let linesLeft = 0;

@@ -1,0 +1,121 @@
+"""What a program is told of what is not there, and of results of which JSON leaves nothing."""
+
+import pytest
+
+from paddock.guest.absent import INSTEAD
+
+NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
+BYTES = (
+    "texts become bytes and back by Uint8Array.fromBase64(text) and bytes.toBase64(), or by fromHex and toHex"
+)
+
+
+def told(outcome):
+    return [(line.level, line.text) for line in outcome.console]
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("await fetch('https://example.com')", NETWORK),
+        ("const fs = require('fs')", "a program is one text without modules; call tools through servers.<name>.<tool>(...)"),
+        ("return Buffer.from('a').toString('base64')", BYTES),
+        ("setInterval(() => 0, 10)", "use setTimeout, or a loop with `await sleep(ms)`"),
+        ("const a = 1, b = 2; return a &lt; b", "the text is escaped for HTML; send it as it is"),
+        ("return 1n", "JSON has no BigInt: use String(n), or Number(n) where it is small"),
+        ("return nothing", ""),
+        ("throw new ReferenceError('__proto__ is not defined')", ""),
+        ("throw new Error('fetch is not defined')", ""),
+    ],
+)  # fmt: skip
+def test_x7_what_is_not_there_has_a_hint(guest, source, hint):
+    outcome = guest.run(source)
+    assert (outcome.status, outcome.error.hint) == ("failed", hint)
+
+
+def test_x7_scripts_of_the_seeds_get_the_texts_of_the_seeds(guest):
+    assert guest.run("return require('fs')", raw_results=True).error.hint == ""
+
+
+ADVISED = {
+    "fromBase64": ("return [...Uint8Array.fromBase64('YWI=')]", [97, 98]),
+    "toBase64": ("return Uint8Array.from([97, 98]).toBase64()", "YWI="),
+    "hex": ("return Uint8Array.fromHex('ff00').toHex()", "ff00"),
+    "UTF-8": ("return encodeURIComponent('é')", "%C3%A9"),
+    "the next turn": ("return await new Promise((done) => setTimeout(done, 0, 1))", 1),
+    "copies": ("return JSON.parse(JSON.stringify({ a: [1] }))", {"a": [1]}),
+    "Map": ("return Object.fromEntries(new Map([['a', 1]]))", {"a": 1}),
+}
+
+
+@pytest.mark.parametrize(("source", "value"), ADVISED.values(), ids=ADVISED.keys())
+def test_what_is_advised_works(guest, source, value):
+    assert guest.value(source) == value
+
+
+def test_what_has_advice_does_not_exist(guest):
+    kinds = ", ".join(f"typeof {name}" for name in INSTEAD)
+    assert guest.value(f"return [{kinds}]") == ["undefined"] * len(INSTEAD)
+
+
+PROMISE = "The result holds a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several"
+MAP = "The result holds a Map, in JSON {}: use Object.fromEntries(map), or [...map]"
+SET = "The result holds a Set, in JSON {}: use [...set]"
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "text"),
+    [
+        ("return new Map([[1, 2]])", {}, MAP),
+        ("return { a: [{}, { b: new Set([1]) }] }", {"a": [{}, {"b": {}}]}, SET),
+        ("return [1, 2].map(async (n) => n)", [{}, {}], PROMISE),
+        ("return async () => 1", None, "The result is a function, which JSON cannot write: call it"),
+        ("async function execute() {}\nexecute", None, "The result is a function, which JSON cannot write: call it"),
+    ],
+)  # fmt: skip
+def test_a_result_of_which_json_leaves_nothing(guest, source, value, text):
+    outcome = guest.run(source)
+    assert (outcome.status, outcome.value, told(outcome)) == ("ok", value, [("warn", text)])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "return {}",
+        "return [{}, { a: {} }]",
+        "return '{}'",
+        "return { get a() { return {} } }",
+        "return Object.create(null)",
+        "return undefined",
+        "class M extends Map { toJSON() { return [...this] } } return [new M([[1, 2]]), {}]",
+        "return Array.from({ length: 200_000 }, () => ({}))",
+        "let n = 0; return { a: {}, get b() { if (n++) throw new Error('second'); return 1 } }",
+    ],
+)
+def test_a_result_that_says_what_was_meant_is_let_be(guest, source):
+    outcome = guest.run(source)
+    assert (outcome.status, told(outcome)) == ("ok", [])
+
+
+def test_scripts_of_the_seeds_hear_nothing_of_their_results(guest):
+    assert told(guest.run("return new Map()", raw_results=True)) == []
+
+
+def test_what_json_makes_of_strange_values(guest):
+    source = (
+        "return { big: [1e300, -0, Infinity, NaN], typed: new Uint8Array([1, 2]), date: new Date(0),"
+        " holes: [1, , undefined, () => 1, Symbol('x')], own: new (class { a = 1; #b = 2; c() {} })(),"
+        " error: new TypeError('no'), text: Object('x'), expression: /x/g }"
+    )
+    outcome = guest.run(source)
+    assert outcome.value == {
+        "big": [1e300, 0, None, None],
+        "typed": {"0": 1, "1": 2},
+        "date": "1970-01-01T00:00:00.000Z",
+        "holes": [1, None, None, None, None],
+        "own": {"a": 1},
+        "error": {"name": "TypeError", "message": "no"},
+        "text": "x",
+        "expression": {},
+    }
+    assert told(outcome) == []
