@@ -12,7 +12,11 @@ function tellRejections(known) {
   if (rawResults) return;
   const reasons = create(null);
   header[OPERATION] = GATHER;
-  apply(reject, NativePromise, [reasons]);
+  try {
+    apply(reject, NativePromise, [reasons]);
+  } finally {
+    header[OPERATION] = 0; // or the worker would take a rejection of the program for this one
+  }
   for (let i = 0; i in reasons; i++) {
     if (reasons[i] !== known) send('["unhandled",' + stringify(describe(reasons[i])) + "]");
   }
