@@ -78,6 +78,7 @@ class Before:
 
         Raises RecordError, and OSError when there is no such workspace.
         """
+        self._workspace = workspace
         self._known = known
         self._root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -101,11 +102,11 @@ class Before:
         self._way_back.discard(_REMOVE_WITHIN_S)
         return found
 
-    def close(self) -> None:
-        """Remove what is left of what was in their places; takes as long as that is large."""
-        self._way_back.discard()
+    def close(self) -> list[str]:
+        """Let go of it; return the folders that were in their places and are still to be removed."""
         os.close(self._root)
         os.close(self._known)
+        return [f"{self._workspace}/{name}" for name in self._way_back.aside]
 
     def _shared(self) -> Snapshot:
         known = self._known

@@ -6,6 +6,7 @@ Only the standard library may be imported here: the module runs as a fork of the
 import contextlib
 import os
 import socket
+import time
 
 from paddock.confine import lockdown, scratch, tree
 from paddock.confine.namespaces import Roots
@@ -18,14 +19,16 @@ FILTERS = ("job", "job-network")
 
 _IDLE_S = 0.01
 """A warden that is not called for so long makes its next shim ahead."""
+_REMOVE_WITHIN_S = 0.1
 
 
-def serve(server: socket.socket, folder: str) -> None:
+def serve(server: socket.socket, folder: str, zygote: socket.socket) -> None:
     """Be the warden of the jobs that come over `server`, one after another, until it is closed.
 
     A job is a `run` with an order, three streams and, when it writes to a workspace, a file (`protected.Before`); a
     `prepare` with an order may precede it. After its report, scratch stays until `release`. `folder` holds the jobs'
-    scratch directories. A warden whose job is not gone to the last process takes no other.
+    scratch directories; what takes long to remove goes to the `zygote`, for the next job is not to wait. A warden whose
+    job is not gone to the last process takes no other.
     """
     lockdown.adopt_orphans()
     others, roots = tree.Others(), Roots(live_in_jail)
@@ -59,11 +62,29 @@ def serve(server: socket.socket, folder: str) -> None:
         finally:
             clean = job.bury()
         _wait_for_release(server)
-        scratch.remove(order.scratch)
+        _remove(order.scratch, zygote)
+        for path in job.rubbish:
+            _hand_over(path, zygote)
         shim = None
     tree.sweep(seconds=REPORT_WITHIN_S)  # keepers, and what waits for no job any more
     server.close()
     os.rmdir(folder)  # noqa: PTH106
+
+
+def _remove(path: str, zygote: socket.socket) -> None:
+    try:
+        scratch.remove(path, until=time.monotonic() + _REMOVE_WITHIN_S)
+    except TimeoutError:
+        aside = f"{os.path.dirname(path)}-{os.urandom(8).hex()}"  # noqa: PTH120
+        os.rename(path, aside)  # noqa: PTH104
+        _hand_over(aside, zygote)
+
+
+def _hand_over(path: str, zygote: socket.socket) -> None:
+    try:
+        zygote.send(os.fsencode(path))
+    except OSError:  # it is gone
+        scratch.remove(path)
 
 
 def _made_ahead(last: Order, roots: Roots) -> Shim | None:

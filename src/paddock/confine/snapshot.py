@@ -89,7 +89,8 @@ class Restoration:
     def __init__(self, root: int, before: Snapshot) -> None:
         self._root = root
         self._before = before.nodes
-        self._aside: list[str] = []
+        self.aside: list[str] = []
+        """Names below the root of what was moved out of the way and has not been removed."""
 
     def put_back(self, folder: int, name: str, path: str) -> bool:
         """Have a name in an open folder be what it was at a path; tell whether it was anything else. Raises OSError."""
@@ -105,13 +106,13 @@ class Restoration:
     def discard(self, seconds: float = 60.0) -> None:
         """Remove what was moved aside, as far as that is done in time; the rest is for the next call."""
         until = time.monotonic() + seconds
-        left, self._aside = self._aside, []
+        left, self.aside = self.aside, []
         for name in left:
             try:
                 scratch.remove(name, self._root, until=until)
             except OSError:  # also when somebody writes there meanwhile
                 if kind_of(self._root, name):
-                    self._aside.append(name)
+                    self.aside.append(name)
 
     def _put_back(self, folder: int, name: str, path: str) -> bool:
         wanted, kind = self._before.get(path), kind_of(folder, name)
@@ -164,11 +165,11 @@ class Restoration:
         try:
             with contextlib.suppress(PermissionError):
                 os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
-                self._aside.append(aside)
+                self.aside.append(aside)
                 return
             scratch.unlock(folder, name)  # who moves a folder has to have the right to write to it
             os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
-            self._aside.append(aside)
+            self.aside.append(aside)
         except OSError as error:
             if error.errno not in {errno.EXDEV, errno.EBUSY}:
                 raise

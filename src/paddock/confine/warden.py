@@ -63,6 +63,8 @@ class Warden:
         self._scratch_due = 0.0
         self._deadline = 0.0
         self._look = _FIRST_LOOK_S
+        self.rubbish: list[str] = []
+        """Folders that the job left and that are still to be removed, once it is buried."""
 
     def prepare(self, file: int) -> None:
         """Do what depends on grants alone: the jail, and a shim in it that waits for its program.
@@ -123,7 +125,7 @@ class Warden:
         if self._before is not None:
             if self._report.survivors:  # what they were at when they were killed may have been done since
                 self._before.restore()
-            self._before.close()
+            self.rubbish = self._before.close()
         return left == 0
 
     def _confine(self, file: int, root: Root | None) -> None:

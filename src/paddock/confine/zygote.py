@@ -2,6 +2,7 @@
 
     server -> zygote   the path of the folder for a new warden's scratch, with its socket
     zygote -> server   one message when it is ready
+    warden -> zygote   the path of a folder that takes long to remove
 
 A fork costs what the forking process is large, so the server never forks. The end of the control socket is the
 end of the zygote; wardens end by themselves, each when its own socket does. A warden that is killed leaves its
@@ -31,6 +32,8 @@ class Zygote:
         self._control = control
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
+        self._rubbish, self._of_wardens = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._poll.register(self._rubbish, select.POLLIN)
         self._children: dict[int, tuple[int, str]] = {}
         """Pid and folder of each warden by pidfd; of who removes a folder, pid and nothing."""
 
@@ -53,6 +56,8 @@ class Zygote:
         for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             if descriptor in self._children:
                 self._bury(descriptor)
+            elif descriptor == self._rubbish.fileno():
+                self._remove(os.fsdecode(self._rubbish.recv(_PATH_BYTES)))
             elif not self._answer():
                 return False
         return True
@@ -78,8 +83,8 @@ class Zygote:
 
     def _become_warden(self, connection: int, folder: str) -> None:
         try:
-            lockdown.close_all_but(connection)
-            service.serve(socket.socket(fileno=connection), folder)
+            lockdown.close_all_but(connection, self._of_wardens.fileno())
+            service.serve(socket.socket(fileno=connection), folder, self._of_wardens)
         except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
             os.write(2, f"paddock warden: {type(error).__name__}: {error}\n".encode())
             os._exit(1)
@@ -101,7 +106,7 @@ class Zygote:
             self._remove(folder)
 
     def _remove(self, folder: str) -> None:
-        """Remove what a dead warden left, in a process of its own, for it may be much."""
+        """Remove what a warden left, in a process of its own, for it may be much."""
         pid = os.fork()
         if pid:
             self._adopt(pid, "")

@@ -47,9 +47,9 @@ PROGRAMS = {
     ),
     "threads_in_a_workspace": Program(
         "import threading, time\nthreading.stack_size(65536)\n"
-        "for _ in range(1000): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ntime.sleep(60)",
+        "for _ in range(1000): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\ntime.sleep(600)",
         (("process_limit", "processes"), ("failed", None)),
-        {"wall_ms": 5000},
+        {"wall_ms": 60000},
         workspace=True,
     ),
     "output_flood": Program(
