@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from paddock.store import audit
 from paddock.store.audit import AuditRecord
 from pages.text import described, spoken, table
 
@@ -100,7 +101,7 @@ def page() -> str:
         )
     return HEAD + "\n".join(
         [
-            table(("event", "what it means"), [(f"`{name}`", text) for name, text in EVENTS.items()]),
+            table(("event", "what it means"), [(f"`{name}`", EVENTS[name]) for name in audit.EVENTS]),
             REQUESTS,
             "## Members of every record\n",
             table(("member", "what it is"), members),

@@ -30,7 +30,7 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 @pytest.fixture
 def run(tmp_path: Path, artifacts: Artifacts) -> Run:
-    def run(*args: str, cwd: str = "ws") -> Seen:
+    def run(*args: str, cwd: str = "ws", **more: str) -> Seen:
         done = subprocess.run(
             [PADDOCK, "output", *args],
             cwd=tmp_path / cwd,
@@ -39,6 +39,7 @@ def run(tmp_path: Path, artifacts: Artifacts) -> Run:
                 "HOME": str(tmp_path),
                 "XDG_STATE_HOME": str(tmp_path / "state"),
                 "LANG": "C.UTF-8",
+                **more,
             },
             capture_output=True,
             check=False,
@@ -57,6 +58,16 @@ def store(artifacts: Artifacts, workspace: Path, stdout: str, stderr: str = "") 
     handle = asyncio.run(recording.finish(facts))
     assert handle is not None, recording.refusal
     return handle
+
+
+def test_a_shell_completes_handles_of_this_workspace(run: Run, artifacts: Artifacts, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    mine, _ = (store(artifacts, tmp_path / name, "text") for name in ("ws", "other"))
+    asked = {"_PADDOCK_COMPLETE": "bash_complete", "COMP_WORDS": "paddock output show ", "COMP_CWORD": "3"}
+    assert run(**asked) == (0, f"plain,{mine}\n", "")
+    assert run(**{**asked, "COMP_WORDS": "paddock output show --set artifacts.url=s3://a/b ", "COMP_CWORD": "5"}) == (
+        0, "\n", "",
+    )  # fmt: skip
 
 
 def test_terms_are_found_with_their_lines(run: Run, artifacts: Artifacts, tmp_path: Path) -> None:

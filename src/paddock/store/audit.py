@@ -24,6 +24,9 @@ STARTED = "started"
 RECOVERED = "recovered"
 """Event with which a sink accounts for damage it found; only the sink itself writes it."""
 
+EVENTS = ("asked", "answered", "decided", STARTED, "finished", RECOVERED)
+"""Every event that Paddock writes, in the order in which they come."""
+
 FIELDS = 48
 FIELD_CHARS = 512
 LIST_ITEMS = 64

@@ -222,9 +222,9 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             cure = "Free space on its file system or raise the quota."
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            cure = f"Make it accessible to user {os.geteuid()}, or choose another state directory."
+            cure = f"Make it accessible to user {os.geteuid()}, or choose another state directory: set XDG_STATE_HOME."
         case _:
-            cure = "Repair its file system, or choose another state directory."
+            cure = "Repair its file system, or choose another state directory: set XDG_STATE_HOME."
     why = error.strerror or str(error)
     stop = "" if what == "read" else "Nothing runs without its record. "
     return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {stop}{cure}")

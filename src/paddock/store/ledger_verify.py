@@ -128,7 +128,7 @@ def _snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
     """Return the head's bytes, None when it is missing, and the files' sizes at one moment between writes."""
     if not directory.is_dir():
         raise LedgerError(
-            f"There is no audit ledger at {directory}: no such directory. Check the state directory."
+            f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
         )
     if not (directory / HEAD).exists() or (fd := open_regular(directory, HEAD)) is None:
         return None, _sizes(directory)

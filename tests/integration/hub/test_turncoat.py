@@ -179,5 +179,6 @@ def test_search_and_describe_at_the_command_line(workspace):
     assert workspace.paddock("describe", "post.sendd") == (
         1, "", "post.sendd: there is no such tool; did you mean post.send or post.turn?\n",
     )  # fmt: skip
-    code, output, errors = workspace.paddock("search", "x", "--server", "nobody")
-    assert (code, output, errors) == (0, "", "warning: nobody: Unknown server: nobody\n")
+    assert workspace.paddock("search", "x", "--server", "pots") == (
+        1, "", "Unknown server: pots; did you mean `post`?\n",
+    )  # fmt: skip

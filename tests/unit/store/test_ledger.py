@@ -206,7 +206,7 @@ def test_a_failed_sync_stops_the_ledger(directory: Path, monkeypatch: pytest.Mon
             call()
         assert str(caught.value) == (
             f"The audit ledger {directory} cannot be synced: Input/output error. "
-            "Nothing runs without its record. Repair its file system, or choose another state directory."
+            "Nothing runs without its record. Repair its file system, or choose another state directory: set XDG_STATE_HOME."
         )
     ledger.close()
 
@@ -217,7 +217,7 @@ def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
         Ledger(tmp_path / "file" / "ledger")
     assert str(caught.value) == (
         f"The audit ledger {tmp_path}/file/ledger cannot be written: Not a directory. "
-        "Nothing runs without its record. Repair its file system, or choose another state directory."
+        "Nothing runs without its record. Repair its file system, or choose another state directory: set XDG_STATE_HOME."
     )
 
 
@@ -231,7 +231,7 @@ def test_errors_say_what_to_do() -> None:
     )
     assert text(errno.EACCES, "read") == (
         "The audit ledger /l cannot be read: Permission denied. "
-        f"Make it accessible to user {os.geteuid()}, or choose another state directory."
+        f"Make it accessible to user {os.geteuid()}, or choose another state directory: set XDG_STATE_HOME."
     )
 
 

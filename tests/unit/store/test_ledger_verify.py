@@ -59,7 +59,7 @@ def test_no_ledger_is_an_error(directory: Path) -> None:
     with pytest.raises(LedgerError) as caught:
         verify(directory)
     assert str(caught.value) == (
-        f"There is no audit ledger at {directory}: no such directory. Check the state directory."
+        f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
     )
 
 

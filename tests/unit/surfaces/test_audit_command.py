@@ -43,6 +43,12 @@ def test_tail_and_show(directory: Path) -> None:
     assert [record["id"] for record in json.loads(audit("show", last, "--json").stdout)] == [last]
     events = audit("tail", "--event", "finished").stdout.splitlines()
     assert [line.split("\t")[1] for line in events] == ["finished"]
+    nonsense = audit("tail", "--event", "nonsense")
+    assert (nonsense.exit_code, nonsense.stdout) == (2, "")
+    assert (
+        "'nonsense' is not one of 'asked', 'answered', 'decided', 'started', 'finished', 'recovered'"
+        in nonsense.stderr
+    )
     unknown = audit("show", "nothing")
     assert (unknown.exit_code, unknown.stderr) == (1, f"No record of nothing in {directory}\n")
 

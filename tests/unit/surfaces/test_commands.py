@@ -167,6 +167,32 @@ def test_names_of_scripts_are_completed(ws: Path, monkeypatch: pytest.MonkeyPatc
         assert "plain,report" in paddock().stdout.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("paddock exec py", ["python"]),
+        ("paddock runtimes install ko", ["kotlin"]),
+        ("paddock servers call g", ["git"]),
+        ("paddock servers search x --server w", ["web"]),
+        ("paddock tool run gre", ["greet"]),
+        ("paddock output query x", []),
+        ("paddock audit tail --event a", ["asked", "answered"]),
+        ("paddock servers tools --set servers.config=/nowhere/servers.json ", []),
+    ],
+)
+def test_what_is_there_is_completed(
+    ws: Path, monkeypatch: pytest.MonkeyPatch, words: str, offered: list[str]
+) -> None:
+    (ws / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {"git": {"command": "x"}, "web": {"url": "https://a.example"}}})
+    )
+    assert paddock("tool", "new", "greet").exit_code == 0
+    monkeypatch.setenv("_PADDOCK_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    assert paddock().stdout.split() == [f"plain,{name}" for name in offered]
+
+
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     context = click.Context(group)
     for name in group.list_commands(context):

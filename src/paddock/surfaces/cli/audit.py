@@ -8,7 +8,7 @@ import click
 
 from paddock.configuration import load
 from paddock.model.ids import minted_at
-from paddock.store.audit import AuditRecord
+from paddock.store.audit import EVENTS, AuditRecord
 from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import Finding, verify
 from paddock.surfaces.cli import options
@@ -31,7 +31,7 @@ def command() -> None:
     "tail", epilog=examples("paddock audit tail", "paddock audit tail -n 100 --event decided --json")
 )
 @click.option("-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many records.")
-@click.option("--event", help="Only records of this event, e.g. finished.")
+@click.option("--event", type=click.Choice(EVENTS), help="Only records of this event.")
 @options.workspace
 @options.settings
 @options.as_json

@@ -30,7 +30,7 @@ from paddock.model.program import (
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import RuntimeSettings, Settings
 from paddock.policy.layers import BUILT_IN
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.answer import print_response
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure, refused
@@ -77,7 +77,7 @@ class _Program(click.Command):
         "paddock exec java ./Main.java --json",
     ),
 )
-@click.argument("runtime")
+@click.argument("runtime", shell_complete=candidates.runtimes)
 @click.argument("file", required=False, metavar="[FILE|-]")
 @click.option("-c", "--code", help="The program itself.")
 @click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input on to the program.")

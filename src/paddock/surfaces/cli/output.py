@@ -12,7 +12,7 @@ from paddock.confine.output import decoded
 from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
 from paddock.store.artifacts import Artifacts, Found
 from paddock.store.query import Reading, query
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.answer import print_excerpts
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.passing import Screen
@@ -60,7 +60,7 @@ def _range(_context: click.Context, parameter: click.Parameter, text: str | None
         f"paddock output query {_EXAMPLE} --term error --after 240 --json",
     ),
 )
-@click.argument("handle")
+@click.argument("handle", shell_complete=candidates.handles)
 @click.option(
     "-t", "--term", "--query", "terms", multiple=True, help="Text to look for, in either case; up to 10."
 )
@@ -123,7 +123,7 @@ def query_(
         f"paddock output show {_EXAMPLE} --json",
     ),
 )
-@click.argument("handle")
+@click.argument("handle", shell_complete=candidates.handles)
 @_stream
 @options.workspace
 @options.settings

@@ -23,7 +23,7 @@ from paddock.runtimes.steps import hello
 from paddock.runtimes.survey import Found, survey
 from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
 from paddock.runtimes.warm import warm as make_warm
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
@@ -95,7 +95,14 @@ def _names(_context: click.Context, parameter: click.Parameter, names: tuple[str
 @command.command(
     "install", epilog=examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes")
 )
-@click.argument("names", nargs=-1, required=True, callback=_names, metavar="RUNTIME...")
+@click.argument(
+    "names",
+    nargs=-1,
+    required=True,
+    callback=_names,
+    metavar="RUNTIME...",
+    shell_complete=candidates.runtimes,
+)
 @click.option("--yes", is_flag=True, help="Run the commands instead of printing them.")
 @options.as_json
 def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
@@ -126,7 +133,9 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 
 
 @command.command("warm", epilog=examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
-@click.argument("names", nargs=-1, callback=_names, metavar="[RUNTIME]...")
+@click.argument(
+    "names", nargs=-1, callback=_names, metavar="[RUNTIME]...", shell_complete=candidates.runtimes
+)
 @options.workspace
 @options.settings
 @options.as_json

@@ -14,7 +14,7 @@ from paddock.hub.result import ToolInfo
 from paddock.model.errors import ServerError
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
-from paddock.surfaces.cli import login, options, provision
+from paddock.surfaces.cli import candidates, login, options, provision
 from paddock.surfaces.cli import tools as tools_of_all
 from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
@@ -58,7 +58,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
 
 @command.command("tools", epilog=examples("paddock servers tools", "paddock servers tools git --json"))
-@click.argument("server", required=False)
+@click.argument("server", required=False, shell_complete=candidates.servers)
 @options.workspace
 @options.settings
 @options.as_json
@@ -94,7 +94,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
         "paddock servers call git git_status --args @arguments.json --json",
     ),
 )
-@click.argument("server")
+@click.argument("server", shell_complete=candidates.servers)
 @click.argument("tool")
 @click.option("--args", "arguments", metavar="JSON|@FILE|-", default="{}", help="Arguments as a JSON object.")
 @options.workspace

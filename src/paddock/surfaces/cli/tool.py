@@ -18,7 +18,7 @@ from paddock.model.settings import Settings
 from paddock.model.tool import ToolEnd
 from paddock.runtimes.recipe import recipes
 from paddock.scripts import find_tool, open_library, tool_run
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
@@ -66,7 +66,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
 
 @command.command("show", epilog=examples("paddock tool show word_count --json"))
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=candidates.script_tools)
 @options.workspace
 @options.settings
 @options.as_json
@@ -99,7 +99,7 @@ def show(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) ->
 @command.command(
     "new", epilog=examples("paddock tool new word_count", "paddock tool new fetch --runtime node")
 )
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=candidates.script_tools)
 @click.option(
     "--runtime", type=click.Choice(sorted(SUFFIXES)), default="python", help="Language of the script."
 )
@@ -163,7 +163,7 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
         "git log --format=%s | jq -Rs '{text: .}' | paddock tool run word_count --input -",
     ),
 )
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=candidates.script_tools)
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs as a JSON object.")
 @options.pairs(
     "--env", "variables", help="A variable of the script, over the tool's own; repeat it for more."

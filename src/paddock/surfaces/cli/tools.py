@@ -8,8 +8,9 @@ import click
 
 from paddock.configuration import load
 from paddock.model.base import Json
+from paddock.model.errors import UnknownServer
 from paddock.model.settings import Settings
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("query")
-@click.option("--server", help="Look only among the tools of this server.")
+@click.option("--server", shell_complete=candidates.servers, help="Look only among the tools of this server.")
 @click.option("--limit", type=click.IntRange(1, 100), default=8, help="Most tools to show; 8 by default.")
 @options.workspace
 @options.settings
@@ -74,7 +75,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 
 
 @click.command("diff", epilog=examples("paddock servers diff", "paddock servers diff git --json"))
-@click.argument("server", required=False)
+@click.argument("server", required=False, shell_complete=candidates.servers)
 @options.workspace
 @options.settings
 @options.as_json
@@ -92,7 +93,7 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
 @click.command(
     "approve", epilog=examples("paddock servers approve git", "paddock servers approve git git_log --json")
 )
-@click.argument("server")
+@click.argument("server", shell_complete=candidates.servers)
 @click.argument("tools", nargs=-1)
 @options.workspace
 @options.settings
@@ -115,6 +116,9 @@ async def _search(
     from paddock.hub.signatures import signature  # noqa: PLC0415 - help does without
 
     async with session(settings, workspace) as opened:
+        names = opened.servers.config.servers
+        if server is not None and server not in names:
+            raise Failure(str(UnknownServer(server, names)))
         catalog = opened.servers.catalog
         listing = await catalog.listing(server)
         hits = await catalog.search(query, server=server, limit=limit)

@@ -112,4 +112,10 @@ def _answer(workspace: Path, flags: dict[str, str], method: str, *arguments: Jso
     """Return what `paddock.webhook.METHOD` gives, under policy and on the record; a failure ends the command."""
     work = SdkCall(method=f"webhook.{method}", arguments=arguments)
     request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
-    return value_of(*asyncio.run(carry_out(request, load(workspace, flags=flags).settings)))
+    ended = asyncio.run(carry_out(request, load(workspace, flags=flags).settings))
+    try:
+        return value_of(*ended)
+    except Failure as problem:  # in the words of scripts, who call a method
+        told = problem.message.removeprefix(f"paddock.webhook.{method}: ")
+        told = told.replace("paddock.webhook.list()", "paddock webhook list")
+        raise Failure(told, exit_code=problem.exit_code) from None
