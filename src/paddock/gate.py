@@ -18,7 +18,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from paddock.approvals import Approvals, Asker, refusal_name
 from paddock.guest.engine import GuestEngine
@@ -129,6 +129,8 @@ class Gate:
         self.approvals = Approvals(settings.approvals, audit, outgoing, asker)
         self.find_tool = engines.scripts.work
         self.on_end: OnEnd | None = None
+        self._under_way: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
+        self._ended = False
 
     async def execute(
         self,
@@ -147,13 +149,33 @@ class Gate:
         and its children where a rule wants that.
         When `stop` is set, a program ends as `cancelled`, with what it wrote until then (S23).
         Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
-        written: then nothing has run, or nothing more will.
+        written: then nothing has run, or nothing more will. Raises PaddockError after `aclose`.
         """
         beside = _Beside(on_console, on_output, stop, on_call)
         if request.parent is not None:
             return await self.carry_out(request, beside)
-        with self.approvals.run(request, asker):
-            return await self.carry_out(request, beside)
+        if self._ended:
+            raise PaddockError("this session has ended; open another one")
+        task = asyncio.current_task()
+        over = self._under_way[task] = asyncio.get_running_loop().create_future()
+        try:
+            with self.approvals.run(request, asker):
+                return await self.carry_out(request, beside)
+        finally:
+            del self._under_way[task]
+            over.set_result(None)
+
+    async def aclose(self) -> None:
+        """Cancel the tasks of all requests but children; return when the requests are over and on the record."""
+        self._ended = True
+        own = asyncio.current_task()
+        others = {
+            task: over for task, over in self._under_way.items() if task is not None and task is not own
+        }
+        for task in others:
+            task.cancel("the session ends")
+        if others:
+            await asyncio.wait(others.values())
 
     async def carry_out(self, request: ExecutionRequest, beside: _Beside = _NOTHING) -> Outcome:
         """Return what became of a request whose run is known: of a child, while its parent waits."""

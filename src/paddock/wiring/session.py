@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -176,7 +176,7 @@ async def open_session(
             watch = _watch(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
-            async with Events(gate.execute, services.webhooks_of) as events:
+            async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
                 gate.on_end = events.ended
                 parts = (gate, servers, processes, output, scripts)
                 yield Session(

@@ -1,16 +1,22 @@
 """Paddock for programs without an event loop: the same methods, each waiting for its answer."""
 
+import asyncio
+import os
+import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
-from contextlib import ExitStack, suppress
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from weakref import finalize
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
 from paddock.model.settings import Settings
 from paddock.surfaces.library.paddock import Paddock
+from paddock.surfaces.library.running import FORKED
 
 if TYPE_CHECKING:
     from paddock.surfaces.library.asking import Asking
@@ -37,16 +43,18 @@ class BlockingPaddock:
     ) -> None:
         """Take what `Paddock` takes, and raise what it raises."""
         self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor, asker=asker)
-        self._open = ExitStack()
-        self._portal: BlockingPortal | None = None
+        self._open: _Open | None = None
+        self._end: Callable[[], object] | None = None
 
     def __enter__(self) -> Self:
         """Start the loop and open the session."""
-        with ExitStack() as opening:
-            portal = opening.enter_context(start_blocking_portal())
-            opening.enter_context(portal.wrap_async_context_manager(self._paddock))
-            self._open = opening.pop_all()
-        self._portal = portal
+        opened: Future[_Open] = Future()
+        # No context manager of this thread's: in a forked child, which lacks the loop's thread, it would wait for ever.
+        thread = threading.Thread(target=_serve, args=(self._paddock, opened), name="paddock", daemon=True)
+        thread.start()
+        self._open = opened.result()
+        self._end = ending = finalize(self, _end, self._open, thread)
+        ending.atexit = False  # too late for what needs threads; the end of this process ends the others
         return self
 
     def __exit__(
@@ -55,9 +63,10 @@ class BlockingPaddock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End every process, make the record durable, and end the loop."""
-        self._portal = None
-        self._open.__exit__(kind, error, trace)
+        """End every process, make the record durable, and end the loop. In a forked child it does nothing."""
+        self._open = None
+        if self._end is not None:
+            self._end()
 
     @property
     def settings(self) -> Settings:
@@ -111,6 +120,43 @@ class BlockingPaddock:
     events = _yielding(Paddock.events)
 
     def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        if self._portal is None:
+        if self._open is None:
             raise RuntimeError("this Paddock is not open: use it as `with BlockingPaddock() as p:`")
-        return self._portal.call(work)
+        if os.getpid() != self._open.pid:
+            raise RuntimeError(FORKED)
+        return self._open.portal.call(work)
+
+
+class _Open(NamedTuple):
+    """A loop that runs in a thread, and what ends it."""
+
+    portal: BlockingPortal
+    end: Callable[[], object]
+    pid: int
+
+
+def _serve(paddock: Paddock, opened: "Future[_Open]") -> None:
+    """Have a loop run with a Paddock open on it until it is told to end."""
+
+    async def serve() -> None:
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        async with BlockingPortal() as portal, paddock:
+            opened.set_result(_Open(portal, partial(loop.call_soon_threadsafe, ended.set), os.getpid()))
+            await ended.wait()
+
+    try:
+        asyncio.run(serve())
+    except BaseException as error:
+        if opened.done():
+            raise
+        opened.set_exception(error)
+
+
+def _end(opened: _Open, thread: threading.Thread) -> None:
+    """End the loop, in the process that has it; also of a Paddock that was never left, once nobody knows it."""
+    if os.getpid() != opened.pid:
+        return
+    opened.end()
+    if threading.current_thread() is not thread:
+        thread.join()

@@ -19,6 +19,7 @@ from paddock.model.tool import ToolEnd
 from paddock.scripts import tool_run
 from paddock.store.scripts import read
 from paddock.surfaces.library.asking import on_a_loop
+from paddock.surfaces.library.running import Running
 from paddock.surfaces.render import tool_end
 from paddock.wiring.session import Session, open_session
 
@@ -63,13 +64,13 @@ class Paddock:
         self._actor = actor
         self._asker = None if asker is None else on_a_loop(asker)
         self._open = AsyncExitStack()
-        self._session: Session | None = None
+        self._running: Running | None = None
         self._prompting: Prompting | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises LedgerError when there is no place for the record."""
         session = open_session(self._settings, self._workspace, asker=self._asker)
-        self._session = await self._open.enter_async_context(session)
+        self._running = Running(await self._open.enter_async_context(session))
         return self
 
     async def __aexit__(
@@ -79,7 +80,7 @@ class Paddock:
         trace: TracebackType | None,
     ) -> None:
         """End every process, and make the record durable."""
-        self._session = self._prompting = None
+        self._running = self._prompting = None
         await self._open.aclose()
 
     @property
@@ -264,9 +265,12 @@ class Paddock:
         return tool_end(await self._ask(work, None))
 
     def _opened(self) -> Session:
-        if self._session is None:
+        return self._requests().session
+
+    def _requests(self) -> Running:
+        if self._running is None:
             raise RuntimeError(_OPEN_IT)
-        return self._session
+        return self._running
 
     async def _ask(
         self,
@@ -290,6 +294,6 @@ class Paddock:
             jit=jit,
             calls=calls,
         )
-        return await self._opened().gate.execute(
+        return await self._requests().outcome(
             request, on_console=on_console, on_output=on_output, on_call=on_call, stop=stop
         )

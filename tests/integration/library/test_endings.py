@@ -1,0 +1,183 @@
+"""What ends the requests of a Paddock: leaving it, its listeners, its owner's loss; and where it serves nobody."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from tests.conftest import children
+
+from paddock import BlockingPaddock, Paddock, Settings, Status
+from paddock.model.errors import PaddockError
+from paddock.model.settings import AuditSettings
+from paddock.store.ledger_read import read
+
+CLOSED = "this Paddock was closed while the request was under way, so it was cancelled"
+FORKED = (
+    "this Paddock was opened by the process that this one was forked from, and serves that one alone: open another "
+    "one after the fork"
+)
+CALLS = "await paddock.compute('emit(1)'); console.log('a'); console.log('b'); for (;;) await sleep(1000)"
+
+FORKING = """
+import os, sys
+from paddock import BlockingPaddock
+
+with BlockingPaddock() as paddock:
+    paddock.execute("return 1")
+    child = os.fork()
+    if not child:
+        try:
+            paddock.execute("return 2")
+        except RuntimeError as error:
+            print(error, flush=True)
+        sys.exit(3)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(paddock.execute("return 3").value, paddock.exec("shell", "echo 4").program.stdout.head, end="")
+"""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(audit=AuditSettings(directory=tmp_path / "audit"))
+
+
+def test_leaving_cancels_what_is_under_way_and_its_processes(tmp_path, settings):
+    before = children(os.getpid())
+
+    async def ends():
+        async with Paddock(tmp_path, settings=settings) as paddock:
+            begun = [asyncio.Event(), asyncio.Event()]
+            tasks = [
+                asyncio.create_task(
+                    paddock.execute("console.log(1); await sleep(60000)", on_console=lambda _: begun[0].set())
+                ),
+                asyncio.create_task(
+                    paddock.exec("shell", "echo; sleep 60", on_output=lambda *_: begun[1].set())
+                ),
+            ]
+            for each in begun:
+                await each.wait()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    ended = asyncio.run(ends())
+    assert [(type(error), str(error)) for error in ended] == 2 * [(PaddockError, CLOSED)]
+    assert set(children(os.getpid())) <= set(before)
+    finished = read(tmp_path / "audit", event="finished")
+    assert [record.fields["status"] for record in finished] == ["cancelled", "cancelled"]
+
+
+def test_leaving_in_one_thread_cancels_what_another_one_waits_for(tmp_path, settings):
+    begun, told = threading.Event(), []
+    paddock = BlockingPaddock(tmp_path, settings=settings)
+
+    def wait():
+        try:
+            paddock.execute("console.log(1); await sleep(60000)", on_console=lambda _: begun.set())
+        except PaddockError as error:
+            told.append(str(error))
+
+    with paddock:
+        other = threading.Thread(target=wait)
+        other.start()
+        assert begun.wait(60)
+    other.join()
+    assert told == [CLOSED]
+
+
+@pytest.mark.parametrize("listener", ["on_console", "on_call"])
+def test_a_listener_that_raises_ends_its_program_and_is_heard(listener, tmp_path, settings):
+    heard = []
+
+    def listen(what):
+        heard.append(what)
+        raise LookupError("no such listener")
+
+    with BlockingPaddock(tmp_path, settings=settings) as paddock:
+        with pytest.raises(LookupError, match=r"^no such listener$"):
+            paddock.execute(CALLS, **{listener: listen})
+        assert paddock.execute("return 1").value == 1
+    assert len(heard) == 1
+    statuses = {record.fields["status"] for record in read(tmp_path / "audit", event="finished")}
+    assert statuses == {"cancelled", "ok"}
+
+
+def test_a_listener_of_output_that_raises_ends_its_program_and_is_heard(tmp_path, settings):
+    def listen(stream, data):
+        raise LookupError((stream, data))
+
+    with BlockingPaddock(tmp_path, settings=settings) as paddock:
+        with pytest.raises(LookupError) as raised:
+            paddock.exec("shell", "echo 1; sleep 60", on_output=listen)
+        assert raised.value.args == (("stdout", b"1\n"),)
+        assert paddock.exec("shell", "echo 2").program.stdout.head == "2\n"
+    statuses = [record.fields["status"] for record in read(tmp_path / "audit", event="finished")]
+    assert statuses == ["ok", "cancelled"]
+
+
+def test_what_a_listener_raises_at_the_very_end_is_heard_too(tmp_path, settings):
+    def listen(_):
+        raise LookupError("late")
+
+    with (
+        BlockingPaddock(tmp_path, settings=settings) as paddock,
+        pytest.raises(LookupError, match=r"^late$"),
+    ):
+        paddock.execute("console.log(1)", on_console=listen)
+
+
+def test_another_event_loop_is_told_where_to_go(tmp_path, settings):
+    paddock = Paddock(tmp_path, settings=settings)
+    with asyncio.Runner() as runner:
+        runner.run(paddock.__aenter__())
+        with pytest.raises(RuntimeError) as refused:
+            asyncio.run(paddock.execute("return 1"))
+        assert (
+            str(refused.value)
+            == "this Paddock was opened on another event loop: open one on each loop, or use BlockingPaddock"
+        )
+        assert runner.run(paddock.execute("return 2")).value == 2
+        runner.run(paddock.__aexit__(None, None, None))
+
+
+def test_a_forked_child_is_refused_and_harms_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{FORKED}\n3\n3 4\n", "")
+
+
+def test_one_that_nobody_knows_any_more_ends_its_processes(tmp_path, settings):
+    before = children(os.getpid())
+    paddock = BlockingPaddock(tmp_path, settings=settings)
+    paddock.__enter__()
+    assert paddock.execute("return 1").status is Status.OK
+    assert "paddock" in [thread.name for thread in threading.enumerate()]
+    del paddock
+    gc.collect()
+    assert "paddock" not in [thread.name for thread in threading.enumerate()]
+    assert set(children(os.getpid())) <= set(before)
+
+
+def test_one_that_is_never_left_ends_with_its_process(tmp_path):
+    code = (
+        "from paddock import BlockingPaddock as B; b = B(); b.__enter__(); print(b.execute('return 1').value)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_a_session_that_has_ended_runs_nothing_more(tmp_path, settings):
+    async def ends():
+        async with Paddock(tmp_path, settings=settings) as paddock:
+            await paddock.execute("return 1")
+            await paddock._opened().gate.aclose()
+            with pytest.raises(PaddockError, match=r"^this session has ended; open another one$"):
+                await paddock.execute("return 2")
+
+    asyncio.run(ends())
