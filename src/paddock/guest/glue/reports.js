@@ -87,7 +87,7 @@ function readable(value) {
 }
 
 // What to say of a result of which JSON leaves `{}` or nothing, although its author meant something; else an empty text.
-const LOOKED_AT = 100000;
+const LOOKED_AT = 10000;
 function lost(value, text) {
   if (text === undefined) return typeof value === "function" ? "The result is a function, which JSON cannot write: call it" : "";
   if (apply(indexOf, text, ["{}"]) < 0) return "";
