@@ -5,10 +5,11 @@ Nothing here asks a person anything: a server that wants a login fails its call 
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
+import anyio
 import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 
@@ -21,6 +22,7 @@ from paddock.hub.outside import Outside
 from paddock.hub.redaction import Secrets
 from paddock.model.errors import PaddockError
 
+T = TypeVar("T")
 _SHOWN = 400
 
 
@@ -123,9 +125,23 @@ class Kept:
             elif not login.refresh_token:
                 return ""
             else:
-                self._login = await refreshed(login)
-                await asyncio.to_thread(self._keeper.write, self._login)
+                self._login = await _to_its_end(self._renew(login))
         return self._login.access_token if self._login else ""
+
+    async def _renew(self, login: Login) -> Login:
+        fresh = await refreshed(login)
+        await asyncio.to_thread(self._keeper.write, fresh)
+        return fresh
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for work that is not broken off when we are: a token that is given and not kept ends the login."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({task})
 
 
 class Machine:

@@ -72,7 +72,7 @@ class HttpServer:
     """Whether it may have a person asked in the midst of a call."""
 
     def __repr__(self) -> str:
-        return f"HttpServer({self.name!r}, host={_host(self.url)!r}, headers={sorted(self.headers)})"
+        return f"HttpServer({self.name!r}, host={host(self.url)!r}, headers={sorted(self.headers)})"
 
 
 Server = StdioServer | HttpServer
@@ -274,7 +274,7 @@ def _is_web_address(url: str) -> bool:
         return False
 
 
-def _host(url: str) -> str:
+def host(url: str) -> str:
     """Return scheme, host and port of an address: the parts that hold no credentials."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

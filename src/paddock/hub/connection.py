@@ -25,7 +25,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from paddock.hub.config import Server, StdioServer
+from paddock.hub.config import HttpServer, Server, StdioServer
 from paddock.hub.failure import TRACE, CallFailed, Trace
 from paddock.hub.lane import Lane
 from paddock.hub.lifecycle import Verdict
@@ -33,6 +33,7 @@ from paddock.hub.person import Unanswerable
 from paddock.hub.process import LINE_LIMIT, ServerProcess
 from paddock.hub.questions import Questions, asks_back
 from paddock.hub.session import AUTH_STATUS, PAGES, Session
+from paddock.hub.unanswered import unanswered
 from paddock.hub.web import http_client
 from paddock.hub.wire import PipeReader, PipeWriter
 from paddock.model.errors import (
@@ -52,7 +53,6 @@ T = TypeVar("T")
 
 _CLIENT = Implementation(name="paddock", version="1")
 _AUTH_WORDS = ("unauthorized", "invalid_token", "forbidden")
-_RETRYABLE_STATUS = (429, 502, 503, 504)
 
 for _name in ("client", "mcp.client", "httpx2", "httpcore2"):
     # They log addresses, headers and messages, secrets included. What they know is in our errors.
@@ -183,10 +183,7 @@ class Connection:
             async with asyncio.timeout(timeout_ms / 1000) as trace.limit:
                 return await request
         except TimeoutError:
-            text = (
-                f"Server {self._server.name} did not finish {what} within {timeout_ms:g} ms."
-                " Ask for less at once, or raise its `timeoutMs`."
-            )
+            text = f"Server {self._server.name} did not finish {what} within {timeout_ms:g} ms. {await self._late()}"
             raise CallFailed(ServerTimeout(text, sent=trace.sent), Verdict.FAILURE) from None
         except MCPError as error:
             failure = await self._explain(error, trace)
@@ -198,12 +195,21 @@ class Connection:
             TRACE.reset(token)
         raise failure from None
 
+    async def _late(self) -> str:
+        """Return what can be done about an answer that did not come in time."""
+        if self.protocol:
+            return "Ask for less at once, or raise its `timeoutMs`."
+        if self._process is None:
+            return "Correct its `url`, or raise its `timeoutMs`."
+        return f"Correct its `command`, or raise its `timeoutMs`.{await self._process.last_words()}"
+
     async def _explain(self, error: MCPError, trace: Trace) -> CallFailed:
         """Tell what an error of the library means: the server's own answer, or that there is none."""
         if trace.status in AUTH_STATUS or any(word in error.message.lower() for word in _AUTH_WORDS):
             told = f"HTTP {trace.status}" if trace.status in AUTH_STATUS else self._hide(error.message)
             name, remedy = self._server.name, self._hide(trace.remedy)
-            text = f"Server {name} refuses our credentials ({told}); correct its `headers` or `env`."
+            where = "env" if self._process is not None else "headers"
+            text = f"Server {name} refuses our credentials ({told}); correct its `{where}`."
             if remedy and trace.status in AUTH_STATUS:
                 text = f"Server {name} {remedy} ({told})."
             return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
@@ -211,22 +217,12 @@ class Connection:
             self.lost.is_set() or not trace.sent or error.message.startswith("SSE stream")
         ):  # a server may use this code in an answer of its own
             return await self._lost(error, trace)
-        if trace.cause:
-            text = self._hide(f"no connection to server {self._server.name} ({trace.cause})")
-            retryable = not trace.sent
-            return CallFailed(ServerUnavailable(text, retryable=retryable, sent=trace.sent), Verdict.FAILURE)
         if _is_forgotten_session(error, trace):
             self.end()
             text = f"Server {self._server.name} has forgotten our session."
             return CallFailed(ServerUnavailable(text, retryable=True), Verdict.NEUTRAL, again=True)
-        if (
-            trace.status is not None
-            and trace.status >= HTTPStatus.BAD_REQUEST
-            and error.code == INTERNAL_ERROR
-        ):
-            text = f"Server {self._server.name} answers HTTP {trace.status}."
-            retryable = trace.status in _RETRYABLE_STATUS
-            return CallFailed(ServerUnavailable(text, retryable=retryable, sent=True), Verdict.FAILURE)
+        if isinstance(self._server, HttpServer) and (failure := unanswered(self._server, error, trace)):
+            return CallFailed(failure, Verdict.FAILURE)
         # An answer. One that blames the request comes from a healthy server.
         own_fault = error.code == INTERNAL_ERROR or -32019 <= error.code <= -32000  # noqa: PLR2004
         verdict = Verdict.FAILURE if own_fault else Verdict.SUCCESS
@@ -251,9 +247,7 @@ class Connection:
             return CallFailed(ServerUnavailable(text, sent=True), Verdict.FAILURE)
         ended = "was killed by signal" if status is not None and status < 0 else "exited with status"
         words = await process.last_words()
-        text = f"Server {name} {ended} {abs(status or 0)} without an answer." + (
-            f" Its stderr ends: {words}" if words else ""
-        )
+        text = f"Server {name} {ended} {abs(status or 0)} without an answer.{words}"
         failure = ServerUnavailable(text, retryable=True, sent=trace.sent)
         return CallFailed(failure, Verdict.NEUTRAL, again=True)
 
@@ -304,7 +298,7 @@ async def connect(
             assert process is not None
             assert connection.lane is not None
             process.stdout.take = connection.lane.take
-            reader = PipeReader(process.stdout.stream, connection.end)
+            reader = PipeReader(process.stdout.stream, connection.end, process.passed_over)
             writer = PipeWriter(process.stdin)
         else:
             client = await stack.enter_async_context(http_client(server, auth))

@@ -26,12 +26,20 @@ class Trace:
     """The request left us, in whole or in part."""
     status: int | None = None
     """HTTP status of the answer."""
+    kind: str = ""
+    """Content type of the answer."""
+    place: str = ""
+    """Where the answer leads instead, without what may be secret."""
     cause: str = ""
     """Why there was no answer."""
+    fault: str = ""
+    """Why the answer could not be read to its end."""
     remedy: str = ""
     """What a person can do about an answer that refuses us."""
     limit: asyncio.Timeout | None = None
     """When the wait for the answer ends."""
+    reopens: float = 0.0
+    """When the rest of the answer was last asked for, by the clock of the event loop."""
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("TRACE", default=None)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import re
 import shutil
 import signal
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
@@ -29,6 +30,11 @@ TERM_WAITS_MS = (100, 200, 400, 800)
 """How long each SIGTERM may take before the next one; then SIGKILL (spec 2.3, X33)."""
 
 _TAIL_BYTES = 4096
+_LAST = 10
+_LONGEST = 400
+"""Lines, and characters of one, that are told of what a server wrote for people."""
+_FRAME = re.compile(r"\s+at \S")
+"""A line of a stack as V8 and Java print it; theirs are long, and the message stands above them."""
 _POLL_S = 0.005
 _EXIT_VISIBLE_S = 0.25
 _REAP_S = 1.0
@@ -91,7 +97,7 @@ class ServerProcess:
         self._transport = transport
         self._stderr = pipes.stderr
         self._hide = hide
-        self._tail = b""
+        self._tail = self._strayed = b""
         self._drain = asyncio.create_task(self._drain_stderr())
 
     async def exit_status(self) -> int | None:
@@ -99,10 +105,17 @@ class ServerProcess:
         await _until(lambda: self.stopping or not self._leader_alive(), _EXIT_VISIBLE_S)
         return None if self.stopping else self._transport.get_returncode()
 
+    def passed_over(self, line: bytes) -> None:
+        """Take note of a line of its output that is no message."""
+        self._strayed = (self._strayed + line)[-_TAIL_BYTES:]
+
     async def last_words(self) -> str:
-        """Return the end of what the server wrote to stderr, secrets hidden; empty if it wrote nothing."""
+        """Return a sentence with the end of what the server wrote for people, secrets hidden; empty if it did not."""
         await asyncio.wait({self._drain}, timeout=_POLL_S)
-        return self._hide(self._tail.decode(errors="replace")).strip()
+        for where, tail in (("stderr", self._tail), ("output", self._strayed)):
+            if words := _lines(self._hide(tail.decode(errors="replace")), whole=len(tail) < _TAIL_BYTES):
+                return f" Its {where} ends: {words}"
+        return ""
 
     async def stop(self) -> None:
         """End the whole process group: close stdin, then SIGTERM with growing patience, then SIGKILL.
@@ -208,6 +221,13 @@ def _death_signal() -> tuple[str, ...]:
     if setpriv is None or Path(setpriv).resolve().name == "busybox":  # which knows no --pdeathsig
         return ()
     return (setpriv, "--pdeathsig", "KILL", "--")
+
+
+def _lines(text: str, *, whole: bool) -> str:
+    """Return the last lines of a text, without those that only say which functions called which."""
+    lines = text.splitlines() if whole else text.partition("\n")[2].splitlines()
+    told = [line.rstrip()[:_LONGEST] for line in lines if line.strip() and not _FRAME.match(line)]
+    return "\n".join(told[-_LAST:])
 
 
 def _any_running(group: int) -> bool:

@@ -1,17 +1,27 @@
-"""The HTTP client below streamable HTTP: a failing request fails its own call, not the whole connection."""
+"""The HTTP client below streamable HTTP: a failing request fails its own call, not the whole connection.
 
+What a server sends is bounded in size and, where nobody waits for it, in time: the library reads whole bodies, decoded.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 
 from paddock.hub.config import HttpServer
-from paddock.hub.failure import TRACE
+from paddock.hub.failure import TRACE, Trace
 from paddock.hub.process import LINE_LIMIT
+from paddock.hub.unreached import cause
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 _FAREWELL_S = 1.0
+"""Seconds for the polite end of a session."""
+_APART_S = 0.5
+"""Seconds between two requests for the rest of one stream; a server may ask for none."""
+_PLAIN = ("", "identity")
+_SHOWN = 200
 
 
 def http_client(server: HttpServer, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
@@ -25,38 +35,82 @@ class _Client(httpx2.AsyncClient):
     """Note in the call's trace what became of the request, and turn a network failure into an answer."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
-        trace = TRACE.get()
-        if request.method == "DELETE":  # the polite end of a session; nobody waits long for that
-            request.extensions["timeout"] = httpx2.Timeout(_FAREWELL_S).as_dict()
+        trace = TRACE.get() or Trace()
+        if request.method == "DELETE":
+            return await self._farewell(request, options)
+        if request.method == "GET":
+            await _rest(trace)
         try:
             response = await super().send(request, **options)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             # The library's transport would end with all its calls; a gateway in between would answer just so.
-            if trace is not None:
-                trace.sent = trace.sent or not isinstance(error, _UNSENT)
-                trace.cause = f"{type(error).__name__}: {error}".removesuffix(": ")
+            trace.sent = trace.sent or not isinstance(error, _UNSENT)
+            trace.cause = cause(error)
             return httpx2.Response(502, request=request)
-        if trace is not None:
-            trace.sent, trace.status, trace.cause = True, response.status_code, ""
-        if response.headers.get("content-type", "").lower().startswith("application/json"):
+        trace.sent, trace.status, trace.cause = True, response.status_code, ""
+        trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.headers.get("content-encoding", "").strip().lower() not in _PLAIN:
+            # Decoded by the library, a few bytes would fill our memory.
+            await response.aclose()
+            trace.cause = "it compresses its answers, although it is asked not to"
+            return httpx2.Response(502, request=request)
+        if response.is_redirect:
+            return await _bare(response, trace)
+        if trace.kind != "text/event-stream":  # whose events the library bounds
             assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Bounded(response.stream)
+            response.stream = _Bounded(response.stream, trace)
         return response
+
+    async def _farewell(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """End a session politely; nobody waits long for the answer, nor reads it."""
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                response = await super().send(request, **options)
+                await response.aclose()
+        except (TimeoutError, httpx2.TransportError):
+            return httpx2.Response(502, request=request)
+        return httpx2.Response(response.status_code, request=request)
+
+
+async def _rest(trace: Trace) -> None:
+    """Wait, so that streams which end at once are not asked for again and again without a pause."""
+    now = asyncio.get_running_loop().time()
+    trace.reopens = max(now, trace.reopens + _APART_S)
+    await asyncio.sleep(trace.reopens - now)
+
+
+async def _bare(response: httpx2.Response, trace: Trace) -> httpx2.Response:
+    """Return a redirect without its body, which the library would read however long it is."""
+    await response.aclose()
+    bare = httpx2.Response(response.status_code, request=response.request)
+    bare.next_request = response.next_request
+    if response.next_request is not None:
+        place = response.next_request.url.copy_with(userinfo=b"", query=None, fragment=None)
+        trace.place = str(place)[:_SHOWN]
+    return bare
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends with an error at the size where a stdio server's message would."""
+    """A body that ends with an error at the size where a stdio server's message would, or when it is broken off."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace) -> None:
         self._stream = stream
+        self._trace = trace
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > LINE_LIMIT:
-                raise httpx2.StreamError(f"the answer is larger than {LINE_LIMIT} bytes")
-            yield chunk
+        try:
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > LINE_LIMIT:
+                    raise self._fault(f"it is larger than {LINE_LIMIT} bytes; ask for less at once")
+                yield chunk
+        except httpx2.TransportError as error:
+            raise self._fault(cause(error)) from None
+
+    def _fault(self, text: str) -> httpx2.StreamError:
+        self._trace.fault = text
+        return httpx2.StreamError(text)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -44,11 +44,17 @@ class PipeStream:
 
 
 class PipeReader(PipeStream):
-    """Messages of the child. Lines that are no message are passed over: some servers print banners."""
+    """Messages of the child. Lines that are no message are passed over: some servers print banners.
 
-    def __init__(self, stdout: asyncio.StreamReader, on_end: Callable[[str], None]) -> None:
+    `on_other` is told of each of them.
+    """
+
+    def __init__(
+        self, stdout: asyncio.StreamReader, on_end: Callable[[str], None], on_other: Callable[[bytes], None]
+    ) -> None:
         self._stdout = stdout
         self._on_end = on_end
+        self._on_other = on_other
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message. Raises EndOfStream when the child closed its stdout or broke the limit."""
@@ -63,6 +69,7 @@ class PipeReader(PipeStream):
                 raise anyio.EndOfStream from None
             if (message := parse(line)) is not None:
                 return message
+            self._on_other(line)
 
     def __aiter__(self) -> Self:
         return self
