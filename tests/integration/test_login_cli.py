@@ -143,6 +143,9 @@ def test_scripts_cannot_name_logins(desk: Desk) -> None:
     assert json.loads(desk.run("run", "steal.js", "--json")[1])["value"] == [None, None, None]
 
 
+CREDENTIALS = "guarded has its credentials in its entry; remove `Authorization` from `headers`, or the name from `url`, to log in"
+
+
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
@@ -152,8 +155,9 @@ def test_scripts_cannot_name_logins(desk: Desk) -> None:
         ),
         (
             {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer x"}},
-            "guarded has its credentials in `headers` of its entry; remove `Authorization` there to log in",
+            CREDENTIALS,
         ),
+        ({"url": "http://bob:tok-1234@127.0.0.1:9/mcp"}, CREDENTIALS),
     ],
 )
 def test_servers_without_logins(desk: Desk, entry: dict[str, object], why: str) -> None:

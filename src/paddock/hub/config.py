@@ -6,12 +6,13 @@ Values that came out of variables, and every header, are secrets: they are in no
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -24,6 +25,8 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LITERAL_SECRET = 8
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A header's name (RFC 9110, 5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,12 @@ class HttpServer:
     oauth: OAuth = DEFAULT
     questions: bool = False
     """Whether it may have a person asked in the midst of a call."""
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether the entry itself says who we are, so that no login is used."""
+        named = any(name.lower() == "authorization" for name in self.headers)
+        return named or urlsplit(self.url).username is not None
 
     def __repr__(self) -> str:
         return f"HttpServer({self.name!r}, host={host(self.url)!r}, headers={sorted(self.headers)})"
@@ -229,7 +238,11 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
 
 def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -> HttpServer | None:
     url = fill(address)
-    headers = {key: fill(value) for key, value in entry.headers.items()}
+    headers = {key: fill(value).strip() for key, value in entry.headers.items()}
+    for key, value in headers.items():
+        if not (_HEADER.fullmatch(key) and value.isascii() and value.replace("\t", " ").isprintable()):
+            fill.warn(f"header {key!r} holds what no header can, such as a line end; skipped.")
+            return None
     if entry.transport == "sse":
         fill.warn(
             "transport `sse` is retired and not supported; use the server's streamable HTTP address; skipped."
@@ -244,7 +257,7 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
         fill.warn(f"`oauth`: {error}; skipped.")
         return None
     # `Bearer x` and its parts: servers repeat the bare token.
-    literal = {word for value in headers.values() for word in (value, *value.split())}
+    literal = {word for value in headers.values() for word in (value, *value.split())} | _credentials(url)
     return HttpServer(
         name=name,
         url=url,
@@ -269,9 +282,19 @@ def _lifecycle(entry: _Entry) -> Lifecycle:
 def _is_web_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def _credentials(url: str) -> set[str]:
+    """Return what an address holds of secrets: its password, as it is sent, too, and long values of its query."""
+    parts = urlsplit(url)
+    found = {value for _, value in parse_qsl(parts.query) if len(value) >= _LITERAL_SECRET}
+    if parts.password:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
+        found |= {parts.password, unquote(parts.password), b64encode(pair.encode()).decode()}
+    return found
 
 
 def host(url: str) -> str:

@@ -88,9 +88,7 @@ class Logins(Protocol):
 
 def access(server: Server, logins: Logins | None) -> "Access | None":
     """Return what puts tokens into requests to a server; None for a process, and for credentials of its entry."""
-    if logins is None or isinstance(server, StdioServer):
-        return None
-    if any(name.lower() == "authorization" for name in server.headers):
+    if logins is None or isinstance(server, StdioServer) or server.has_credentials:
         return None
     from paddock.hub.access import of  # noqa: PLC0415 - needs the MCP library's OAuth client
 

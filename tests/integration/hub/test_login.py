@@ -2,10 +2,14 @@
 
 import asyncio
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message
 
 from paddock.hub.authorize import log_in, log_out
 from paddock.hub.login import Login
@@ -77,6 +81,45 @@ def test_a_token_that_is_refused_early_is_renewed_once(world: World, logins: Kep
     asyncio.run(main())
 
 
+def test_a_renewal_under_way_outlives_its_call(world: World, logins: KeptLogins) -> None:
+    """The authorization server takes the old token back with the answer: broken off there, the login would be gone."""
+    given, go = threading.Event(), threading.Event()
+
+    async def late(request: Request) -> Response:
+        message: list[Message] = []
+        body = await request.body()
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(part: Message) -> None:
+            message.append(part)
+
+        await world.outer.app(request.scope, receive, send)
+        given.set()
+        await asyncio.to_thread(go.wait)
+        head, *parts = message
+        content = b"".join(part.get("body", b"") for part in parts)
+        return Response(content, head["status"], media_type="application/json")
+
+    async def main() -> None:
+        await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        world.authority.access.clear()
+        world.outer.twists["/token"] = late
+        call = asyncio.create_task(said(world, logins))
+        await asyncio.to_thread(given.wait)
+        call.cancel()
+        await asyncio.sleep(0)
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        world.outer.twists.clear()
+        assert await said(world, logins) == "a word"
+        assert world.authority.refreshes == 1
+
+    asyncio.run(main())
+
+
 def test_a_login_that_has_ended_says_so(world: World, logins: KeptLogins) -> None:
     async def main() -> None:
         await log_in(server_of(world), logins.keeper(server_of(world)), agree)
@@ -111,8 +154,12 @@ def test_credentials_of_the_entry_come_first(world: World, logins: KeptLogins) -
         world.inner.seen.clear()
         with pytest.raises(ServerUnauthorized) as caught:
             await said(world, logins, headers={"authorization": "Bearer own"})
-        assert "correct its `headers` or `env`" in str(caught.value)
+        assert "correct its `headers`" in str(caught.value)
         assert {authorization for _, _, authorization in world.inner.seen} == {"Bearer own"}
+        world.inner.seen.clear()
+        with pytest.raises(ServerUnauthorized):
+            await said(world, logins, url=world.url.replace("//", "//bob:word@"))
+        assert {authorization for _, _, authorization in world.inner.seen} == {"Basic Ym9iOndvcmQ="}
 
     asyncio.run(main())
 

@@ -152,6 +152,34 @@ json_values = st.recursive(
 )
 
 
+def test_what_an_address_holds_of_secrets_is_hidden(tmp_path):
+    web, _ = one(tmp_path, {"url": "http://bob:p%40ss-1234@h/mcp?key=tok-123456&page=12"})
+    said = "p%40ss-1234 p@ss-1234 Basic Ym9iOnBAc3MtMTIzNA== tok-123456 page 12"
+    assert web.secrets.hide(said) == "[REDACTED] [REDACTED] Basic [REDACTED] [REDACTED] page 12"
+    assert (web.has_credentials, one(tmp_path, {"url": "http://h/?key=tok-123456"})[0].has_credentials) == (
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("X-A", "a\nb"), ("X-A", "\u00e9"), ("X A", "b"), ("", "b"), ("X:", "b")]
+)
+def test_headers_that_cannot_be_sent_are_not_repeated(tmp_path, name, value):
+    told = f": server 's': header {name!r} holds what no header can, such as a line end; skipped."
+    assert one(tmp_path, {"url": "http://h/", "headers": {name: value}}) == (None, [told])
+
+
+def test_space_around_a_header_is_left_out(tmp_path):
+    """Variables often end with the line end of the file they were read from."""
+    web, warnings = one(tmp_path, {"url": "http://h/", "headers": {"K": "Bearer ${T}"}}, {"T": "tok-123\n"})
+    assert (web.headers, warnings, web.secrets.hide("is tok-123")) == (
+        {"K": "Bearer tok-123"},
+        [],
+        "is [REDACTED]",
+    )
+
+
 @given(json_values, st.sampled_from(["command", "url", "args", "env", "headers", "lifecycle", "type", "cwd"]))
 def test_no_json_document_breaks_the_reading(tmp_path_factory, value, key):
     path = Path(tmp_path_factory.getbasetemp()) / "any.json"

@@ -137,9 +137,10 @@ def _known(servers: "Servers", name: str) -> "HttpServer":
         raise Failure(
             f"{name} is a process of this machine; it takes its credentials from `env` of its entry"
         )
-    if any(header.lower() == "authorization" for header in server.headers):
+    if server.has_credentials:
         raise Failure(
-            f"{name} has its credentials in `headers` of its entry; remove `Authorization` there to log in"
+            f"{name} has its credentials in its entry; remove `Authorization` from `headers`, or the name from `url`, "
+            "to log in"
         )
     return server
 
