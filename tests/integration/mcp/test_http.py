@@ -117,6 +117,29 @@ def test_bodies_are_bounded_and_broken_ones_refused(place: Place) -> None:
     asyncio.run(main())
 
 
+def test_connections_that_ask_for_nothing_keep_nobody_out(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(timeout=60) as http:
+            port = int(web.url.split(":")[2].split("/")[0])
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
+            head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            for begun in (
+                f"{head}Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{{",
+                "\x16\x03\x01\r\n\r\n",
+            ):
+                _, gone = await asyncio.open_connection("127.0.0.1", port)
+                gone.write(begun.encode())
+                gone.close()
+            assert (await post(http, web, **AUTHORIZED)).status_code == 200
+            for _, writer in idle:
+                writer.close()
+            web.process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(web.process.wait(), 30) == 0
+            assert await web.process.stderr.read() == b""
+
+    asyncio.run(main())
+
+
 def test_closing_the_stream_kills_the_program(place: Place) -> None:
     async def main() -> None:
         async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:

@@ -155,6 +155,38 @@ def test_what_is_no_message_is_answered_and_passed_over(place: Place):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("number", ["null", "1.5", "true", '{"a": 1}', "[1]", "NaN"])
+def test_a_request_with_an_id_of_another_kind_is_refused(place: Place, number: str):
+    async def main():
+        async with place.lines() as lines:
+            lines.write(b'{"jsonrpc": "2.0", "id": %s, "method": "ping"}\n' % number.encode())
+            refused = await lines.receive()
+            assert (refused["id"], refused["error"]["code"]) == (None, -32600)
+
+    asyncio.run(main())
+
+
+def test_refusals_bear_the_id_of_their_request(place: Place):
+    deep = b"[" * 300 + b"]" * 300
+    first = b'{"jsonrpc":"2.0","id":"a 1","method":"tools/call","params":{"x":%s}}\n'
+    last = b'{"method": "tools/call", "params": {"id": 9, "x": %s}, "jsonrpc": "2.0", "id": -7}\n'
+    amid = b'{"method": "tools/call", "id": 8, "params": {"id": 9, "x": %s}}\n'
+
+    async def main():
+        async with place.lines() as lines:
+            for line, number in ((first, "a 1"), (last, -7), (amid, None)):
+                lines.write(line % deep)
+                refused = await lines.receive()
+                assert (refused["id"], refused["error"]["message"]) == (
+                    number,
+                    "this message is nested more than 200 deep",
+                )
+            lines.write(b'{"id": 5, "method": "ping"}\n')
+            assert (await lines.receive())["id"] == 5
+
+    asyncio.run(main())
+
+
 def test_half_a_character_leaves_as_a_whole_one(place: Place):
     async def main():
         async with place.lines() as lines:

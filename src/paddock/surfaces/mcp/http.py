@@ -8,14 +8,17 @@ import asyncio
 import hmac
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import ClientDisconnect
 
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.surfaces.mcp.door import PATH, Door
+from paddock.surfaces.mcp.patience import PatientConnection, Strangers
 from paddock.surfaces.mcp.stdio import LINE_LIMIT
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 METRICS = "/metrics"
 SESSIONS = 64
 CONNECTIONS = 256
+_UNTOLD = ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket")
 
 Metrics = Callable[[], Awaitable[bytes]]
 
@@ -38,7 +42,8 @@ class TokenRequired:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 401."""
         if scope["type"] == "lifespan" or self._has_token(scope):
-            await self._app(scope, receive, send)
+            with suppress(ClientDisconnect):  # nobody is there to be told
+                await self._app(scope, receive, send)
             return
         text = b"This server wants its token: send the header `Authorization: Bearer TOKEN`.\n"
         headers = [
@@ -118,6 +123,7 @@ async def http_service(
         app = Measured(app, metrics, hosts)
     config = uvicorn.Config(
         TokenRequired(app, door.token),  # pyright: ignore[reportArgumentType] - the same protocol under other names
+        http=partial(PatientConnection, Strangers()),  # pyright: ignore[reportArgumentType] - it is called, no more
         log_config=None,
         access_log=False,
         server_header=False,
@@ -126,8 +132,9 @@ async def http_service(
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=0,
     )
-    # That what still runs is cancelled is how every service ends here, and no error.
-    logging.getLogger("uvicorn.error").addFilter(lambda record: not str(record.msg).startswith("Cancel "))
+    # That what still runs is cancelled is how every service ends here, and no error; and nobody without the token may
+    # fill the log.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not str(record.msg).startswith(_UNTOLD))
     http = _Http(config)
     task = asyncio.create_task(http.serve(sockets=[door.listener]))
     try:

@@ -9,81 +9,70 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEAD_S = 10.0
+PART_S = 10.0
 """Seconds for the head of a request, and between two parts of its body."""
 STRANGERS = 64
-"""Connections that have not sent the whole head of a request yet; a further one ends the oldest of them."""
+"""Connections that have never sent the whole head of a request; a further one ends the oldest of them."""
 
 
-class Patience:
-    """The connections of one server that wait for a request."""
+class Strangers:
+    """The connections of one server that have asked for nothing yet."""
 
-    def __init__(self, head_s: float = HEAD_S, strangers: int = STRANGERS) -> None:
-        self.head_s = head_s
-        self._most = strangers
-        self._waiting: dict[Connection, None] = {}
+    def __init__(self) -> None:
+        self._waiting: dict[PatientConnection, None] = {}
 
-    def protocol(self, **given: Any) -> "Connection":  # noqa: ANN401 - what uvicorn gives to its own protocols
-        """Return the protocol of a further connection."""
-        return Connection(self, **given)
-
-    def begin(self, connection: "Connection") -> None:
-        """Take note of one that has no request."""
+    def add(self, connection: "PatientConnection") -> None:
+        """Take note of a new one."""
         self._waiting[connection] = None
-        if len(self._waiting) > self._most:
+        if len(self._waiting) > STRANGERS:
             oldest = next(iter(self._waiting))
-            self.end(oldest)
+            self.discard(oldest)
             oldest.transport.abort()
 
-    def end(self, connection: "Connection") -> None:
+    def discard(self, connection: "PatientConnection") -> None:
         """Forget one that has asked, or has gone."""
         self._waiting.pop(connection, None)
 
 
-class Connection(H11Protocol):
-    """A connection with time limits for what its client sends."""
+class PatientConnection(H11Protocol):
+    """A connection whose client has only so much time to say what it wants."""
 
-    def __init__(self, patience: Patience, **given: Any) -> None:  # noqa: ANN401
+    def __init__(self, strangers: Strangers, **given: Any) -> None:  # noqa: ANN401 - what uvicorn gives to its own
         super().__init__(**given)
-        self._patience = patience
+        self._strangers = strangers
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Follow asyncio.Protocol."""
         super().connection_made(transport)
-        self._watch(begun=True)
+        self._strangers.add(self)
+        self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Follow asyncio.Protocol."""
-        before = self.conn.their_state
+        """Follow asyncio.Protocol. A part of a head gives no further time, one of a body does."""
         super().data_received(data)
-        self._watch(begun=self.conn.their_state is not before or before is h11.SEND_BODY)
+        if self.conn.their_state is not h11.IDLE:
+            self._strangers.discard(self)
+            self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Follow asyncio.Protocol."""
         super().connection_lost(exc)
-        self._patience.end(self)
-        self._forget()
+        self._strangers.discard(self)
+        self._wait_no_more()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
+        """Wait for the next request."""
         super().on_response_complete()
-        self._watch(begun=True)
+        self._wait()
 
-    def _watch(self, *, begun: bool) -> None:
-        """See to it that what the client has begun to send is sent; `begun`: a new part of it, with its own time."""
-        if self.transport.is_closing():
-            return
-        if self.conn.their_state is h11.IDLE:
-            self._patience.begin(self)
-        else:
-            self._patience.end(self)
-        if begun:
-            self._forget()
-            if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
-                self._limit = self.loop.call_later(self._patience.head_s, self.transport.abort)
+    def _wait(self) -> None:
+        """Give the client its time, where it is its turn."""
+        self._wait_no_more()
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
+            self._limit = self.loop.call_later(PART_S, self.transport.abort)
 
-    def _forget(self) -> None:
+    def _wait_no_more(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import stat
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,12 +11,20 @@ from typing import TYPE_CHECKING, Self, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 from pydantic_core import from_json
 
 from paddock.hub.wire import PipeStream, PipeWriter
 from paddock.model.errors import ConfigurationError
+from paddock.model.nesting import MAX_DEPTH
 from paddock.surfaces import render
 
 if TYPE_CHECKING:
@@ -23,6 +32,10 @@ if TYPE_CHECKING:
 
 LINE_LIMIT = 16 * 1024 * 1024
 """Bytes of one message."""
+_ID = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,")
+_LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
 _HALF = b"\\ud"
 """How JSON begins to spell half of a character."""
 
@@ -41,16 +54,22 @@ class LineReader(PipeStream):
                 line = await self._stdin.readuntil(b"\n")
             except asyncio.LimitOverrunError as overrun:
                 await self._skip(overrun.consumed)
-                await self._refuse(INVALID_REQUEST, f"a message is longer than {LINE_LIMIT} bytes")
+                await self._refuse(None, INVALID_REQUEST, f"a message is longer than {LINE_LIMIT} bytes")
                 continue
             except (asyncio.IncompleteReadError, ConnectionError):
                 raise anyio.EndOfStream from None
             if not line.strip():
                 continue
             try:
-                return _message(line)
+                message = _message(line)
             except ValidationError:
                 await self._refuse(*_fault(line))
+                continue
+            if isinstance(message.message, JSONRPCNotification) and _has_id(line):
+                # Read without its id, a request would never be answered.
+                await self._refuse(None, INVALID_REQUEST, "the id of a request is a text or a whole number")
+                continue
+            return message
 
     async def _skip(self, consumed: int) -> None:
         """Read on to the end of a line that is too long, keeping nothing."""
@@ -65,8 +84,8 @@ class LineReader(PipeStream):
             else:
                 return
 
-    async def _refuse(self, code: int, text: str) -> None:
-        error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text))
+    async def _refuse(self, number: str | int | None, code: int, text: str) -> None:
+        error = JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=text))
         await self._writer.send(SessionMessage(cast("JSONRPCMessage", error)))
 
     def __aiter__(self) -> Self:
@@ -102,13 +121,28 @@ def _without_halves(line: bytes) -> str | None:
         return None
 
 
-def _fault(line: bytes) -> tuple[int, str]:
-    """Return the error code of a line that is no message, and what to tell."""
+def _has_id(line: bytes) -> bool:
+    """Tell whether a message has an id of any kind."""
+    return b'"id"' in line and "id" in cast("dict[str, object]", json.loads(line))
+
+
+def _fault(line: bytes) -> tuple[str | int | None, int, str]:
+    """Return the id of a line that is no message, as far as it has one, its error code, and what to tell."""
     try:
-        from_json(line)
+        document: object = from_json(line)
     except ValueError as error:
-        return PARSE_ERROR, f"this line is not JSON: {error}"
-    return INVALID_REQUEST, "this line is not a JSON-RPC 2.0 message; send one object per line"
+        if "recursion" not in str(error):
+            return None, PARSE_ERROR, f"this line is not JSON: {error}"
+        return _outer_id(line), INVALID_REQUEST, f"this message is nested more than {MAX_DEPTH} deep"
+    number = cast("dict[str, object]", document).get("id") if isinstance(document, dict) else None
+    known = number if isinstance(number, str | int) and not isinstance(number, bool) else None
+    return known, INVALID_REQUEST, "this line is not a JSON-RPC 2.0 message; send one object per line"
+
+
+def _outer_id(line: bytes) -> str | int | None:
+    """Return the id of a message that no reader takes, where it stands first or last in it, as clients write it."""
+    found = _FIRST.match(line) or _LAST.search(line[-1024:])
+    return cast("str | int", from_json(found[1])) if found else None
 
 
 @asynccontextmanager
