@@ -7,14 +7,13 @@ that a browser shows can reach a server on loopback (DNS rebinding).
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.requests import ClientDisconnect
 
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.surfaces.mcp.door import PATH, Door
@@ -42,8 +41,7 @@ class TokenRequired:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 401."""
         if scope["type"] == "lifespan" or self._has_token(scope):
-            with suppress(ClientDisconnect):  # nobody is there to be told
-                await self._app(scope, receive, send)
+            await _with_client(self._app, scope, receive, send)
             return
         text = b"This server wants its token: send the header `Authorization: Bearer TOKEN`.\n"
         headers = [
@@ -58,6 +56,23 @@ class TokenRequired:
         given = _values(scope, b"authorization")
         kind, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
+
+
+async def _with_client(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Have a request answered. That a client goes in the midst of it is no fault of ours, and not in the log."""
+    gone = False
+
+    async def heard() -> MutableMapping[str, Any]:
+        nonlocal gone
+        message = await receive()
+        gone = gone or message["type"] == "http.disconnect"
+        return message
+
+    try:
+        await app(scope, heard, send)
+    except Exception:
+        if not gone:
+            raise
 
 
 class Measured:
