@@ -48,6 +48,17 @@ def test_a_file_and_the_program_on_standard_input(place):
     assert paddock(place, "python", "-", stdin=b"print('from a pipe')") == (0, "from a pipe\n", "")
 
 
+def test_a_file_runs_beside_what_it_imports(place):
+    (place / "folder").mkdir()
+    (place / "folder" / "helper.py").write_text("word = 'near'")
+    (place / "folder" / "main.py").write_text("import helper; print(helper.word)")
+    assert paddock(place, "python", "./folder/main.py") == (0, "near\n", "")
+    found = paddock(place, "python", "-", stdin=b"import helper")
+    assert found[0] == 1
+    assert found[2].startswith('Traceback (most recent call last):\n  File "code.py", line 1, in <module>\n')
+    assert "  hint: it was run from a copy, with nothing beside it; " in found[2]
+
+
 def test_s18_arguments_alone(place):
     assert paddock(place, "node", "--", "-e", "console.log('hello')") == (0, "hello\n", "")
 
@@ -57,6 +68,10 @@ def test_s18_arguments_alone(place):
     [
         (("cobl", "-c", "1"), 127, "there is no runtime cobl; there are node, typescript, python, "),
         (("pyton", "-c", "1"), 127, "there is no runtime pyton; did you mean python?\n"),
+        (("C++", "-c", "1"), 127, "there is no runtime C++; did you mean cpp?\n"),
+        (("bash", "-c", "1"), 127, "there is no runtime bash; did you mean shell?\n"),
+        (("js", "-c", "1"), 127, "there is no runtime js; did you mean node?\n"),
+        (("JavaScript", "-c", "1"), 127, "there is no runtime JavaScript; did you mean node?\n"),
         (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program: it ran out of time\n  hint: it had 200 ms; ask for more, up to runtimes.max_duration_ms\n"),
         (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n  hint: runtimes.max_duration_ms in the settings says so; "),
         (("shell", "-c", "1", "--cwd", "../x"), 126, 'Relative CWD "../x" contains path traversal or absolute path components\n'),
