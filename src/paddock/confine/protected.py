@@ -84,15 +84,9 @@ class Before:
         try:
             with self._alone():
                 self._record = self._shared()
-        except TooLargeError as error:
-            raise RecordError(
-                f"the protected paths of the workspace are too large to watch: {error}; "
-                "ask for read-only access, or make them smaller"
-            ) from error
         except OSError as error:
-            raise RecordError(
-                f"the protected paths of the workspace cannot be read: {error.strerror}"
-            ) from error
+            os.close(self._root)
+            raise RecordError(_why(error)) from error
         self._way_back = Restoration(self._root, self._record)
 
     def restore(self) -> Restored:
@@ -132,6 +126,15 @@ class Before:
             yield
         finally:
             fcntl.lockf(self._known, fcntl.LOCK_UN)
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, TooLargeError):
+        return (
+            f"the protected paths of the workspace are too large to watch: {error}; "
+            "ask for read-only access, or make them smaller"
+        )
+    return f"the protected paths of the workspace cannot be read: {error.strerror}"
 
 
 def record(root: int) -> Snapshot:

@@ -154,3 +154,17 @@ def test_what_is_closed_on_the_way_is_opened_and_closed_again_as_it_was(workspac
     assert [(workspace / name).stat().st_mode & 0o777 for name in (".git/hooks/deep", ".git/hooks")] == [
         0o755
     ] * 2
+
+
+def test_a_workspace_that_cannot_be_watched_is_let_go_of(workspace, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(protected, "record", refuse)
+    known = os.memfd_create("known")
+    held = len(names(Path("/proc/self/fd")))
+    told = "the protected paths of the workspace cannot be read: Input/output error"
+    with pytest.raises(protected.RecordError, match=f"^{told}$"):
+        protected.Before(str(workspace), known)
+    assert len(names(Path("/proc/self/fd"))) == held
+    os.close(known)
