@@ -39,6 +39,7 @@ class _Payload(ctypes.Union):
 
 class _Value(ctypes.Structure):
     _pack_ = 1
+    _layout_ = "ms"  # what `_pack_` means anyway; Python 3.14 wants it said
     _fields_ = (("payload", _Payload), ("length", ctypes.c_size_t), ("type", ctypes.c_uint8))
 
 

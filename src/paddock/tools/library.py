@@ -225,9 +225,11 @@ def _load(found: _Found) -> Tool | Broken:
 def _schema(directory: Path, name: str) -> dict[str, Json]:
     try:
         document = json.loads(read_inside(directory, name))
-    except (ValueError, RecursionError) as problem:
-        if isinstance(problem, ToolError):
-            raise
+    except ToolError:
+        raise
+    except RecursionError:
+        raise ToolError(f"{name}: this JSON is nested too deeply") from None
+    except ValueError as problem:
         raise ToolError(f"{name}: this is not JSON: {problem}") from None
     if not isinstance(document, dict):
         raise ToolError(f"{name}: a JSON Schema of inputs is an object")

@@ -69,8 +69,7 @@ def test_what_a_tool_says_of_itself(make_tool: MakeTool):
         ({"tool.yaml": "#" * 300_000}, "tool.yaml is larger than 262144 bytes"),
         ({"schema.json": "{"}, "schema.json: this is not JSON: Expecting property name enclosed in double quotes: "
          "line 1 column 2 (char 1)"),
-        ({"schema.json": "[" * 100_000}, "schema.json: this is not JSON: maximum recursion depth exceeded while decoding "
-         "a JSON array from a unicode string"),
+        ({"schema.json": "[" * 100_000}, "schema.json: this JSON is nested too deeply"),
         ({"schema.json": "[]"}, "schema.json: a JSON Schema of inputs is an object"),
         ({"schema.json": '{"$ref": "http://127.0.0.1/x"}'}, "schema.json: this is no JSON Schema: the "
          "reference 'http://127.0.0.1/x' leads out of it; nothing is fetched"),
