@@ -264,7 +264,11 @@ def _is_closed(text: str) -> bool:
 
 
 def _key(name: str) -> str:
-    return name if _IDENTIFIER.match(name) else json.dumps(name[:_NAME])
+    if _IDENTIFIER.match(name):
+        return name
+    return json.dumps(
+        name[:_NAME], ensure_ascii=not name.isprintable()
+    )  # what hides or turns text is spelled out
 
 
 def _comment(text: str, longest: int) -> str:

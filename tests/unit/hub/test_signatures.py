@@ -105,6 +105,19 @@ def test_long_parameters_give_way_to_short_ones():
     )
 
 
+def test_names_in_any_script_are_shown_as_they_are_unless_they_hide_something():
+    names = ["名前", "\u202eevil", "a\nb"]
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    text = describe(tool("工具", schema)).declaration
+    assert [line for line in text.splitlines() if ":" in line] == [
+        '"工具"(args?: {',
+        '  "名前"?: string;',
+        '  "\\u202eevil"?: string;',
+        '  "a\\nb"?: string;',
+        "}): Promise<unknown>; // output: unknown",
+    ]
+
+
 def test_names_that_are_no_identifiers_are_quoted():
     entry = tool('a-"b', {}, server="my server")
     assert signature(entry) == 'servers["my server"]["a-\\"b"]()'

@@ -1,6 +1,7 @@
 """`paddock servers search|describe|diff|approve`: find tools, see how they are called, and watch over what they say."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,10 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
         print_json([_description(each) for each in known])
     else:
         for each in known:
-            print_text(f"// {each.name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
+            name = (
+                each.name if each.name.isprintable() else json.dumps(each.name)
+            )  # a line end would end the comment
+            print_text(f"// {name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
             print_text(each.declaration)
     if unknown := [each for each in described if isinstance(each, Unknown)]:
         raise Failure("\n".join(_missing(each) for each in unknown))
