@@ -181,3 +181,14 @@ def test_a_session_that_has_ended_runs_nothing_more(tmp_path, settings):
                 await paddock.execute("return 2")
 
     asyncio.run(ends())
+
+
+def test_a_listener_that_waits_for_its_own_paddock_is_told_so(tmp_path, settings):
+    with BlockingPaddock(tmp_path, settings=settings) as paddock:
+        with pytest.raises(RuntimeError) as refused:
+            paddock.execute("console.log(1)", on_console=lambda _: paddock.execute("return 2"))
+        assert (
+            str(refused.value)
+            == "a listener cannot wait for the Paddock that it listens to; call it from another thread"
+        )
+        assert paddock.warnings == ()

@@ -62,7 +62,7 @@ def test_calls_are_events_too(opened):
 
 
 def test_a_secret_in_the_name_of_a_call_leaves_nowhere(opened, tmp_path):
-    opened._paddock._running._session.outgoing._secrets.learn("hunter2hunter2")
+    opened._paddock._running.session.outgoing._secrets.learn("hunter2hunter2")
     *calls, last = opened.events("await servers.nowhere.call('hunter2hunter2', {}).catch(() => 0)")
     assert [call.tool for call in calls] == ["[REDACTED:vault]"]
     assert [call.tool for call in last.calls] == ["[REDACTED:vault]"]

@@ -12,8 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 from weakref import finalize
 
-from anyio.from_thread import BlockingPortal
-
 from paddock.model.settings import Settings
 from paddock.surfaces.library.paddock import Paddock
 from paddock.surfaces.library.running import FORKED
@@ -49,11 +47,10 @@ class BlockingPaddock:
     def __enter__(self) -> Self:
         """Start the loop and open the session."""
         opened: Future[_Open] = Future()
-        # No context manager of this thread's: in a forked child, which lacks the loop's thread, it would wait for ever.
         thread = threading.Thread(target=_serve, args=(self._paddock, opened), name="paddock", daemon=True)
         thread.start()
         self._open = opened.result()
-        self._end = ending = finalize(self, _end, self._open, thread)
+        self._end = ending = finalize(self, _end, self._open)
         ending.atexit = False  # too late for what needs threads; the end of this process ends the others
         return self
 
@@ -124,14 +121,23 @@ class BlockingPaddock:
             raise RuntimeError("this Paddock is not open: use it as `with BlockingPaddock() as p:`")
         if os.getpid() != self._open.pid:
             raise RuntimeError(FORKED)
-        return self._open.portal.call(work)
+        if threading.current_thread() is self._open.thread:
+            raise RuntimeError(
+                "a listener cannot wait for the Paddock that it listens to; call it from another thread"
+            )
+
+        async def done() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(done(), self._open.loop).result()
 
 
 class _Open(NamedTuple):
-    """A loop that runs in a thread, and what ends it."""
+    """A loop that runs in a thread of this process, and what it waits for."""
 
-    portal: BlockingPortal
-    end: Callable[[], object]
+    loop: asyncio.AbstractEventLoop
+    thread: threading.Thread
+    ended: asyncio.Event
     pid: int
 
 
@@ -140,9 +146,9 @@ def _serve(paddock: Paddock, opened: "Future[_Open]") -> None:
 
     async def serve() -> None:
         ended = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        async with BlockingPortal() as portal, paddock:
-            opened.set_result(_Open(portal, partial(loop.call_soon_threadsafe, ended.set), os.getpid()))
+        async with paddock:
+            loop = asyncio.get_running_loop()
+            opened.set_result(_Open(loop, threading.current_thread(), ended, os.getpid()))
             await ended.wait()
 
     try:
@@ -153,10 +159,10 @@ def _serve(paddock: Paddock, opened: "Future[_Open]") -> None:
         opened.set_exception(error)
 
 
-def _end(opened: _Open, thread: threading.Thread) -> None:
+def _end(opened: _Open) -> None:
     """End the loop, in the process that has it; also of a Paddock that was never left, once nobody knows it."""
     if os.getpid() != opened.pid:
         return
-    opened.end()
-    if threading.current_thread() is not thread:
-        thread.join()
+    opened.loop.call_soon_threadsafe(opened.ended.set)
+    if threading.current_thread() is not opened.thread:
+        opened.thread.join()

@@ -91,7 +91,7 @@ class Paddock:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was wrong with files that were read so far."""
-        return self._opened().warnings
+        return self._requests().session.warnings
 
     async def execute(
         self,
@@ -265,7 +265,9 @@ class Paddock:
         return tool_end(await self._ask(work, None))
 
     def _opened(self) -> Session:
-        return self._requests().session
+        running = self._requests()
+        running.check()
+        return running.session
 
     def _requests(self) -> Running:
         if self._running is None:

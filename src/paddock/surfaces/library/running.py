@@ -30,18 +30,16 @@ class Running:
     """An open session, in the process and on the event loop that opened it."""
 
     def __init__(self, session: "Session") -> None:
-        self._session = session
+        self.session = session
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
 
-    @property
-    def session(self) -> "Session":
-        """The session. Raises RuntimeError in another process and on another loop."""
+    def check(self) -> None:
+        """Raise RuntimeError in another process and on another loop."""
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(_ELSEWHERE)
-        return self._session
 
     async def outcome(
         self,
@@ -70,9 +68,9 @@ class Running:
                 faults.append(error)
                 task.cancel()
 
-        gate = self.session.gate
+        self.check()
         task = asyncio.create_task(
-            gate.execute(
+            self.session.gate.execute(
                 request,
                 on_console=heard(on_console),
                 on_output=heard(on_output),
