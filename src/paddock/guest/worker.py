@@ -15,6 +15,7 @@ import socket
 import struct
 import time
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -142,7 +143,7 @@ class Guest:
         self._started = False
         self._deferred: deque[bytes] = deque()
         self._channel: Channel
-        self._rejections: Rejections
+        self._rejections: Rejections | None = None
         self._data_bytes = 0
 
     def hand_over(self, become: "Callable[[], tuple[Channel, int]]") -> None:
@@ -154,7 +155,10 @@ class Guest:
 
         def go_on() -> None:
             v8.keep_thread()
-            self._rejections = Rejections(self._isolate.library, self._gathers)
+            with suppress(
+                AttributeError
+            ):  # a library that hides V8's own interface: rejections are not told of
+                self._rejections = Rejections(self._isolate.library, self._gathers)
             self._start(*become())
 
         self._isolate.on_post = self._posted
