@@ -145,7 +145,12 @@ def test_another_event_loop_is_told_where_to_go(tmp_path, settings):
 
 def test_a_forked_child_is_refused_and_harms_nothing(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", FORKING], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", FORKING],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{FORKED}\n3\n3 4\n", "")
 
