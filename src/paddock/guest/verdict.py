@@ -114,13 +114,9 @@ class Verdict:
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
-        hint = (
-            f"caused by {causes}"
-            if causes
-            else ""
-            if self.job.work.raw_results
-            else advice(info.name, info.message)
-        )
+        hint = f"caused by {causes}" if causes else ""
+        if not hint and not self.job.work.raw_results:
+            hint = advice(info.name, info.message)
         return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info
 
     def _refused(self, text: str) -> ErrorInfo:

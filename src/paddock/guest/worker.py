@@ -155,9 +155,7 @@ class Guest:
 
         def go_on() -> None:
             v8.keep_thread()
-            with suppress(
-                AttributeError
-            ):  # a library that hides V8's own interface: rejections are not told of
+            with suppress(AttributeError):  # a library may hide V8's own interface; then they are not told of
                 self._rejections = Rejections(self._isolate.library, self._gathers)
             self._start(*become())
 

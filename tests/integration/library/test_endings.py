@@ -197,3 +197,33 @@ def test_a_listener_that_waits_for_its_own_paddock_is_told_so(tmp_path, settings
             == "a listener cannot wait for the Paddock that it listens to; call it from another thread"
         )
         assert paddock.warnings == ()
+
+
+def test_calls_beside_the_end_are_answered(tmp_path, settings):
+    """Whatever comes first, nobody waits for a loop that is gone."""
+    told = []
+    paddock = BlockingPaddock(tmp_path, settings=settings)
+
+    def ask_on():
+        while True:
+            try:
+                paddock.execute("return 1")
+            except (PaddockError, RuntimeError) as error:
+                told.append(str(error))
+                return
+
+    with paddock:
+        assert paddock.execute("return 1").value == 1
+        others = [threading.Thread(target=ask_on) for _ in range(4)]
+        for each in others:
+            each.start()
+    for each in others:
+        each.join()
+    not_open = "this Paddock is not open: use it as `{}`".format
+    assert len(told) == 4
+    assert set(told) <= {
+        CLOSED,
+        "this session has ended; open another one",
+        not_open("with BlockingPaddock() as p:"),
+        not_open("async with Paddock() as p:"),
+    }

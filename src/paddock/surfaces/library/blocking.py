@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from weakref import finalize
 
 from paddock.model.settings import Settings
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_NOT_OPEN = "this Paddock is not open: use it as `with BlockingPaddock() as p:`"
+_OWN_THREAD = "a listener cannot wait for the Paddock that it listens to; call it from another thread"
 
 
 class BlockingPaddock:
@@ -50,7 +53,8 @@ class BlockingPaddock:
         thread = threading.Thread(target=_serve, args=(self._paddock, opened), name="paddock", daemon=True)
         thread.start()
         self._open = opened.result()
-        self._end = ending = finalize(self, _end, self._open)
+        # Also of one that was never left, once nobody knows it.
+        self._end = ending = finalize(self, self._open.end)
         ending.atexit = False  # too late for what needs threads; the end of this process ends the others
         return self
 
@@ -118,38 +122,62 @@ class BlockingPaddock:
 
     def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._open is None:
-            raise RuntimeError("this Paddock is not open: use it as `with BlockingPaddock() as p:`")
-        if os.getpid() != self._open.pid:
+            raise RuntimeError(_NOT_OPEN)
+        return self._open.wait(work)
+
+
+class _Open:
+    """An event loop that runs in a thread of this process, with a Paddock open on it."""
+
+    def __init__(self) -> None:
+        """Belong to the loop and the thread that this is called in."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.current_thread()
+        self._pid = os.getpid()
+        self._ending = asyncio.Event()
+        self._lock = threading.Lock()
+        self._ended = False
+
+    async def end_of_it(self) -> None:
+        """Return when it is to end."""
+        await self._ending.wait()
+
+    def wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Have the loop do something, and wait for it. Raises RuntimeError where that would be for ever."""
+        if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
-        if threading.current_thread() is self._open.thread:
-            raise RuntimeError(
-                "a listener cannot wait for the Paddock that it listens to; call it from another thread"
-            )
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(_OWN_THREAD)
 
         async def done() -> T:
             return await work()
 
-        return asyncio.run_coroutine_threadsafe(done(), self._open.loop).result()
+        with self._lock:  # a loop that is told to end does first what it was told before
+            if self._ended:
+                raise RuntimeError(_NOT_OPEN)
+            future = asyncio.run_coroutine_threadsafe(done(), self._loop)
+        return future.result()
 
-
-class _Open(NamedTuple):
-    """A loop that runs in a thread of this process, and what it waits for."""
-
-    loop: asyncio.AbstractEventLoop
-    thread: threading.Thread
-    ended: asyncio.Event
-    pid: int
+    def end(self) -> None:
+        """End the loop, in the process that has it, and wait for that."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            if not self._ended:
+                self._loop.call_soon_threadsafe(self._ending.set)
+            self._ended = True
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
 
 def _serve(paddock: Paddock, opened: "Future[_Open]") -> None:
     """Have a loop run with a Paddock open on it until it is told to end."""
 
     async def serve() -> None:
-        ended = asyncio.Event()
         async with paddock:
-            loop = asyncio.get_running_loop()
-            opened.set_result(_Open(loop, threading.current_thread(), ended, os.getpid()))
-            await ended.wait()
+            one = _Open()
+            opened.set_result(one)
+            await one.end_of_it()
 
     try:
         asyncio.run(serve())
@@ -157,12 +185,3 @@ def _serve(paddock: Paddock, opened: "Future[_Open]") -> None:
         if opened.done():
             raise
         opened.set_exception(error)
-
-
-def _end(opened: _Open) -> None:
-    """End the loop, in the process that has it; also of a Paddock that was never left, once nobody knows it."""
-    if os.getpid() != opened.pid:
-        return
-    opened.loop.call_soon_threadsafe(opened.ended.set)
-    if threading.current_thread() is not opened.thread:
-        opened.thread.join()
