@@ -45,8 +45,7 @@ def measure(scale: Scale) -> list[Line]:
         for name, recipe in recipes().items():
             toolchain = find(recipe, Search.of_machine(os.environ, _user(recipe)))
             if isinstance(toolchain, Toolchain):
-                rounds = 9 if toolchain.way.compile else 15
-                lines += _language(name, toolchain, paddock, scale.of(rounds, 1))
+                lines += _language(name, toolchain, paddock, scale.of(16, 1))
     return lines
 
 

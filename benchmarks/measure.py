@@ -1,6 +1,6 @@
 """What every benchmark shares: lines with targets, and rounds in which the contenders take turns.
 
-The machine is never quiet. So whatever is compared runs in the same rounds, in an order that rotates, and what counts
+The machine is never quiet. So whatever is compared runs in the same rounds, in an order that turns, and what counts
 is the median over rounds, and for ratios the median of the ratios within a round.
 """
 
@@ -59,12 +59,17 @@ def at_least(bound: float) -> Target:
 
 
 def interleaved(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Return each contender's figures, one per round; whoever went first goes last in the next round."""
+    """Return each contender's figures, one per round.
+
+    Everybody goes first in turn, and each round is followed by one in the opposite order: who comes after another finds
+    its caches warm or its files in the way.
+    """
     names = list(contenders)
     figures: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+        first = number // 2 % len(names)
+        order = names[first:] + names[:first]
+        for name in reversed(order) if number % 2 else order:
             figures[name].append(contenders[name]())
     return figures
 

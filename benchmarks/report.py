@@ -91,7 +91,7 @@ _HEAD = """<!-- Written by `python -m benchmarks --write-docs`. -->
 
 Measured by `make bench` with Python {python}, Node.js {node} and Deno {deno}, on {cores} shared cores ({processor}),
 Linux {kernel}.
-Whatever is compared ran in the same rounds, in an order that rotates; a figure is the median over the rounds, a ratio
+Whatever is compared ran in the same rounds, in an order that turns; a figure is the median over the rounds, a ratio
 the median of the ratios within a round. Paddock's programs are confined and recorded; node and deno are neither."""
 
 

@@ -63,8 +63,8 @@ paddock exec shell -c 'gcc src/*.c -o "$TMPDIR/main" && "$TMPDIR/main"'
 ## Faster starts
 
 `paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library,
-archives of the classes of the Java and Kotlin compilers. It is kept in the cache directory and read-only to
-programs. When a toolchain changes, it is no longer used until it is made again.
+archives of the classes of the Java and Kotlin compilers, the class that begins a Kotlin script. It is kept in the cache
+directory and read-only to programs. When a toolchain changes, it is no longer used until it is made again.
 
 A session that runs a second program with the same grants keeps a confined place ready for the third
 (`sandbox.spares`), and looks for a toolchain again only when something changed that a search would see.

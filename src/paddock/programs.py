@@ -110,6 +110,8 @@ class Programs:
             kept_stderr_bytes=terms.limits.stderr_bytes,
             on_output=on_output,
         )
+        # Its turn comes when this task waits for the program.
+        asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
         try:
             result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr), stop)
             if (program := result.program) is None:

@@ -171,6 +171,45 @@ def test_s42_a_failed_write_leaves_nothing(
     assert list(artifacts.list()) == []
 
 
+def test_what_was_made_ready_ahead_is_the_same_artifact(artifacts: Artifacts) -> None:
+    recording = artifacts.record()
+    recording.prepare(HOME)
+    assert list(artifacts.readable(None)) == []
+    recording.stdout(b"out\n")
+    handle = finished(recording)
+    assert [str(found.handle) for found in artifacts.readable(HOME)] == [handle]
+    assert names(artifacts) == ["manifest.json", "stderr.gz", "stdout.gz"]
+    assert gzip.decompress(content(artifacts, handle, "stdout.gz")) == b"out\n"
+
+
+def test_what_was_made_ready_for_nothing_goes(artifacts: Artifacts) -> None:
+    recording = artifacts.record()
+    recording.prepare(HOME)
+    asyncio.run(recording.discard())
+    recording.prepare(HOME)  # its turn comes too late
+    for refused in (b"x" * 2001, b"x"):
+        recording = artifacts.record()
+        recording.prepare(HOME)
+        recording.stdout(refused)
+        if len(refused) > 1:
+            assert finished(recording) is None
+        else:
+            asyncio.run(recording.discard())
+    assert list(artifacts.list()) == []
+
+
+def test_what_cannot_be_made_ready_is_told_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    settings = ArtifactSettings(directory=tmp_path / "file" / "artifacts")
+    recording = Artifacts(settings, Redactor(RedactionSettings())).record()
+    recording.prepare(HOME)
+    assert recording.refusal == ""
+    assert finished(recording) is None
+    assert recording.refusal.startswith(
+        f"output could not be kept: cannot write the artifact: [Errno 20] Not a directory: '{tmp_path}/file/artifacts"
+    )
+
+
 def test_s49_what_is_not_there_is_not_found(artifacts: Artifacts) -> None:
     handle = f"runtime-my_repo-1-{'0' * 16}"
     with pytest.raises(UnknownArtifact) as caught:

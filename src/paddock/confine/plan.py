@@ -62,7 +62,8 @@ def _check_paths(grants: ProcessGrants) -> None:
         if not path.is_absolute() or not path.exists():
             raise GrantError(f"{path} is not an absolute path of a file or directory that exists")
     for path in (*folders, *grants.writable, *grants.readable):
-        if path.resolve() == Path("/") or path.resolve().is_relative_to("/proc"):
+        real = os.path.realpath(path)
+        if real == "/" or f"{real}/".startswith("/proc/"):
             raise GrantError(f"{path} is no path to be granted")
 
 
@@ -198,11 +199,13 @@ def order(
     room: Order, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
 ) -> Order:
     """Return the order of a job in a room of its grants."""
-    workspace = grants.workspace.resolve() if grants.workspace and grants.access != "none" else None
+    cwd = grants.cwd
+    if cwd is None and grants.workspace is not None and grants.access != "none":
+        cwd = grants.workspace.resolve()
     return room._replace(
         argv=argv,
         environment=_environment(grants, room.scratch),
-        cwd=str(grants.cwd or workspace or room.scratch),
+        cwd=str(cwd or room.scratch),
         ceilings=Ceilings(
             wall_ms=limits.wall_ms,
             cpu_ms=limits.cpu_ms,

@@ -34,25 +34,27 @@ class Policy:
     def decide(self, request: ExecutionRequest) -> Decision:
         """Return what `decide` returns."""
         work = request.work
-        if isinstance(work, (RuntimeRun, ToolRun)):
+        if isinstance(work, ToolRun):
             return decide(request, self._settings, self._catalogue)
         circumstances = _circumstances(request, work, self._settings)
         decision = self._decided.get(circumstances)
         if decision is None:
-            decision = _judge(request, work, self._settings)
+            decision = _judged_alone(request, self._settings, self._catalogue)
             if len(self._decided) < _REMEMBERED:
                 self._decided[circumstances] = decision
         return _signed(request, decision)
 
 
 def _circumstances(
-    request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
+    request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall | RuntimeRun, settings: Settings
 ) -> tuple[object, ...]:
-    """Return all that `_judge` looks at."""
+    """Return all that `_judged_alone` looks at."""
     if isinstance(work, ServerCall):
         what = work.server, work.tool, work.read_only
     elif isinstance(work, SdkCall):
         what = (work.method,)
+    elif isinstance(work, RuntimeRun):
+        what = work.runtime, work.executable, work.cwd, work.access, work.network
     else:
         # At most four bytes to a character: most texts are short enough without being measured.
         small = 4 * len(work.source) <= settings.limits.of(work.profile).code_bytes
@@ -69,15 +71,7 @@ def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue =
     All objections are given as reasons, the first of them names the deciding rule. The audit hash covers the
     decision and the identity of the request, never its payload.
     """
-    work = request.work
-    match work:
-        case RuntimeRun():
-            judged = _judge_program(request, work, settings, catalogue)
-        case ToolRun():
-            judged = _judge_tool(request, work, settings)
-        case GuestRun() | ServerCall() | SdkCall():
-            judged = _judge(request, work, settings)
-    return _signed(request, judged)
+    return _signed(request, _judged_alone(request, settings, catalogue))
 
 
 def refuse(request: ExecutionRequest, decision: Decision, rule: str, reason: str) -> Decision:
@@ -91,6 +85,18 @@ def answered(request: ExecutionRequest, decision: Decision, rule: str, answer: A
     yes = answer.verdict in YES
     changes = {"allowed": yes, "asks": (), "rule": rule, "answer": answer.verdict, "reasons": (answer.told,)}
     return _signed(request, _hashed(decision.model_copy(update=changes)))
+
+
+def _judged_alone(request: ExecutionRequest, settings: Settings, catalogue: Catalogue) -> Decision:
+    """Return the decision; its audit hash covers only itself."""
+    work = request.work
+    match work:
+        case RuntimeRun():
+            return _judge_program(request, work, settings, catalogue)
+        case ToolRun():
+            return _judge_tool(request, work, settings)
+        case GuestRun() | ServerCall() | SdkCall():
+            return _judge(request, work, settings)
 
 
 def _judge_program(
@@ -108,7 +114,6 @@ def _judge_tool(request: ExecutionRequest, work: ToolRun, settings: Settings) ->
 
 
 def _judge(request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings) -> Decision:
-    """Return the decision; its audit hash covers only itself."""
     limits, grants, notes, objections = guests.judge(request, work, settings)
     return _judged(request, settings, notes, objections, limits=limits, grants=grants)
 

@@ -2,7 +2,10 @@
 
 A compile step sees neither workspace nor network, so its result depends on nothing that is not in the key. What a job
 gets is a copy. An entry appears by one rename, complete, named by its checksum, and is never changed; so any number of
-processes may share a directory. When the total is over the bound, the entries used longest ago go.
+processes may share a directory.
+
+To look at thousands of entries takes longer than many a compiler. So whoever adds one looks by chance, the more likely
+the larger it is, and then the entries used longest ago go, down to less than the bound: it is kept, but for bad luck.
 """
 
 import contextlib
@@ -14,6 +17,7 @@ import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import random
 from typing import NamedTuple
 
 from paddock.files import is_ours
@@ -25,6 +29,8 @@ _MOST_SEEN = 4096
 """Programs that a process knows to be whole; with more it looks at all of them anew."""
 _QUICK = 2 * MIB
 """So much is copied in less time than another thread takes to begin."""
+_LOOKS = 64
+"""How often all entries are looked at, on average, while programs of the size of the bound are added."""
 _STAGING = ".new-"
 _FORMAT = 3
 """Part of every key; another layout or another way of compiling is another number."""
@@ -48,6 +54,8 @@ class Cache:
     def __init__(self, directory: Path, most: int) -> None:
         self._directory = directory
         self._most = most
+        self._left = most - most // 8
+        """Bytes that a look at all entries leaves."""
         self._seen: dict[str, _Seen] = {}
 
     def is_quick(self, name: str) -> bool:
@@ -60,18 +68,19 @@ class Cache:
         if not is_ours(self._directory):
             return False
         try:
-            [kept] = os.listdir(entry)  # noqa: PTH208
-            facts = _facts(entry / kept)
             seen = self._seen.get(name)
+            [kept] = os.listdir(entry) if seen is None else [seen.kept]  # noqa: PTH208
+            facts = _facts(entry / kept)
             known = seen is not None and seen.facts is not None and seen.facts == facts
             copied = trees.copy(entry / kept, target, owner=owner, checked=not known)
             if known or copied.checksum == kept:
-                self._note(name, _Seen(copied.size, facts))
+                self._note(name, _Seen(kept, copied.size, facts))
                 os.utime(entry)
                 return True
         except FileNotFoundError:
             _remove(target)
-            return False
+            # Another process may have removed it, and made it anew: then it can be called something else.
+            return self._seen.pop(name, None) is not None and self.take(name, target, owner=owner)
         except (OSError, ValueError):
             pass
         _remove(target)
@@ -89,13 +98,15 @@ class Cache:
             staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._directory))
             try:
                 copied = trees.copy(program, staging / _PROGRAM)
-                if copied.size <= self._most:
+                if copied.size <= self._left:
                     (staging / _PROGRAM).rename(staging / copied.checksum)
                     staging.rename(self._directory / name)
-                    self._note(name, _Seen(copied.size, _facts(self._directory / name / copied.checksum)))
+                    facts = _facts(self._directory / name / copied.checksum)
+                    self._note(name, _Seen(copied.checksum, copied.size, facts))
             finally:
                 _remove(staging)
-            self._make_room()
+            if random() * self._most < copied.size * _LOOKS:  # noqa: S311 - nobody gains by guessing it
+                self._make_room()
 
     def _note(self, name: str, seen: "_Seen") -> None:
         if len(self._seen) >= _MOST_SEEN:
@@ -111,13 +122,15 @@ class Cache:
         total = 0
         for _, size, entry in sorted(entries, reverse=True):
             total += size
-            if total > self._most:
+            if total > self._left:
                 _remove(entry)
 
 
 class _Seen(NamedTuple):
     """A kept program that was whole when this process looked."""
 
+    kept: str
+    """What it is called: its checksum."""
     size: int
     """Bytes."""
     facts: tuple[int, ...] | None

@@ -24,8 +24,8 @@ PLACE = re.compile(r"\{([a-z_.]+)\}")
 OF_JOBS = frozenset({"source", "output", "scratch", "heap_mib", "heap_hex", "main"})
 """Places that only the job has: its source file, what compiling makes, scratch, room for a heap (MiB, or bytes in
 hexadecimal), the entry point."""
-OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm"})
-"""Places of every toolchain; its tools and the files that it requires come to them."""
+OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm", "cold"})
+"""Places of every toolchain, either `warm` or `cold`; its tools and the files that it requires come to them."""
 
 
 def _pattern(text: str) -> str:
@@ -64,7 +64,8 @@ class Warm(Value):
 
     program: str = Field(min_length=1)
     """A program like those to come; it is `{source}`."""
-    command: Annotated[Words, Field(min_length=1)]
+    commands: Annotated[tuple[Annotated[Words, Field(min_length=1)], ...], Field(min_length=1)]
+    """What makes it, one after another."""
 
 
 class Way(Value):
@@ -151,7 +152,7 @@ class Recipe(Value):
             own = OF_TOOLCHAINS | _of_way(way)
             for words, places in (
                 ((*way.compile, *way.run, *way.arguments, *way.environment.values()), own | OF_JOBS),
-                (way.warm.command if way.warm else (), own | OF_JOBS),
+                (tuple(chain(*way.warm.commands)) if way.warm else (), own | OF_JOBS),
                 ((*way.prefixes, *chain(*way.requires.values()), *way.version.argv), own),
             ):
                 unknown = {name for word in words for name in PLACE.findall(word)} - places

@@ -136,8 +136,8 @@ def hello(toolchain: Toolchain) -> str:
 def _step(
     toolchain: Toolchain, words: Sequence[str], places: Mapping[str, str], arguments: Sequence[str] = ()
 ) -> Step:
-    known = {**toolchain.places, **places}
-    kept = (word for word in words if "warm" not in PLACE.findall(word) or "warm" in known)
+    known = {**toolchain.places, **places, **({} if "warm" in toolchain.places else {"cold": ""})}
+    kept = (word for word in words if {"warm", "cold"}.intersection(PLACE.findall(word)) <= known.keys())
     spread = [part for word in kept for part in (_matches(filled(word, known)) if "*" in word else [word])]
     return Step(words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments))
 

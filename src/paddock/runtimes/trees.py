@@ -35,9 +35,9 @@ def copy(source: Path, target: Path, *, owner: int | None = None, checked: bool 
     The checksum of contents takes longer than copying them. Raises TreeError for a link, a device, a file with several
     names or too much, OSError when copying fails.
     """
-    total, entries, checksum, pending = 0, 0, 0, [(source, target)]
+    total, entries, checksum, pending = 0, 0, 0, [(source, target, ".")]
     while pending:
-        path, made = pending.pop()
+        path, made, name = pending.pop()
         facts = os.lstat(path)
         entries += 1
         total += facts.st_size
@@ -45,10 +45,11 @@ def copy(source: Path, target: Path, *, owner: int | None = None, checked: bool 
             raise TreeError(f"it is over {MOST_BYTES} bytes or {MOST_ENTRIES} files")
         if stat.S_ISDIR(facts.st_mode):
             made.mkdir(mode=0o700)
-            pending += [(path / name, made / name) for name in sorted(os.listdir(path))]  # noqa: PTH208
-            checksum = zlib.crc32(os.fsencode(f"{made.relative_to(target)}/"), checksum)
+            below = "" if name == "." else f"{name}/"
+            pending += [(path / each, made / each, f"{below}{each}") for each in sorted(os.listdir(path))]  # noqa: PTH208
+            checksum = zlib.crc32(os.fsencode(f"{name}/"), checksum)
         elif stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
-            checksum = zlib.crc32(os.fsencode(f"{made.relative_to(target)}\0"), checksum)
+            checksum = zlib.crc32(os.fsencode(f"{name}\0"), checksum)
             mode = 0o700 if facts.st_mode & stat.S_IXUSR else 0o600
             checksum = _copy_file(path, made, mode, checksum, checked=checked)
         else:

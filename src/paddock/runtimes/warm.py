@@ -49,22 +49,26 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
 
 
 def _make(toolchain: Toolchain, scratch: Path) -> None:
-    """Run the command of the warm start, as the way's own commands are run but for confinement."""
+    """Run the commands of the warm start, as the way's own commands are run but for confinement."""
     way = toolchain.way
     assert way.warm is not None
     job = Job(scratch / f"code{toolchain.recipe.extensions[0]}", scratch / way.output, scratch, GIB)
     for name, text in {job.source.name: way.warm.program, **way.files}.items():
         (scratch / name).write_text(text, encoding="utf-8")
     (scratch / "tmp").mkdir()
-    step = Step(
-        words=way.warm.command, variables={**toolchain.environment, **way.environment}, known=toolchain.places
-    )
-    own = {"HOME": str(scratch), "TMPDIR": str(scratch / "tmp"), "LANG": "C.UTF-8", "PATH": os.defpath}
+    variables = {**toolchain.environment, **way.environment}
+    for words in way.warm.commands:
+        _run(Step(words=words, variables=variables, known=toolchain.places), job, toolchain.recipe.title)
+
+
+def _run(step: Step, job: Job, title: str) -> None:
+    tmp = str(job.scratch / "tmp")
+    own = {"HOME": str(job.scratch), "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
     try:
         done = subprocess.run(  # noqa: S603 - a recipe's command, with a recipe's program
             step.command(job),
             env={**own, **step.environment(job)},
-            cwd=scratch,
+            cwd=job.scratch,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -72,7 +76,7 @@ def _make(toolchain: Toolchain, scratch: Path) -> None:
             timeout=_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"{toolchain.recipe.title} was not made warm: {error}") from error
+        raise EngineError(f"{title} was not made warm: {error}") from error
     if done.returncode:
         told = done.stdout[-_TOLD:].decode(errors="replace").strip()
-        raise EngineError(f"{toolchain.recipe.title} was not made warm: {told}")
+        raise EngineError(f"{title} was not made warm: {told}")

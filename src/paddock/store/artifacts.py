@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
 
 _MANIFEST = "manifest.json"
+_STAGED = (*(f"{stream}.gz" for stream in STREAMS), f"{_MANIFEST}.new")
+"""The files of an artifact in a directory, as long as it is on its way."""
 _KEPT = 256 * KIB
 _CHUNK = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
@@ -88,10 +90,42 @@ class Artifacts:
             self._redactor,
             kept_bytes={"stdout": kept_bytes, "stderr": kept_stderr_bytes or kept_bytes},
             max_bytes=self.settings.max_bytes,
-            publish=self._publish if persist and self.settings.enabled else None,
-            at_once=self._is_quick,
+            shelf=self if persist and self.settings.enabled else None,
             on_output=on_output,
         )
+
+    def begin(self, workspace: Path) -> Handle:
+        """Return the handle of a new artifact; in a directory, its files are there then. Raises ArtifactError."""
+        handle = Handle.make(workspace.name, self._clock(), secrets.token_hex(8))
+        if self.settings.url is None:
+            folder = self.settings.directory / str(handle)
+            try:
+                self._make_files(folder)
+            except OSError as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise _failure("write the artifact", error) from error
+        return handle
+
+    def is_quick(self, size: int) -> bool:
+        """Tell whether output of that size is written in less time than another thread takes to begin."""
+        return self.settings.url is None and size <= _SMALL and not self._must_sweep()
+
+    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
+        """Write an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
+        try:
+            for stream in STREAMS:
+                self._put(f"{handle}/{stream}.gz", tracks[stream].packed())
+            text = self._manifest_of(handle, facts, tracks).model_dump_json(by_alias=True, indent=2)
+            self._put(f"{handle}/{_MANIFEST}", BytesIO(text.encode()))
+        except BaseException as error:
+            with contextlib.suppress(ArtifactError):
+                self._delete(handle)
+            raise _failure("write the artifact", error) from error
+
+    def drop(self, handle: Handle) -> None:
+        """Leave nothing of an artifact that was begun and not published."""
+        if self.settings.url is None:
+            shutil.rmtree(self.settings.directory / str(handle), ignore_errors=True)
 
     def find(self, handle: str, workspace: Path | None) -> Found:
         """Return an artifact that who asks for `workspace` may read; None asks for any workspace.
@@ -194,25 +228,21 @@ class Artifacts:
     def _make_directory(self) -> None:
         self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _make_folder(self, folder: Path) -> None:
+    def _make_files(self, folder: Path) -> None:
         try:
             folder.mkdir(mode=0o700)
         except FileNotFoundError:
             self._make_directory()
             folder.mkdir(mode=0o700)
+        for name in _STAGED:
+            os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
 
-    def _exists(self) -> bool:
-        """Tell whether there is a place at all; reading creates none."""
-        return self.settings.url is not None or self.settings.directory.is_dir()
-
-    def _publish(self, facts: RunFacts, tracks: Mapping[Stream, Track]) -> str:
+    def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> Manifest:
         now = self._clock()
-        workspace = Path(facts.workspace)
-        handle = Handle.make(workspace.name, now, secrets.token_hex(8))
-        manifest = Manifest(
+        return Manifest(
             **dict(facts),
             artifact_id=str(handle),
-            repo_id=workspace.name,
+            repo_id=Path(facts.workspace).name,
             stdout_bytes=tracks["stdout"].written,
             stderr_bytes=tracks["stderr"].written,
             stdout_sha256=tracks["stdout"].sha256,
@@ -221,23 +251,10 @@ class Artifacts:
             expires_at=now + timedelta(hours=self.settings.ttl_hours),
             server_version=__version__,
         )
-        try:
-            if self.settings.url is None:
-                self._make_folder(self.settings.directory / str(handle))
-            for stream in STREAMS:
-                self._put(f"{handle}/{stream}.gz", tracks[stream].packed())
-            text = manifest.model_dump_json(by_alias=True, indent=2)
-            self._put(f"{handle}/{_MANIFEST}", BytesIO(text.encode()))
-        except BaseException as error:
-            with contextlib.suppress(ArtifactError):
-                self._delete(handle)
-            raise _failure("write the artifact", error) from error
-        self._sweep_now_and_then()
-        return str(handle)
 
-    def _is_quick(self, size: int) -> bool:
-        """Tell whether output of that size is written in less time than another thread takes to begin."""
-        return self.settings.url is None and size <= _SMALL and not self._must_sweep()
+    def _exists(self) -> bool:
+        """Tell whether there is a place at all; reading creates none."""
+        return self.settings.url is not None or self.settings.directory.is_dir()
 
     def _must_sweep(self) -> bool:
         """Tell whether nobody has swept for a while.
@@ -254,7 +271,7 @@ class Artifacts:
         if self.settings.url is None:  # obstore's threads take ten times as long for a small file
             whole = f"{self.settings.directory}/{path}"
             staged = f"{whole}.new" if path.endswith(_MANIFEST) else whole
-            with open(staged, "xb") as file:  # noqa: PTH123 - three for each program that runs
+            with open(staged, "r+b") as file:  # noqa: PTH123 - three for each program that runs
                 shutil.copyfileobj(data, file)
             if staged != whole:
                 os.rename(staged, whole)  # noqa: PTH104
@@ -263,7 +280,7 @@ class Artifacts:
 
             obstore.put(self._store, path, data, max_concurrency=1)
 
-    def _sweep_now_and_then(self) -> None:
+    def sweep_when_due(self) -> None:
         """Sweep when that was not done for a while; what goes wrong is left to the next time."""
         now = self._clock()
         with contextlib.suppress(OSError, ArtifactError):

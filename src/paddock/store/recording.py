@@ -10,19 +10,19 @@ import asyncio
 import hashlib
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO
+from typing import IO, Protocol
 
-from paddock.model.artifact import STREAMS, RunFacts, Stream
+from paddock.model.artifact import STREAMS, Handle, RunFacts, Stream
 from paddock.model.capture import Ends
+from paddock.model.errors import ArtifactError
 from paddock.model.program import Captured
 from paddock.policy.redaction import Redactor, StreamRedactor
 
 OnOutput = Callable[[Stream, bytes], None]
 """Sees redacted output as it comes, in order. Must not block and must not raise."""
-
-Publish = Callable[[RunFacts, Mapping[Stream, "Track"]], str]
-"""Puts what was recorded where it can be read and returns its handle. Raises OSError or ArtifactError."""
 
 _LEVEL = 4
 _GZIP = 16 + zlib.MAX_WBITS
@@ -30,11 +30,34 @@ _IN_MEMORY = 256 * 1024
 """Compressed bytes of a stream that need no file."""
 
 
+class Shelf(Protocol):
+    """What a recording needs of the place that keeps artifacts."""
+
+    def begin(self, workspace: Path) -> Handle:
+        """Return the handle of a new artifact, made as far as it can be without its output. Raises ArtifactError."""
+        ...
+
+    def is_quick(self, size: int) -> bool:
+        """Tell whether publishing so many bytes is done before another thread would have begun."""
+        ...
+
+    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, "Track"]) -> None:
+        """Put what was recorded where it can be read. Raises ArtifactError, and leaves nothing then."""
+        ...
+
+    def drop(self, handle: Handle) -> None:
+        """Leave nothing of what was begun."""
+        ...
+
+    def sweep_when_due(self) -> None:
+        """Delete what has expired, when nobody has done so for a while."""
+        ...
+
+
 class Recording:
     """Takes the output of one execution. Not thread-safe; ends with `finish` or `discard`.
 
-    `publish` is None when nothing shall be kept; `at_once` tells of so many bytes that publishing them is done before
-    another thread would have begun. `refusal` says why there is no artifact, once that is known.
+    `shelf` is None when nothing shall be kept. `refusal` says why there is no artifact, once that is known.
     """
 
     def __init__(
@@ -43,19 +66,25 @@ class Recording:
         *,
         kept_bytes: Mapping[Stream, int],
         max_bytes: int,
-        publish: Publish | None,
-        at_once: Callable[[int], bool] = lambda _: False,
+        shelf: Shelf | None,
         on_output: OnOutput | None = None,
     ) -> None:
-        self.refusal = "" if publish else "output is not kept"
-        self._publish = publish
-        self._at_once = at_once
+        self.refusal = "" if shelf else "output is not kept"
+        self._shelf = shelf
+        self._handle: Handle | None = None
+        self._over = False
         self._room = max_bytes
         self._max_bytes = max_bytes
         self._on_output = on_output
         self._tracks: dict[Stream, Track] = {
-            stream: Track(redactor, kept_bytes[stream], spooled=publish is not None) for stream in STREAMS
+            stream: Track(redactor, kept_bytes[stream], spooled=shelf is not None) for stream in STREAMS
         }
+
+    def prepare(self, workspace: Path) -> None:
+        """Make what the artifact needs, while the program runs; harmless when it cannot be, or has ended."""
+        if self._shelf is not None and not self._over:
+            with suppress(ArtifactError):  # who publishes will try again, and say why that is impossible
+                self._handle = self._shelf.begin(workspace)
 
     def stdout(self, data: bytes) -> None:
         """Take the next bytes of standard output."""
@@ -72,12 +101,14 @@ class Recording:
         """
         for stream, track in self._tracks.items():
             self._take(stream, track.redact_rest())
-        if self.refusal or self._publish is None:
+        if self.refusal or self._shelf is None:
+            await self.discard()
             return None
+        handle, self._handle = self._handle, None  # a thread may be at it while this is cancelled
         try:
-            if self._at_once(self._max_bytes - self._room):
-                return self._publish(facts, self._tracks)
-            return await asyncio.to_thread(self._publish, facts, self._tracks)
+            if self._shelf.is_quick(self._max_bytes - self._room):
+                return self._publish(self._shelf, handle, facts)
+            return await asyncio.to_thread(self._publish, self._shelf, handle, facts, sweep=True)
         except Exception as error:  # noqa: BLE001 - an artifact is never worth an outcome
             self._refuse(f"output could not be kept: {str(error).partition(chr(10))[0]}")
             return None
@@ -86,8 +117,19 @@ class Recording:
 
     async def discard(self) -> None:
         """Keep nothing; harmless when it is finished."""
+        self._over = True
+        if self._shelf is not None and self._handle is not None:
+            self._shelf.drop(self._handle)
+            self._handle = None
         for track in self._tracks.values():
             track.drop()
+
+    def _publish(self, shelf: Shelf, handle: Handle | None, facts: RunFacts, *, sweep: bool = False) -> str:
+        handle = handle or shelf.begin(Path(facts.workspace))
+        shelf.publish(handle, facts, self._tracks)
+        if sweep:
+            shelf.sweep_when_due()
+        return str(handle)
 
     def captured(self, stream: Stream) -> Captured:
         """Return the two ends of a stream, redacted, complete after `finish`; sizes are those of before redaction."""

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.limits import LimitOverrides
-from paddock.model.request import Caller, ExecutionRequest, GuestRun, SdkCall, ServerCall
+from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
 from paddock.model.rules import Rule
 from paddock.model.settings import GrantSettings, PolicySettings, Settings
 from paddock.policy.decision import Policy, decide
+from paddock.runtimes.recipe import executables
 
 SETTINGS = Settings(
     grants=GrantSettings(servers=("git",)),
@@ -21,6 +22,8 @@ SETTINGS = Settings(
             Rule(effect="deny", tool="git/push"),
             Rule(effect="deny", kind="sdk", method="vault.set"),
             Rule(effect="ask", tool="git/log", workspace="/w"),
+            Rule(effect="ask", runtime="node", workspace="/w"),
+            Rule(effect="deny", executable="python3", access="read-only"),
         )
     ),
 )
@@ -32,6 +35,23 @@ WORKS = (
     *(ServerCall(server=server, tool="push") for server in ("git", "mail")),
     *(ServerCall(server="git", tool="log", read_only=hint) for hint in (None, False, True)),
     *(SdkCall(method=method) for method in ("vault.get", "vault.set", "sequence.run")),
+    *(
+        RuntimeRun(**{"runtime": "python", "code": "1", name: value})
+        for name, value in (
+            ("code", "2"),
+            ("runtime", "node"),
+            ("executable", "python3"),
+            ("executable", "/x/python3"),
+            ("cwd", "inside"),
+            ("cwd", "../outside"),
+            ("access", "workspace-write"),
+            ("access", "none"),
+            ("network", "full"),
+            ("args", ("1",)),
+            ("stdin", b"1"),
+            ("file", "one.py"),
+        )
+    ),
 )
 VARIED: dict[str, tuple[Any, ...]] = {
     "workspace": (Path("/w"), Path("/secret")),
@@ -42,10 +62,12 @@ VARIED: dict[str, tuple[Any, ...]] = {
     "limits": (
         LimitOverrides(),
         LimitOverrides(wall_ms=None),
-        LimitOverrides(wall_ms=9),
+        LimitOverrides(wall_ms=1000),
         LimitOverrides(sleep_ms=9),
         LimitOverrides(sleep_ms=10**9),
         LimitOverrides(code_bytes=1),
+        LimitOverrides(wall_ms=600_000),
+        LimitOverrides(memory_bytes=1 << 40),
     ),
     "actor": ("local", "somebody"),
 }
@@ -60,16 +82,16 @@ requests = st.builds(
 
 @given(st.lists(requests, max_size=30))
 def test_a_request_is_decided_as_if_it_were_the_first(sequence: list[ExecutionRequest]) -> None:
-    policy = Policy(SETTINGS)
+    policy = Policy(SETTINGS, executables)
     for request in (*sequence, *sequence):
-        assert policy.decide(request) == decide(request, SETTINGS)
+        assert policy.decide(request) == decide(request, SETTINGS, executables)
 
 
 def test_every_difference_between_two_requests_is_seen() -> None:
-    policy = Policy(SETTINGS)
+    policy = Policy(SETTINGS, executables)
     for work in WORKS:
         for name, values in VARIED.items():
             for value in values:
                 fields = {"id": "01", "workspace": Path("/w"), "work": work, name: value}
                 request = ExecutionRequest(**fields)
-                assert policy.decide(request) == decide(request, SETTINGS)
+                assert policy.decide(request) == decide(request, SETTINGS, executables)

@@ -1,10 +1,12 @@
 """What compilers leave is copied with care, and the cache gives nothing that others could have put there."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from paddock.runtimes import cache as caches
 from paddock.runtimes import trees
 from paddock.runtimes.cache import Cache, key
 
@@ -102,6 +104,31 @@ def test_the_oldest_goes_when_there_is_no_room(tmp_path: Path) -> None:
         os.utime(tmp_path / "cache" / name, (number, number))
     cache.keep("d", program(tmp_path / "d", b"x" * 8))
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["c", "d"]
+
+
+@pytest.mark.parametrize(("chance", "looks"), [(0.5, 0), (0.49, 1)])
+def test_the_larger_a_program_the_likelier_is_a_look_at_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chance: float, looks: int
+) -> None:
+    """A look at thousands of programs takes longer than many a compiler."""
+    looked: list[None] = []
+    monkeypatch.setattr(caches, "random", lambda: chance)
+    cache = Cache(tmp_path / "cache", 128 * 64)
+    monkeypatch.setattr(cache, "_make_room", lambda: looked.append(None))
+    cache.keep("a", program(tmp_path / "made", b"x" * 64))
+    assert len(looked) == looks
+
+
+def test_what_another_process_made_anew_is_taken(tmp_path: Path) -> None:
+    """A compiler may make other bytes of the same program; then the entry's file is called something else."""
+    cache, other = Cache(tmp_path / "cache", 1000), Cache(tmp_path / "cache", 1000)
+    cache.keep("a", program(tmp_path / "made"))
+    shutil.rmtree(tmp_path / "cache" / "a")
+    other.keep("a", program(tmp_path / "made", b"newer"))
+    assert cache.take("a", tmp_path / "program", owner=os.getuid())
+    assert (tmp_path / "program").read_bytes() == b"newer"
+    shutil.rmtree(tmp_path / "cache" / "a")
+    assert not cache.take("a", tmp_path / "again", owner=os.getuid())
 
 
 @pytest.mark.parametrize("most", [0, 5])

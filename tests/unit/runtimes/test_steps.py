@@ -21,7 +21,17 @@ HEAP = "-Xmx768m -Xshare:auto"
 AT_THE_END = "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr"
 COMPILER = "-Xmx768m -Xlog:disable -Xshare:auto"
 JVM = "-XX:+UseSerialGC -XX:-UsePerfData -XX:ErrorFile=/dev/null -Djava.io.tmpdir=/s/tmp"
-KOTLIN = "-Xallow-any-scripts-in-source-roots -no-reflect -nowarn -d /s/program /s/code.kts /s/launch.kt"
+KOTLIN = "-Xallow-any-scripts-in-source-roots -no-reflect -nowarn -d /s/program /s/code.kts"
+KOTLIN_JARS = ":".join(
+    f"@/lib/kotlin-{jar}.jar"
+    for jar in (
+        "compiler",
+        "scripting-compiler",
+        "scripting-compiler-impl",
+        "scripting-common",
+        "scripting-jvm",
+    )
+)
 SDK = "@/bin/sdk/10.0.100"
 S28 = {
     "node": ("code.js", "", "@/bin/node --max-old-space-size=768 /s/code.js"),
@@ -51,10 +61,10 @@ S28 = {
     ),
     "kotlin": (
         "code.kts",
-        f"@/bin/java {COMPILER} -XX:TieredStopAtLevel=1 {JVM} -cp @/lib/kotlin-compiler.jar"
-        f" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -kotlin-home @ {KOTLIN}",
+        f"@/bin/java -Xmx768m -Xms768m -XX:NewRatio=1 -Xlog:disable -Xshare:auto -XX:TieredStopAtLevel=1 {JVM}"
+        f" -cp {KOTLIN_JARS} org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -kotlin-home @ {KOTLIN} /s/launch.kt",
         f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home {AT_THE_END}"
-        " -cp /s/program:@/lib/kotlin-stdlib.jar:@/lib/kotlin-script-runtime.jar Launch",
+        " --class-path=/s/program:@/lib/kotlin-stdlib.jar:@/lib/kotlin-script-runtime.jar Launch",
     ),
     "csharp": (
         "code.cs",
@@ -170,3 +180,25 @@ def test_what_is_warm_is_used_and_granted_and_what_is_not_leaves_no_word(machine
         assert plan.compile.environment(in_scratch(plan))["GOCACHE"] == str(warm)
         assert found.prefixes == (machine, warm.resolve())
         assert found.identity == cold.identity
+
+
+def test_what_stands_in_for_a_warm_start_leaves_no_word_when_there_is_one(machine):
+    """A script of Kotlin is begun by a class that is compiled with it, unless one is there."""
+    cold = toolchain(machine, "kotlin")
+    with tempfile.TemporaryDirectory() as folder:
+        warm = Path(folder, "kotlin", cold.identity)
+        warm.mkdir(parents=True)
+        Path(folder).chmod(0o755)
+        found = find(recipes()["kotlin"], Search(f"{machine}/bin", warm=Path(folder)))
+        plan = steps(found, "1")
+        compile_, run = shown(plan.compile, plan, machine), shown(plan.run, plan, machine)
+    assert compile_ == (
+        "@/bin/java -Xmx768m -Xms768m -XX:NewRatio=1 -Xlog:disable -Xshare:auto"
+        f" -XX:SharedArchiveFile={warm}/kotlinc.jsa -XX:TieredStopAtLevel=1 {JVM} -cp {KOTLIN_JARS}"
+        f" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -kotlin-home @ {KOTLIN}"
+    )
+    assert run == (
+        f"@/bin/java {HEAP} {JVM} -Duser.home=/s/home {AT_THE_END}"
+        " --class-path=/s/program:@/lib/kotlin-stdlib.jar:@/lib/kotlin-script-runtime.jar"
+        f" --class-path=/s/program:{warm}/launch:@/lib/kotlin-stdlib.jar:@/lib/kotlin-script-runtime.jar Launch"
+    )

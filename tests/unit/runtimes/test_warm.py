@@ -17,20 +17,20 @@ SCRIPT = """\
 
 @pytest.fixture
 def shell():
-    """Return the shell's recipe with a warm start that a command makes."""
+    """Return the shell's recipe with a warm start that commands make."""
 
-    def with_command(*command):
+    def with_commands(*commands):
         recipe = recipes()["shell"]
         [first, *rest] = recipe.ways
-        way = first.model_copy(update={"warm": Warm(program=SCRIPT, command=command)})
+        way = first.model_copy(update={"warm": Warm(program=SCRIPT, commands=commands)})
         return recipe.model_copy(update={"ways": (way, *rest)})
 
-    return with_command
+    return with_commands
 
 
 def test_a_warm_start_is_made_once_whole_and_for_everybody_to_read(shell, tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "secret")
-    recipe = shell("{executable}", "{source}", "{warm}", "{source}")
+    recipe = shell(("{executable}", "{source}", "{warm}", "{source}"))
     search = Search("/usr/bin:/bin", warm=tmp_path)
     cold = find(recipe, search)
     ready = warm(cold, tmp_path)
@@ -48,12 +48,12 @@ def test_a_warm_start_is_made_once_whole_and_for_everybody_to_read(shell, tmp_pa
 def test_what_was_made_for_another_toolchain_goes(shell, tmp_path):
     stale = tmp_path / "shell" / "other"
     stale.mkdir(parents=True)
-    ready = warm(find(shell("{executable}", "{source}", "{warm}", "{source}"), Search("/bin")), tmp_path)
+    ready = warm(find(shell(("{executable}", "{source}", "{warm}", "{source}")), Search("/bin")), tmp_path)
     assert list((tmp_path / "shell").iterdir()) == [ready]
 
 
 def test_what_others_may_write_to_is_not_used(shell, tmp_path):
-    recipe = shell("{executable}", "{source}", "{warm}", "{source}")
+    recipe = shell(("{executable}", "{source}", "{warm}", "{source}"))
     search = Search("/bin", warm=tmp_path)
     ready = warm(find(recipe, search), tmp_path)
     ready.chmod(0o777)
@@ -61,7 +61,7 @@ def test_what_others_may_write_to_is_not_used(shell, tmp_path):
 
 
 def test_a_failed_command_says_why_and_leaves_nothing(shell, tmp_path):
-    recipe = shell("{executable}", "-c", "echo too bad; exit 3")
+    recipe = shell(("{executable}", "-c", "true"), ("{executable}", "-c", "echo too bad; exit 3"))
     with pytest.raises(EngineError, match=r"^Shell was not made warm: too bad$"):
         warm(find(recipe, Search("/bin")), tmp_path)
     assert list((tmp_path / "shell").iterdir()) == []
