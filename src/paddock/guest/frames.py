@@ -9,7 +9,6 @@ import json
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast, get_args
 
 import orjson
@@ -37,13 +36,23 @@ class TooDeep(FrameError):  # noqa: N818 - reads as the fact it states
         super().__init__(f"a value nested more than {MAX_DEPTH} levels deep")
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class _Word:
+    """A message that says no more than its name: two of a kind are equal."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+class Ready(_Word):
     """The worker is locked down and waits for its program."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleCut:
+class ConsoleCut(_Word):
     """The console budget is used up; no further line will come."""
 
 
@@ -69,20 +78,17 @@ class SdkCall(NamedTuple):
     """Bytes of the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
+class Emitted(NamedTuple):
     """A computation emitted a text, never an empty one."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Overflow:
+class Overflow(_Word):
     """A computation emitted more than it may, and stands still."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """The program returned; `open_calls` names the calls it did not wait for."""
 
     value: Json
@@ -92,8 +98,7 @@ class Done:
     """The stack of the first of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The program threw."""
 
     name: str
@@ -105,20 +110,17 @@ class Failed:
     is_error: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Unhandled:
+class Unhandled(NamedTuple):
     """A promise was rejected, and nobody has asked about it."""
 
     reason: Failed
 
 
-@dataclass(frozen=True, slots=True)
-class Stuck:
+class Stuck(_Word):
     """The program waits for a promise that nothing can settle any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(NamedTuple):
     """The engine could not evaluate the program at all; `text` is V8's message."""
 
     text: str

@@ -14,8 +14,7 @@ import re
 import signal
 import socket
 from collections import deque
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from paddock.guest import frames
 from paddock.guest.launch import Child, EngineProfile, Launcher
@@ -30,8 +29,7 @@ _READ_BYTES = 64 * 1024
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What a worker used, as the kernel counts it."""
 
     cpu_ms: float
@@ -39,8 +37,7 @@ class Cost:
     """Largest resident set, pages shared with the zygote included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(NamedTuple):
     """How a worker ended, from wait4(2)."""
 
     code: int

@@ -2,7 +2,7 @@
 
 import re
 import signal
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from paddock.guest import frames
 from paddock.guest.absent import advice
@@ -64,8 +64,7 @@ def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
     return f"Unhandled rejection: {(named or error.name)[:_CAUSE_LENGTH]}{place}"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Judges the end of one program."""
 
     job: GuestJob

@@ -2,8 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from paddock.model.base import Json
 
@@ -12,8 +11,7 @@ class Unanswerable(Exception):  # noqa: N818 - reads as the fact it states; neve
     """A question that gets no answer; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A question of a server, and what is sent when the person agrees."""
 
     message: str

@@ -2,8 +2,7 @@
 
 import json
 import string
-from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from paddock.model.base import Json
 from paddock.model.errors import (
@@ -22,8 +21,7 @@ _EXACT = 2**53 - 1
 _FIELDS = ("content", "structuredContent", "isError", "_meta")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """The CallToolResult of a server as plain JSON, unchanged but for fields of the transport."""
 
     raw: dict[str, Json]
@@ -37,8 +35,7 @@ class ToolResult:
         return self.raw.get("isError") is True
 
 
-@dataclass(frozen=True, slots=True)
-class ToolInfo:
+class ToolInfo(NamedTuple):
     """What a server says about one of its tools. Claims of a stranger: never trusted, only shown."""
 
     name: str

@@ -9,8 +9,7 @@ not hold.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from paddock.model.errors import ConfigurationError
 from paddock.model.keys import assembled, built_in
@@ -62,8 +61,7 @@ OWNERS_ONLY = frozenset(
 BUILT_IN = "built in"
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """One source of settings: typed values by dotted key, and where each of them stands, for people."""
 
     name: LayerName
@@ -71,8 +69,7 @@ class Layer:
     where: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(NamedTuple):
     """The settings in force and, by dotted key, where each value came from."""
 
     settings: Settings

@@ -1,8 +1,8 @@
 """What the engine of programs is given: the seam between engine and gate."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
@@ -11,8 +11,7 @@ Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces. Must not block and must not raise."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramJob:
+class ProgramJob(NamedTuple):
     """One program with the limits and grants that policy decided."""
 
     work: RuntimeRun
@@ -22,8 +21,7 @@ class ProgramJob:
     """Working directory, inside the workspace, without links."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sinks:
+class Sinks(NamedTuple):
     """Who takes the output as it comes: of the program, or of its compiler when that fails."""
 
     stdout: Sink

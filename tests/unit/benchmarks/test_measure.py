@@ -17,8 +17,8 @@ def test_whoever_goes_first_changes_with_the_round() -> None:
         return lambda: float(len(order)) if order.append(name) is None else 0.0
 
     figures = measure.interleaved({name: contender(name) for name in "abc"}, 3)
-    assert "".join(order) == "abcbcacab"
-    assert figures == {"a": [1.0, 6.0, 8.0], "b": [2.0, 4.0, 9.0], "c": [3.0, 5.0, 7.0]}
+    assert "".join(order) == "abccbabca"
+    assert figures == {"a": [1.0, 6.0, 9.0], "b": [2.0, 5.0, 7.0], "c": [3.0, 4.0, 8.0]}
 
 
 def test_a_ratio_is_the_median_of_the_rounds() -> None:

@@ -134,7 +134,8 @@ def test_depth_is_bounded(depth, left, right):
     ],
 )
 def test_each_message_is_read_as_what_it_is(data, message):
-    assert frames.decode(data) == message
+    decoded = frames.decode(data)
+    assert (type(decoded), decoded) == (type(message), message)
 
 
 @given(VALUES, st.integers(0, 10**9), st.booleans())
