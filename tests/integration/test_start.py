@@ -140,3 +140,29 @@ def test_a_question_starts_nothing(tmp_path: Path, option: str) -> None:
 
 def test_help_of_a_command_starts_nothing(tmp_path: Path) -> None:
     assert started(tmp_path, "run", "--help").early == []
+
+
+def test_a_command_loads_nothing_that_other_packages_would_have_validation_load(tmp_path):
+    """A plugin of pydantic sees every value; the command line is no place for somebody else's code."""
+    folder = tmp_path / "plugin-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text("[pydantic]\nplugin = plugin:it\n")
+    (tmp_path / "plugin.py").write_text("import sys; sys.stderr.write('loaded'); it = None\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    plain = "from pydantic import BaseModel\nclass A(BaseModel): pass"
+    start = "import sys; sys.argv[1:] = ['doctor', '--json']; from paddock.surfaces.cli import main; main()"
+    told = {}
+    for name, code in (("plain", plain), ("start", start)):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+            timeout=60,
+        )
+        told[name] = "loaded" in done.stderr
+    assert told == {"plain": True, "start": False}

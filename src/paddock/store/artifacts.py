@@ -212,6 +212,18 @@ class Artifacts:
                 errors += 1
         return Swept(deleted, errors)
 
+    def sweep_when_due(self) -> None:
+        """Sweep when that was not done for a while; what goes wrong is left to the next time."""
+        now = self._clock()
+        with contextlib.suppress(OSError, ArtifactError):
+            if self._must_sweep():
+                self._swept = now
+                if self.settings.url is None:
+                    marker = self.settings.directory / _MARKER
+                    marker.touch(mode=0o600)
+                    os.utime(marker, (now.timestamp(), now.timestamp()))
+                self.sweep(thorough=False)
+
     @cached_property
     def _store(self) -> "ObjectStore":
         from obstore.store import LocalStore, from_url  # noqa: PLC0415 - only who stores or reads output pays for it
@@ -279,18 +291,6 @@ class Artifacts:
             import obstore  # noqa: PLC0415
 
             obstore.put(self._store, path, data, max_concurrency=1)
-
-    def sweep_when_due(self) -> None:
-        """Sweep when that was not done for a while; what goes wrong is left to the next time."""
-        now = self._clock()
-        with contextlib.suppress(OSError, ArtifactError):
-            if self._must_sweep():
-                self._swept = now
-                if self.settings.url is None:
-                    marker = self.settings.directory / _MARKER
-                    marker.touch(mode=0o600)
-                    os.utime(marker, (now.timestamp(), now.timestamp()))
-                self.sweep(thorough=False)
 
     def _last_sweep(self) -> datetime:
         if self.settings.url is not None:

@@ -1,9 +1,9 @@
 """The output of one execution on its way: redacted as it arrives, compressed into a spool, published when it is whole.
 
 Theory of operation. Both streams go through their redactors and then to three places: the ends that stay in memory, the
-SHA-256, and a gzip spool that is a file without a name once it outgrows memory. So a server that dies leaves nothing
-behind, and a gigabyte of output costs no more memory than a megabyte. Nothing is visible before `finish` has put the
-manifest, which comes last.
+SHA-256, and a gzip spool that is a file without a name once it outgrows memory. So a server that dies leaves no output
+behind, at most empty files that a sweep removes, and a gigabyte of output costs no more memory than a megabyte. Nothing
+is visible before `finish` has put the manifest, which comes last.
 """
 
 import asyncio
