@@ -301,7 +301,9 @@ async def connect(
             reader = PipeReader(process.stdout.stream, connection.end, process.passed_over)
             writer = PipeWriter(process.stdin)
         else:
-            client = await stack.enter_async_context(http_client(server, auth))
+            # To read whom it trusts takes 50 ms and more, in which nothing else would go on here.
+            client = await asyncio.to_thread(http_client, server, auth)
+            await stack.enter_async_context(client)
             transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_LIMIT)
             reader, writer = await stack.enter_async_context(transport)
 

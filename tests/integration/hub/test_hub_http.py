@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from paddock.hub import connection
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import HttpServer
 from paddock.hub.redaction import Secrets
@@ -112,6 +113,24 @@ def test_calls_share_one_session_that_is_ended_politely(hub, upstream):
         assert {authorization for _, authorization in upstream.seen} == {"Bearer tok"}
 
     asyncio.run(main())
+
+
+def test_whom_to_trust_is_read_while_others_go_on(hub, upstream, monkeypatch):
+    """A hundred certificates and more take longer to read than many a call."""
+    threads = []
+    make = connection.http_client
+
+    def noting(*given):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return make(*given)
+
+    async def main():
+        async with hub(HttpServer("web", upstream.url)) as h:
+            assert text(await h.call("web", "t", {})) == "session-1"
+
+    monkeypatch.setattr(connection, "http_client", noting)
+    asyncio.run(main())
+    assert threads == [False]
 
 
 @pytest.mark.parametrize(
