@@ -116,5 +116,5 @@ def test_output_is_swept_although_the_last_sweep_was_in_the_future(tmp_path: Pat
     (tmp_path / ".swept").touch()
     future = (NOON + timedelta(days=365)).timestamp()
     os.utime(tmp_path / ".swept", (future, future))
-    artifacts._sweep_now_and_then()
+    artifacts.sweep_when_due()
     assert not old.exists()

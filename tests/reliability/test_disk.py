@@ -83,7 +83,7 @@ say audit verify
 
 def test_a_read_only_record_stops_runs_and_can_be_verified(played) -> None:
     lines, ledger = played("""
-mount -o remount,ro "$XDG_STATE_HOME"
+mount -o remount,bind,ro "$XDG_STATE_HOME"
 say run ./program.js
 say audit verify
 """)
