@@ -142,6 +142,24 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
 
 
 @pytest.fixture(scope="session")
+def as_root():
+    """Root's powers. Without them a test fails and says so: one that is skipped would seem to have proved something."""
+    if os.geteuid() != 0:
+        pytest.fail(
+            "this test becomes other users or makes namespaces as root does: run it as root, "
+            'or leave out all such tests: pytest -m "not root"',
+            pytrace=False,
+        )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what wants root, directly or by another fixture."""
+    for item in items:
+        if "as_root" in getattr(item, "fixturenames", ()):
+            item.add_marker("root")
+
+
+@pytest.fixture(scope="session")
 def real_servers():
     """Commands of the real MCP servers, installed once into the user's cache."""
     return script("install_servers").install()

@@ -100,7 +100,7 @@ def facts_of(pid: int) -> dict[str, object]:
     }
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process shows its descriptors to root alone")
+@pytest.mark.usefixtures("as_root")  # another user's process shows its descriptors to root alone
 @pytest.mark.parametrize("jit", [False, True])
 def test_the_worker_from_outside(guest, jit):
     seen = []

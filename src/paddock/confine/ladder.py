@@ -53,13 +53,15 @@ class _CanaryError(Exception):
 
 async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
     """Try every tier on this machine and return what was found. Takes about 0.2 s."""
-    tiers = (await prove("namespaces", job_user), await prove("landlock", job_user), _unconfined())
+    tiers = (await prove("namespaces", job_user), await prove("landlock", job_user), _unconfined(job_user))
     allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
     effective = allowed[0] if allowed else None
     async with Sandbox(tiers[0].facts, effective.tier if effective else minimum, job_user) as sandbox:
         group = await _limit_by_group(sandbox)
         if effective is not None:
-            effective = effective.model_copy(update={"facts": _facts(effective.tier, sandbox.group)})
+            effective = effective.model_copy(
+                update={"facts": _facts(effective.tier, job_user, sandbox.group)}
+            )
     layers = (_landlock(), _bubblewrap(), _user_namespaces(), group, *_job_user(job_user))
     return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective)
 
@@ -70,7 +72,7 @@ async def choose(
     """Return a sandbox of the strongest proved tier. Raises EngineError, with the fix, when that is below `minimum`."""
     reports: list[TierReport] = []
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
-        report = _unconfined() if tier == "unconfined" else await prove(tier, job_user)
+        report = _unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
             sandbox = Sandbox(report.facts, tier, job_user, protected_paths, spares=spares)
             try:
@@ -86,7 +88,7 @@ async def choose(
 
 async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
     """Run the canary in a tier, as every user that jobs run as, and a program; return what happened."""
-    facts = _facts(tier)
+    facts = _facts(tier, job_user)
     for layer in (_landlock(), _bubblewrap()) if tier == "namespaces" else (_landlock(),):
         if not layer.available:
             return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
@@ -149,11 +151,10 @@ def _fix_of(worked: list[str]) -> str:
     return ""
 
 
-def _unconfined() -> TierReport:
+def _unconfined(job_user: int | None) -> TierReport:
     fix = 'opt in with minimum_tier = "unconfined" below [sandbox] in paddock.toml'
-    return TierReport(
-        tier="unconfined", proved=False, why="nothing is confined", fix=fix, facts=_facts("unconfined")
-    )
+    facts = _facts("unconfined", job_user)
+    return TierReport(tier="unconfined", proved=False, why="nothing is confined", fix=fix, facts=facts)
 
 
 async def _limit_by_group(sandbox: Sandbox) -> Layer:
@@ -174,11 +175,11 @@ async def _limit_by_group(sandbox: Sandbox) -> Layer:
         return Layer(
             name=name, available=False, detail=f"{otherwise}: that of the group did not hold ({told})"
         )
-    sandbox.facts = _facts(sandbox.tier, group)
+    sandbox.facts = _facts(sandbox.tier, sandbox.job_user, group)
     return Layer(name=name, available=True, detail="memory and processes are limited by the kernel")
 
 
-def _facts(tier: Tier, group: cgroup.Group | None = None) -> SandboxFacts:
+def _facts(tier: Tier, job_user: int | None, group: cgroup.Group | None = None) -> SandboxFacts:
     layers = list(_LAYERS[tier])
     if tier != "unconfined":
         layers += [f"Landlock ABI {landlock.abi()}", "system call filter"]
@@ -190,7 +191,17 @@ def _facts(tier: Tier, group: cgroup.Group | None = None) -> SandboxFacts:
         residual = tuple(
             _SAMPLED_BESIDE_GROUP if told == _SAMPLED else told for told in residual if told != _UNSEEN
         )
-    return SandboxFacts(tier=tier, layers=tuple(layers), residual=residual)
+    return SandboxFacts(tier=tier, layers=tuple(layers), residual=(*_other_user(job_user), *residual))
+
+
+def _other_user(job_user: int | None) -> tuple[str, ...]:
+    """Say so where jobs do not become the user that the settings name."""
+    own = os.geteuid()
+    if job_user in {None, own} or plan.user(ProcessGrants(), job_user) is not None:
+        return ()
+    return (
+        f"programs run as user {own}: only root of the machine can make them user {job_user} (sandbox.job_user)",
+    )
 
 
 def _landlock() -> Layer:

@@ -44,7 +44,8 @@ class SandboxSettings(Value):
     """Weakest confinement that a program may run under; without it the program does not start."""
     job_user: str = ""
     """User, by name or number, that processes become when Paddock runs as root. When empty they become `nobody`, and
-    those that get a workspace stay root without any capability."""
+    those that get a workspace stay root without any capability. Where they cannot become that user, each
+    result says so under `sandbox`, and `paddock doctor` does."""
     spares: Count = 1
     """Confined places kept ready for the next process of the same grants, from the second one on; each is a few waiting
     processes."""

@@ -19,13 +19,11 @@ LATER = ("sh", "-c", 'for i in $(seq 300); do (:); done; "$@"; exit $?', "sh")
 
 
 @pytest.fixture(scope="session")
-def drive():
+def drive(as_root):
     """Run a script of this folder as `drive(script, *arguments)`; return the JSON that it prints.
 
     The package is copied to where every user can read it, for the tests may stand in a private home.
     """
-    if os.geteuid() != 0:
-        pytest.fail("these tests turn into other users and make pid namespaces: run them as root")
     if shutil.which("bwrap") is None:
         pytest.fail("the tier `namespaces` is tested too, and bubblewrap is missing: apt install bubblewrap")
     with tempfile.TemporaryDirectory() as folder:

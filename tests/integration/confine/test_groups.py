@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from paddock.confine import ladder
 from paddock.model.process import ProcessLimits
 
@@ -68,6 +70,7 @@ def test_memory_is_limited_by_the_kernel_or_it_is_told_that_it_is_not():
         assert result.reason == "the kernel ended it at the limit of its control group"
 
 
+@pytest.mark.usefixtures("as_root")
 def test_what_a_killed_server_left_is_ended_and_removed_and_nothing_else():
     """Controllers aside, the groups are real."""
     command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", sys.executable, "-c", LEFT_BEHIND]

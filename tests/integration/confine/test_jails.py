@@ -127,7 +127,7 @@ def test_what_a_program_leaves_behind_is_killed_and_its_result_stays(open_path):
 
 def test_time_of_orphans_that_have_ended_counts(open_path):
     burn = "python3 -I -S -c 'import time\nwhile time.process_time() < 0.3: pass'"
-    script = f"(({burn}; echo done >$HOME/a) &); ({burn}); until [ -e $HOME/a ]; do :; done"
+    script = f"({burn} & echo $! >$HOME/a); ({burn}); while kill -0 $(cat $HOME/a) 2>/dev/null; do :; done"
     (result,) = in_turn(open_path, (script, NONE))
     assert (result.status, result.kill) == ("ok", "none")
     assert result.usage.cpu_user_ms + result.usage.cpu_system_ms >= 600

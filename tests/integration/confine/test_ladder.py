@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from paddock.confine.process import Sandbox
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts
 from paddock.surfaces.cli.root import command
+
+RISK = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
 
 
 def test_both_tiers_are_proved_by_every_attempt_of_the_canary():
@@ -87,7 +90,7 @@ def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monke
 
 
 def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypatch):
-    """Landlock before ABI 6: what keeps root's jobs from the server is another user, or a pid namespace."""
+    """Landlock before ABI 6: what keeps jobs from the server is a pid namespace, or another user."""
     monkeypatch.setattr("paddock.confine.landlock.abi", lambda: 5)
     shared = asyncio.run(ladder.prove("landlock"))
     assert (shared.proved, shared.why) == (False, "the canary could signal the server")
@@ -95,13 +98,34 @@ def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypat
         "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
         "as root, sandbox.job_user helps too"
     )
-    risk = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
-    other = asyncio.run(ladder.prove("landlock", 54321))
-    assert (other.proved, other.facts.residual[0]) == (True, risk)
     apart = asyncio.run(ladder.prove("namespaces"))
-    assert (apart.proved, risk in apart.facts.residual) == (True, False)
+    assert (apart.proved, RISK in apart.facts.residual) == (True, False)
 
 
+@pytest.mark.usefixtures("as_root")
+def test_another_user_keeps_signals_from_the_server_where_the_kernel_cannot(monkeypatch):
+    monkeypatch.setattr("paddock.confine.landlock.abi", lambda: 5)
+    other = asyncio.run(ladder.prove("landlock", 54321))
+    assert (other.proved, other.facts.residual[0]) == (True, RISK)
+
+
+@pytest.mark.parametrize("tier", ["namespaces", "landlock", "unconfined"])
+def test_programs_that_do_not_become_the_user_of_the_settings_say_so(tier, monkeypatch):
+    told = f"programs run as user {os.geteuid()}: only root of the machine can make them user 54321 (sandbox.job_user)"
+    monkeypatch.setattr("paddock.confine.lockdown.is_mapped", lambda _: False)
+
+    async def residual(job_user):
+        async with await ladder.choose(tier, job_user=job_user) as sandbox:
+            return sandbox.facts.residual, (await ladder.examine(tier, job_user)).effective.facts.residual
+
+    for risks in asyncio.run(residual(54321)):
+        assert risks[0] == told
+    for job_user in (None, os.geteuid()):
+        for risks in asyncio.run(residual(job_user)):
+            assert "sandbox.job_user" not in " ".join(risks)
+
+
+@pytest.mark.usefixtures("as_root")
 def test_doctor_names_what_the_user_of_programs_cannot_get_at(open_path, monkeypatch):
     (open_path / "closed" / "bin").mkdir(parents=True)
     (open_path / "closed").chmod(0o700)

@@ -104,8 +104,8 @@ def test_a_session_without_processes_chooses_no_tier(monkeypatch):
 
 
 @pytest.fixture
-def closed(open_path):
-    """A program and a workspace that are there, below a folder that is closed to others."""
+def closed(open_path, as_root):
+    """A program and a workspace that are there, below a folder that is closed to others: to users of programs, too."""
     folder = open_path / "home"
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "tool").write_text("#!/bin/sh\n")
