@@ -60,9 +60,9 @@ class Guest:
         jit: bool = False,
         **limits: int,
     ) -> ExecutionRequest:
-        """Return the request for a program; every program has ten seconds unless it asks for less."""
+        """Return the request for a program; every program has a minute unless it asks for less."""
         work = GuestRun(source=source, input=given, vars=variables or {}, raw_results=raw_results)
-        overrides = LimitOverrides(**{"wall_ms": 10_000, **limits})
+        overrides = LimitOverrides(**{"wall_ms": 60_000, **limits})
         return ExecutionRequest(workspace=self.workspace, work=work, limits=overrides, jit=jit)
 
     def run(self, source: str, **options: Any) -> Outcome:
@@ -72,7 +72,7 @@ class Guest:
     def compute(self, source: str, given: str = "", **limits: int) -> Outcome:
         """Return what became of a computation."""
         work = GuestRun(source=source, input=given, profile="compute")
-        overrides = LimitOverrides(**{"wall_ms": 10_000, **limits})
+        overrides = LimitOverrides(**{"wall_ms": 60_000, **limits})
         request = ExecutionRequest(workspace=self.workspace, work=work, limits=overrides)
         return self.runner.run(self.session.gate.execute(request))
 
@@ -93,7 +93,7 @@ class Guest:
 
         Call it while one runs. A worker before it may still be dying, for the kernel takes its time.
         """
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while True:
             found = [
                 worker

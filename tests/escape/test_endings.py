@@ -126,7 +126,7 @@ def test_cancelling_kills_the_worker_at_once(guest, rest):
     with observed(guest, lambda pid: None) as (hook, pidfds):
         request = guest.request(f"console.log('here'); {rest}")
         guest.runner.run(scenario())
-        assert gone(pidfds[0], 2)
+        assert gone(pidfds[0], 30)
     assert guest.value("1 + 1") == 2
 
 
@@ -162,7 +162,7 @@ def test_a_worker_killed_from_outside_is_lost(guest, rest):
     assert guest.value("1 + 1") == 2
 
 
-@pytest.mark.parametrize("rest", ["for (;;) {}", "await sleep(5_000)"])
+@pytest.mark.parametrize("rest", ["for (;;) {}", "await sleep(60_000)"])
 def test_a_zygote_killed_in_the_middle_takes_its_workers_along(guest, rest):
     def kill_zygote(pid):
         status = Path(f"/proc/{pid}/status").read_text()
@@ -172,7 +172,7 @@ def test_a_zygote_killed_in_the_middle_takes_its_workers_along(guest, rest):
 
     with observed(guest, kill_zygote) as (hook, pidfds):
         outcome = execute(guest, f"console.log('here'); {rest}", hook)
-        assert gone(pidfds[0], 2)
+        assert gone(pidfds[0], 30)
     assert (outcome.status, outcome.error.message) == ("lost", "the engine crashed (signal 9)")
     assert guest.value("1 + 1") == 2
 
@@ -181,9 +181,9 @@ def test_a_stopped_worker_ends_at_the_wall_limit(guest):
     started = time.perf_counter()
     with observed(guest, lambda pid: os.kill(pid, signal.SIGSTOP)) as (hook, pidfds):
         outcome = execute(guest, "console.log('here'); for (;;) {}", hook, wall_ms=300)
-        assert gone(pidfds[0], 2)
+        assert gone(pidfds[0], 30)
     assert (outcome.status, outcome.error.message) == ("timeout", "Execution timeout")
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 30
     assert guest.value("1 + 1") == 2
 
 

@@ -63,7 +63,7 @@ class Desk:
         )
 
     def request(self, source: str, **fields: Any) -> ExecutionRequest:
-        limits = LimitOverrides(wall_ms=fields.pop("wall_ms", 10_000))
+        limits = LimitOverrides(wall_ms=fields.pop("wall_ms", 60_000))
         return ExecutionRequest(
             workspace=self.workspace, work=GuestRun(source=source), limits=limits, **fields
         )

@@ -57,7 +57,7 @@ def run(guest):
             host = Host()
             job = GuestJob(
                 GuestRun(source=source),
-                GuestLimits(**{"wall_ms": 10_000, **limits}),
+                GuestLimits(**{"wall_ms": 60_000, **limits}),
                 Grants(),
                 guest.workspace,
             )

@@ -6,13 +6,15 @@ import pytest
 
 MIB = 1 << 20
 LIMIT_MS = 400
-GRACE_MS = 5_000
+GRACE_MS = 30_000
 """For busy machines; `make bench` measures how late a stop is."""
 PATIENT_MS = 100_000
 """For what another limit ends: before it does, V8 tries for seconds to find room."""
 
 COMPUTING = ("timeout", "Timeout", f"Script execution timed out after {LIMIT_MS}ms")
 WAITING = ("timeout", "Timeout", "Execution timeout")
+NOTHING_TO_COME = "it waits for a promise that nothing can settle: no timer and no call is pending"
+"""Said at once; who is stopped by the clock is told its limit."""
 MEMORY = ("memory_limit", "MemoryLimit", "Out of memory")
 STACK = ("failed", "RangeError", "Maximum call stack size exceeded")
 
@@ -85,9 +87,9 @@ def test_x16_a_program_that_waits_for_too_long(guest, source):
 
 @pytest.mark.parametrize("source", STUCK.values(), ids=STUCK.keys())
 def test_x16_a_program_that_waits_for_nothing(guest, source):
-    started = time.perf_counter()
-    assert guest.failure(source, wall_ms=60_000) == WAITING
-    assert time.perf_counter() - started < 5
+    outcome = guest.run(source)
+    assert (outcome.status, outcome.error.name, outcome.error.message) == WAITING
+    assert outcome.error.hint == NOTHING_TO_COME
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -289,9 +291,10 @@ def test_a_call_in_a_callback_that_nobody_waited_for(guest):
 
 
 def test_a_failed_call_that_nobody_looked_at(guest):
-    assert guest.failure("servers.nope.call('t'); await sleep(50); return 1") == (
+    later = "await servers.nope.call('t').catch(() => 0)"  # by then the one before it has failed
+    assert guest.failure(f"servers.nope.call('t'); {later}; return 1") == (
         "failed",
         "ToolError",
         "Unknown server: nope",
     )
-    assert guest.value("servers.nope.call('t').catch(() => 0); await sleep(50); return 1") == 1
+    assert guest.value(f"servers.nope.call('t').catch(() => 0); {later}; return 1") == 1

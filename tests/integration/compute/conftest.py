@@ -12,7 +12,7 @@ def answer(guest):
     """Return the answer to a program, its input and its limits."""
 
     def ask(source, given="", **limits):
-        body = {"source": source, "input": given, "limits": {"wall_ms": 10_000, **limits}}
+        body = {"source": source, "input": given, "limits": {"wall_ms": 60_000, **limits}}
         return guest.runner.run(compute(guest.session, body, workspace=guest.workspace))
 
     return ask

@@ -4,19 +4,13 @@ import asyncio
 
 import pytest
 
-from paddock.confine.process import Sandbox, Streams
+from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 
+from .conftest import started
+
 LONG = ProcessLimits(wall_ms=60_000)
-
-
-async def started(sandbox, script, grants):
-    said = asyncio.Event()
-    streams = Streams(stdout=lambda _: said.set())
-    task = asyncio.create_task(sandbox.run(["sh", "-c", script], grants, LONG, streams))
-    await said.wait()
-    return task
 
 
 @pytest.mark.parametrize("tier", ["landlock", "namespaces"])
@@ -28,9 +22,11 @@ def test_what_one_leaves_is_not_put_back_by_another_that_has_seen_it(tier, open_
     async def go():
         async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=open_path) as sandbox:
             first = await started(
-                sandbox, "echo theirs > .envrc; echo; while [ ! -e seen ]; do :; done", grants
+                sandbox, "echo theirs > .envrc; echo; while [ ! -e seen ]; do :; done", grants, LONG
             )
-            second = await started(sandbox, "cat .envrc; touch seen; while [ ! -e over ]; do :; done", grants)
+            second = await started(
+                sandbox, "cat .envrc; touch seen; while [ ! -e over ]; do :; done", grants, LONG
+            )
             ended = [await first]
             assert [path.name for path in workspace.iterdir()] == ["seen"]
             (workspace / "over").touch()

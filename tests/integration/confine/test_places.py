@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from paddock.confine import tree
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
+
+from .conftest import PATIENCE_S, has_ended, patiently, started
 
 tiers = pytest.mark.parametrize("tier", ["landlock", "namespaces"])
 MIB = 1024 * 1024
@@ -24,22 +26,12 @@ def with_sandbox(tier, root, go, **options):
         async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=root, **options) as sandbox:
             return await go(sandbox)
 
-    return asyncio.run(main())
+    return patiently(main())
 
 
 def wardens(sandbox):
     zygote = sandbox._zygote._process.pid
     return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]
-
-
-async def started(sandbox, script, **options):
-    """Return the task of a job that has said something."""
-    said = asyncio.Event()
-    task = asyncio.create_task(
-        sandbox.run(["sh", "-c", script], streams=Streams(stdout=lambda _: said.set()), **options)
-    )
-    await said.wait()
-    return task
 
 
 @tiers
@@ -96,7 +88,7 @@ def test_a_place_that_died_while_it_waited_is_not_used(tier, open_path):
         assert not sandbox._idle
         handle = os.pidfd_open(warden)
         os.kill(warden, signal.SIGKILL)
-        select.select([handle], [], [])
+        assert has_ended(handle)
         os.close(handle)
         return await sandbox.run(["true"])
 
@@ -167,7 +159,9 @@ def made_ahead(sandbox):
     """Return the process that the one warden, which has nothing to do, makes for its next job."""
     (warden,) = wardens(sandbox)
     kept = sandbox.tier == "namespaces"  # before it comes the process that keeps the root of jails
+    deadline = time.monotonic() + PATIENCE_S
     while len(found := tree.children(warden)) == kept:
+        assert time.monotonic() < deadline, "the warden makes no process ahead"
         os.sched_yield()
     return found[-1]
 
@@ -191,7 +185,7 @@ def test_a_process_made_ahead_that_is_killed_is_nobodys_loss(tier, open_path):
         ahead = made_ahead(sandbox)
         end = os.pidfd_open(ahead)
         os.kill(ahead, signal.SIGKILL)
-        select.select([end], [], [])
+        assert has_ended(end)
         return await sandbox.run(["sh", "-c", "echo fine"])
 
     result = with_sandbox(tier, open_path, go)
@@ -206,7 +200,7 @@ def test_the_keeper_of_a_root_that_is_killed_is_nobodys_loss(open_path):
         keeper = tree.children(wardens(sandbox)[0])[0]
         end = os.pidfd_open(keeper)
         os.kill(keeper, signal.SIGKILL)
-        select.select([end], [], [])
+        assert has_ended(end)
         return await sandbox.run(["sh", "-c", "echo fine"])
 
     result = with_sandbox("namespaces", open_path, go)

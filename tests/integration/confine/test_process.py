@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import os
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.program import Captured
 
+from .conftest import has_ended, patiently, started
+
 TIERS = ("landlock", "namespaces")
 tiers = pytest.mark.parametrize("tier", TIERS)
 MIB = 1024 * 1024
@@ -30,7 +31,7 @@ def run(tier, argv, grants=None, limits=None, streams=None):
         async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
             return await sandbox.run(argv, grants, limits, streams)
 
-    return asyncio.run(go())
+    return patiently(go())
 
 
 @tiers
@@ -180,9 +181,9 @@ def test_text_comes_whole_however_pieces_cut_it():
 
 @tiers
 def test_s20_p25_timeout_keeps_what_was_written(tier):
-    started = time.monotonic()
+    begin = time.monotonic()
     result = run(tier, ["sh", "-c", "echo first; sleep 60"], limits=ProcessLimits(wall_ms=300))
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - begin < 30
     assert (result.status, result.limit, result.signal) == ("timeout", "wall", signal.SIGKILL)
     assert result.stdout.head == "first\n"
     assert result.survivors == 0
@@ -192,24 +193,20 @@ def test_s20_p25_timeout_keeps_what_was_written(tier):
 def test_cancelling_the_caller_kills_the_program(tier):
     async def go():
         async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
-            first = asyncio.Event()
-            task = asyncio.create_task(
-                sandbox.run(["sh", "-c", "echo $$; sleep 60"], streams=Streams(stdout=lambda _: first.set()))
-            )
-            await first.wait()
+            task = await started(sandbox, "echo $$; sleep 60")
             (job,) = sandbox._jobs
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             return job.result.result()
 
-    result = asyncio.run(go())
+    result = patiently(go())
     assert (result.status, result.survivors) == ("cancelled", 0)
     assert result.kill != "none"
 
 
 SERVER = """
-import asyncio, os
+import asyncio, os, signal
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessLimits
@@ -220,6 +217,7 @@ async def main():
         script = "(setsid sleep 12345 & ); echo started; sleep 12345"
         await sandbox.run(["sh", "-c", script], None, ProcessLimits(wall_ms=60_000), Streams(stdout=say))
 
+signal.alarm(120)
 asyncio.run(main())
 """
 
@@ -235,7 +233,7 @@ def test_kill_9_on_the_server_leaves_no_child_behind(tier):
         server.kill()
     assert len(family) >= 4
     for handle in handles:
-        assert select.select([handle], [], [], 10)[0]
+        assert has_ended(handle)
         os.close(handle)
 
 
@@ -256,7 +254,7 @@ def test_ctrl_c_on_the_server_leaves_no_child_and_no_scratch_behind(tier, open_p
     assert said.splitlines()[-1] == b"KeyboardInterrupt"
     assert len(handles) >= 4
     for handle in handles:
-        assert select.select([handle], [], [], 10)[0]
+        assert has_ended(handle)
         os.close(handle)
     assert list(open_path.iterdir()) == []
 
@@ -284,11 +282,7 @@ def opened(pids):
 def test_a_killed_warden_is_a_lost_job_without_survivors(tier):
     async def go():
         async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
-            first = asyncio.Event()
-            task = asyncio.create_task(
-                sandbox.run(["sh", "-c", "echo x; sleep 60"], streams=Streams(stdout=lambda _: first.set()))
-            )
-            await first.wait()
+            task = await started(sandbox, "echo x; sleep 60")
             family = descendants(sandbox._zygote._process.pid)
             handles = opened(family)
             os.kill(family[0], signal.SIGKILL)
@@ -296,11 +290,11 @@ def test_a_killed_warden_is_a_lost_job_without_survivors(tier):
             again = await sandbox.run(["true"])
             return result, handles, again
 
-    result, handles, again = asyncio.run(go())
+    result, handles, again = patiently(go())
     assert (result.status, result.reason) == ("lost", "the warden of this process died")
     assert again.status == "ok"
     for handle in handles:
-        assert select.select([handle], [], [], 10)[0]
+        assert has_ended(handle)
         os.close(handle)
 
 

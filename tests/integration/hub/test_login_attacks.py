@@ -171,7 +171,10 @@ def test_an_authorization_server_that_never_answers(
         await asyncio.Event().wait()
         return Response()
 
-    monkeypatch.setattr(outside, "_TIMEOUT_S", 0.2)
+    def with_little_time_for_the_next(_: Request) -> None:
+        monkeypatch.setattr(outside, "_TIMEOUT_S", 0.2)
+
+    world.inner.twists[RESOURCE] = with_little_time_for_the_next
     world.outer.twists[METADATA] = never
     assert refused(world, logins) == f"{world.issuer}{METADATA[1:]} did not answer within 0.2 seconds"
 

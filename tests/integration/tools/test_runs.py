@@ -98,10 +98,10 @@ def test_p24_a_failure_without_a_word(workshop: Any):
 
 
 def test_p25_a_timeout_keeps_what_was_printed(workshop: Any):
-    tool = workshop.make("echo part; echo err >&2; sleep 10", name="x.sh", timeout=300)
+    tool = workshop.make("echo part; echo err >&2; sleep 60", name="x.sh", timeout=300)
     started = time.monotonic()
     outcome = workshop.outcome(tool)
-    assert time.monotonic() - started < 9
+    assert time.monotonic() - started < 30
     assert outcome.status is Status.TIMEOUT
     assert facts(outcome.tool) == (False, None, -1, "Script timed out after 300ms")
     assert (outcome.tool.stdout, outcome.tool.stderr) == ("part\n", "err\n")
@@ -127,11 +127,8 @@ def test_p27_a_death_by_signal_is_no_success(workshop: Any, number: int, name: s
 
 
 def test_p28_what_goes_on_in_the_background_is_not_waited_for_and_ends(workshop: Any):
-    tool = workshop.make("sleep 30 & echo done", name="x.sh", timeout=20_000)
-    started = time.monotonic()
-    end = workshop.run(tool)
-    assert facts(end) == (True, {"output": "done"}, 0, None)
-    assert time.monotonic() - started < 15
+    tool = workshop.make("sleep 600 & echo done", name="x.sh", timeout=60_000)
+    assert facts(workshop.run(tool)) == (True, {"output": "done"}, 0, None)
 
 
 def test_p29_a_timeout_is_cut_to_the_longest(workshop: Any):
