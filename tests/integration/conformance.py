@@ -15,6 +15,7 @@ from .mcp import npm
 _SUITE = "@modelcontextprotocol/conformance"
 _RESULT = re.compile(r"^([✓✗]) ([\w/.-]+): \d+ passed", re.MULTILINE)
 _UNSCORED = re.compile(r"^  [✓✗] ([\w/.-]+) \((\w[\w-]*)\)$", re.MULTILINE)
+_PATIENT = Path(__file__).parents[1] / "clients" / "patient_timers.cjs"
 _SECONDS = 600
 
 
@@ -37,7 +38,8 @@ class Verdict:
 
 def run(modules: Path, side: str, *options: str, revision: str, results: Path) -> Verdict:
     """Run what a revision requires of a `side`, `client` or `server`; the checks of each scenario go to `results`."""
-    command = [npm.node(modules), str(modules / _SUITE / "dist" / "index.js"), side, *options]
+    suite = str(modules / _SUITE / "dist" / "index.js")
+    command = [npm.node(modules), "--require", str(_PATIENT), suite, side, *options]
     done = subprocess.run(
         [*command, "--requirements", revision, "--output-dir", str(results)],
         cwd=results.parent,

@@ -1,5 +1,6 @@
 """Every way to make a program never end, or to ask for too much: its own status, in time, and the host unharmed."""
 
+import os
 import time
 
 import pytest
@@ -78,6 +79,23 @@ def test_x13_x14_x15_a_program_that_computes_for_ever(guest, source):
 
 def test_a_program_that_computes_for_ever_with_the_jit(guest):
     assert in_time(guest, "await sleep(0); for(;;){}", jit=True) == COMPUTING
+
+
+def test_a_program_whose_output_nobody_reads_in_time_computes(guest):
+    """A host with too much to do reads late, and the program is held in the middle of a line."""
+    heard = []
+
+    def busy(line):
+        heard.append(line)
+        if len(heard) == 1:
+            over = time.monotonic() + LIMIT_MS / 1000
+            while time.monotonic() < over:
+                os.sched_yield()
+
+    request = guest.request(ENDLESS["endless output"], wall_ms=LIMIT_MS)
+    outcome = guest.runner.run(guest.session.gate.execute(request, on_console=busy))
+    assert (outcome.status, outcome.error.name, outcome.error.message) == COMPUTING
+    assert outcome.error.hint == f"it was computing when its time was up; the limit is {LIMIT_MS} ms"
 
 
 @pytest.mark.parametrize("source", PENDING.values(), ids=PENDING.keys())

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import struct
 import time
 from contextlib import suppress
@@ -218,7 +219,7 @@ class Dialogue(Listener):
     def time_is_up(self) -> None:
         """Record where the program stood when the wall limit had passed."""
         limit = self._job.limits.wall_ms
-        if _is_computing(self._worker.pid):
+        if _is_computing(self._worker.pid) or _has_more_to_say(self._worker):
             text = f"Script execution timed out after {limit}ms"
             hint = "it was computing when its time was up"
         elif self._tasks:
@@ -276,3 +277,12 @@ def _is_computing(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
     return False
+
+
+def _has_more_to_say(worker: Worker) -> bool:
+    """Return whether something that it wrote is unread: a host that reads late holds it in the middle of a line."""
+    if not worker.is_alive() or worker.transport is None:
+        return False
+    poll = select.poll()
+    poll.register(worker.transport.get_extra_info("socket"), select.POLLIN)
+    return [happened for _, happened in poll.poll(0)] == [select.POLLIN]

@@ -24,6 +24,9 @@ ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
 ERAS = ("legacy", "auto")
 """What a client of the library opens with: `initialize` of 2025-11-25, or whatever is newest, here 2026-07-28."""
 
+PATIENCE_S = 300
+"""How long tests wait for a word of a server, on the slowest machine."""
+
 TOKEN = "correct-horse-battery-staple"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -86,7 +89,7 @@ class Place:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            line = await asyncio.wait_for(process.stderr.readline(), 60)
+            line = await asyncio.wait_for(process.stderr.readline(), PATIENCE_S)
             yield Web(process, line.decode().removeprefix("listening on ").strip())
         finally:
             if process.returncode is None:
@@ -156,7 +159,7 @@ class Lines:
 
     async def receive(self) -> dict[str, Any]:
         """Return the next message."""
-        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), 60))
+        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_S))
 
     async def answer(self, number: int | None) -> dict[str, Any]:
         """Return the answer to a request; notifications before it are passed over."""
