@@ -11,7 +11,7 @@ What a writer promises:
 * With `sync="batch"` (the default) a thread of its own syncs the file at most `SYNC_INTERVAL_S` after a
   record, so a call takes microseconds and may be made on an event loop; a power failure loses at most what
   was written since. With `sync="always"` a call returns after an fsync, in milliseconds: call it from a
-  thread. `close` syncs.
+  thread. So it does where no thread can be started. `close` syncs.
 * When another process writes at that moment, a call waits for it, for 5 s at most.
 * A request is claimed at most once, by any process on the same directory; after a power failure with
   `sync="batch"`, a claim that was lost with its record may be made again.
@@ -221,13 +221,23 @@ class Ledger:
     def _sync_soon(self) -> None:
         if self._syncer is None:
             with self._mutex:
-                if self._syncer is None and not self._closed:
-                    self._syncer = threading.Thread(
-                        target=self._sync_in_batches, name="paddock-ledger", daemon=True
-                    )
-                    self._syncer.start()
-        if not self._written.is_set():
+                if self._closed:  # which has synced
+                    return
+                if self._syncer is None:
+                    self._syncer = self._begin_syncer()
+        if self._syncer is None:
+            self.flush()
+        elif not self._written.is_set():
             self._written.set()
+
+    def _begin_syncer(self) -> threading.Thread | None:
+        """Return the thread that syncs; None where the user or the group of processes may have no more threads."""
+        syncer = threading.Thread(target=self._sync_in_batches, name="paddock-ledger", daemon=True)
+        try:
+            syncer.start()
+        except RuntimeError:
+            return None
+        return syncer
 
     def _sync_in_batches(self) -> None:
         while self._failure is None and not self._closing.is_set():

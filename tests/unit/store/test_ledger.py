@@ -185,6 +185,22 @@ def test_batches_are_synced_in_the_background(directory: Path, monkeypatch: pyte
         assert set(threads) == {"paddock-ledger"}
 
 
+def test_where_no_thread_can_be_started_every_record_is_synced(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with Ledger(directory) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refused)
+            for seq in (1, 2):
+                ledger.append("decided", "r", {})
+                assert head(directory).synced == seq
+        ledger.append("decided", "r", {})
+    assert head(directory).synced == 3
+
+
 def test_close_syncs(directory: Path) -> None:
     with Ledger(directory) as ledger:
         ledger.append("decided", "r", {})
