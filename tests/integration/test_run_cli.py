@@ -291,11 +291,11 @@ def test_json_and_the_ledger_tell_the_same(run: Run, environment: dict[str, str]
 
 
 def test_ctrl_c_on_a_terminal_ends_the_script_in_order(ws: Path, environment: dict[str, str]) -> None:
-    write(ws / "wait.js", "console.log('so far'); await new Promise(() => {})")
+    write(ws / "wait.js", "console.log('so far'); for (;;) await sleep(1_000)")
     ours, theirs = os.openpty()
     try:
         process = subprocess.Popen(
-            ["setsid", "--ctty", "--wait", *CONTAINED, PADDOCK, "run", "./wait.js"],
+            ["setsid", "--ctty", "--wait", *CONTAINED, PADDOCK, "run", "./wait.js", "--timeout", "300"],
             cwd=ws, env=environment, stdin=theirs, stdout=theirs, stderr=theirs,
         )  # fmt: skip
         os.close(theirs)
