@@ -256,7 +256,7 @@ def test_a_program_that_computes_while_a_person_thinks_is_stopped(open_desk: Ope
         return Answer(verdict="once", by="the test")
 
     spin = "servers.odd.echo({text: 'x'}); await null; for (;;) {}"
-    outcome = open_desk().run(spin, look, wall_ms=500)
+    outcome = open_desk().run(spin, look, wall_ms=3_000)
     assert (outcome.status, seen) == ("timeout", [True])
 
 

@@ -148,7 +148,7 @@ def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
             await asyncio.Event().wait()
 
     async def job():
-        limits = GuestLimits(wall_ms=200)
+        limits = GuestLimits(wall_ms=2_000)
         work = GuestRun(source="try { paddock.vault.get('a') } finally { console.log('no') }")
         return await guest.session.gate._engines.guest.run(
             GuestJob(work, limits, Grants(), guest.workspace), Silent()
@@ -156,7 +156,7 @@ def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
 
     result = guest.runner.run(job())
     assert (result.status, result.error.message, result.console) == (Status.TIMEOUT, "Execution timeout", ())
-    assert result.error.hint == "it was waiting for paddock.vault.get; the limit is 200 ms"
+    assert result.error.hint == "it was waiting for paddock.vault.get; the limit is 2000 ms"
 
 
 def test_arguments_beyond_the_limit_of_a_message_are_refused_in_the_program(run):

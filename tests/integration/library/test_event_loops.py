@@ -39,7 +39,7 @@ def test_programs_servers_and_computations_work_on_uvloop(run, opened):
         async with opened() as paddock:
             good = await paddock.execute(PROGRAM)
             late = await paddock.execute("for (;;) {}", timeout_ms=50)
-            waiting = await paddock.execute("await servers.odd.hang({})", timeout_ms=200)
+            waiting = await paddock.execute("await servers.odd.hang({})", timeout_ms=2_000)
         return good, late, waiting
 
     good, late, waiting = run(ends())
