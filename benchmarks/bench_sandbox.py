@@ -18,6 +18,10 @@ from paddock.model.settings import Tier
 
 TITLE = "Confined processes: /bin/true"
 
+NOTE = """Each job has a scratch directory of its own, in the system's directory for temporary files. An ext4 without a journal looks
+for each new file past all that were deleted in the last minutes; so after much tidying, as by a run of all tests, these
+figures and those of compiled programs out of the cache are larger than on a file system in memory."""
+
 _TRUE = "/bin/true"
 _BARE = ["/usr/bin/bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", _TRUE]
 _MIB = 1024 * 1024
