@@ -1,6 +1,7 @@
 """From a program to its commands."""
 
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -168,14 +169,20 @@ def test_another_executable_has_its_own_commands(machine):
     assert plan.files == {}
 
 
-def test_what_is_warm_is_used_and_granted_and_what_is_not_leaves_no_word(machine):
-    cold = toolchain(machine, "go")
-    assert "GOCACHE" not in cold.environment
+@contextmanager
+def warmed(machine, name):
+    """Yield a toolchain that is warm, the same one cold, and where its warm start is."""
+    cold = toolchain(machine, name)
     with tempfile.TemporaryDirectory() as folder:
-        warm = Path(folder, "go", cold.identity)
+        warm = Path(folder, name, cold.identity)
         warm.mkdir(parents=True)
         Path(folder).chmod(0o755)
-        found = find(recipes()["go"], Search(f"{machine}/bin", warm=Path(folder)))
+        yield find(recipes()[name], Search(f"{machine}/bin", warm=Path(folder))), cold, warm
+
+
+def test_what_is_warm_is_used_and_granted_and_what_is_not_leaves_no_word(machine):
+    with warmed(machine, "go") as (found, cold, warm):
+        assert "GOCACHE" not in cold.environment
         plan = steps(found, "1")
         assert plan.compile.environment(in_scratch(plan))["GOCACHE"] == str(warm)
         assert found.prefixes == (machine, warm.resolve())
@@ -184,12 +191,7 @@ def test_what_is_warm_is_used_and_granted_and_what_is_not_leaves_no_word(machine
 
 def test_what_stands_in_for_a_warm_start_leaves_no_word_when_there_is_one(machine):
     """A script of Kotlin is begun by a class that is compiled with it, unless one is there."""
-    cold = toolchain(machine, "kotlin")
-    with tempfile.TemporaryDirectory() as folder:
-        warm = Path(folder, "kotlin", cold.identity)
-        warm.mkdir(parents=True)
-        Path(folder).chmod(0o755)
-        found = find(recipes()["kotlin"], Search(f"{machine}/bin", warm=Path(folder)))
+    with warmed(machine, "kotlin") as (found, _, warm):
         plan = steps(found, "1")
         compile_, run = shown(plan.compile, plan, machine), shown(plan.run, plan, machine)
     assert compile_ == (
