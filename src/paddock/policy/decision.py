@@ -39,7 +39,7 @@ class Policy:
         circumstances = _circumstances(request, work, self._settings)
         decision = self._decided.get(circumstances)
         if decision is None:
-            decision = _judged_alone(request, self._settings, self._catalogue)
+            decision = _unsigned(request, self._settings, self._catalogue)
             if len(self._decided) < _REMEMBERED:
                 self._decided[circumstances] = decision
         return _signed(request, decision)
@@ -48,7 +48,7 @@ class Policy:
 def _circumstances(
     request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall | RuntimeRun, settings: Settings
 ) -> tuple[object, ...]:
-    """Return all that `_judged_alone` looks at."""
+    """Return all that `_unsigned` looks at."""
     if isinstance(work, ServerCall):
         what = work.server, work.tool, work.read_only
     elif isinstance(work, SdkCall):
@@ -71,7 +71,7 @@ def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue =
     All objections are given as reasons, the first of them names the deciding rule. The audit hash covers the
     decision and the identity of the request, never its payload.
     """
-    return _signed(request, _judged_alone(request, settings, catalogue))
+    return _signed(request, _unsigned(request, settings, catalogue))
 
 
 def refuse(request: ExecutionRequest, decision: Decision, rule: str, reason: str) -> Decision:
@@ -87,8 +87,8 @@ def answered(request: ExecutionRequest, decision: Decision, rule: str, answer: A
     return _signed(request, _hashed(decision.model_copy(update=changes)))
 
 
-def _judged_alone(request: ExecutionRequest, settings: Settings, catalogue: Catalogue) -> Decision:
-    """Return the decision; its audit hash covers only itself."""
+def _unsigned(request: ExecutionRequest, settings: Settings, catalogue: Catalogue) -> Decision:
+    """Return the decision, whose audit hash covers only itself."""
     work = request.work
     match work:
         case RuntimeRun():
