@@ -216,6 +216,8 @@ class Gate:
             return self._rehearsed(request, decision)
         facts = self._outgoing.facts(identity(request, decision))
         book = self._book(request)
+        if isinstance(request.work, GuestRun):
+            self._engines.guest.expect(jit=decision.grants.jit)  # it gets ready beside the next line
         book.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = _CANCELLED

@@ -15,8 +15,8 @@ from paddock.guest import frames
 from paddock.guest.engine import GuestEngine
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, HostReply, OnReply
-from paddock.guest.pool import Cost, Death, Worker
 from paddock.guest.positions import Positions
+from paddock.guest.worker_handle import Cost, Death, Worker
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
 from paddock.model.request import GuestRun
@@ -40,9 +40,6 @@ class OneWorker:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-
-    def prepare(self, profile: str, count: int) -> None:
-        pass
 
     async def take(self, profile: str) -> Worker:
         return self.worker

@@ -1,5 +1,10 @@
 """Workers come from one isolate that was forked: what they must not share, and what the rehearsal must not leave."""
 
+import pytest
+
+from paddock.guest import frames
+from paddock.guest.worker_handle import Worker
+
 NUMBERS = "return [Math.random(), Math.random(), Math.random()]"
 
 
@@ -52,3 +57,46 @@ def test_call_numbers_and_limits_start_anew(guest):
 def test_the_zone_and_the_clock_are_the_present_ones(guest):
     source = "const a = Date.now(); await sleep(5); return [Date.now() > a, a > 1.7e12]"
     assert guest.value(source) == [True, True]
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What workers are sent, from now on: the word that wakes one as `wake`, a program as `run`."""
+    words = []
+    send = Worker.send
+
+    def told(worker, frame):
+        words.append("wake" if frame == frames.WAKE else "run" if frame[4:5] == b"R" else frame)
+        send(worker, frame)
+
+    monkeypatch.setattr(Worker, "send", told)
+    return words
+
+
+async def expect(guest, times):
+    """Announce programs, as the gate does, once a worker waits."""
+    engine = guest.session.gate._engines.guest
+    engine._pool.prepare("guest", 1)
+    await engine._pool._waiting["guest"][0]
+    for _ in range(times):
+        engine.expect(jit=False)
+
+
+def test_a_worker_is_woken_while_its_program_is_recorded(guest, sent):
+    guest.runner.run(expect(guest, 0))
+    assert guest.value("return 1") == 1
+    assert sent == ["wake", "run"]
+
+
+def test_a_worker_that_was_woken_for_nothing_runs_the_next_program(guest, sent):
+    guest.runner.run(expect(guest, 3))
+    outcome = guest.run("console.log(typeof wake); return [typeof input, setTimeout(() => {}, 0)]")
+    assert outcome.value == ["undefined", 1]
+    assert [line.text for line in outcome.console] == ["undefined"]
+    assert sent == ["wake", "wake", "wake", "wake", "run"]
+
+
+def test_what_is_denied_wakes_nobody(guest, sent):
+    guest.runner.run(expect(guest, 0))
+    assert guest.run("return 1", wall_ms=10**9).status == "denied"
+    assert sent == []

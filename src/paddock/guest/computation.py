@@ -13,9 +13,9 @@ import struct
 from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
-from paddock.guest.pool import Cost, Listener, Worker
 from paddock.guest.positions import Positions
 from paddock.guest.verdict import POSITION, End, Verdict
+from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 _SOURCE_URL = "\n//# sourceURL=paddock:program"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
-from paddock.guest.pool import Cost, Listener, Worker
 from paddock.guest.verdict import End, Verdict, rejection_text
+from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 

@@ -19,7 +19,8 @@ from paddock.guest.computation import Computation
 from paddock.guest.dialogue import Dialogue
 from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
-from paddock.guest.pool import Pool, Worker
+from paddock.guest.pool import Pool
+from paddock.guest.worker_handle import Worker
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status
 
@@ -75,13 +76,16 @@ class GuestEngine:
         """How many workers live, spares included."""
         return self._pool.workers
 
+    def expect(self, *, jit: bool) -> None:
+        """Have a worker wake up, or start, while what it is for is still being recorded."""
+        self._pool.expect(_profile(jit))
+
     async def run(self, job: GuestJob, host: Host, on_console: OnConsole | None = None) -> RawResult:
         """Return what became of the program. Cancelling the task kills the worker first.
 
         Raises EngineError when Paddock's own machinery failed before the program started, PaddockError after.
         """
-        profile: EngineProfile = "guest-jit" if job.grants.jit else "guest"
-        self._pool.prepare(profile, 1)  # starts beside the reading of the program
+        profile = _profile(job.grants.jit)
         if job.work.computes:
             if re.search("[\ud800-\udfff]", job.work.source):
                 return RawResult(status=Status.FAILED, error=_HALF)
@@ -130,6 +134,10 @@ async def _run(
             # No EngineError, which says that nothing ran and that it is safe to try again.
             raise PaddockError(f"guest worker {worker.pid} did not end after SIGKILL") from error
     return dialogue.result(cost, wall_ms, facts)
+
+
+def _profile(jit: bool) -> "EngineProfile":  # noqa: FBT001 - of one parameter
+    return "guest-jit" if jit else "guest"
 
 
 @lru_cache

@@ -174,6 +174,10 @@ def encode(text: bytes) -> bytes:
     return _LENGTH.pack(len(text)) + text
 
 
+WAKE = encode(b'["wake"]')
+"""What has a worker go once through everything that the frame of a program will go through."""
+
+
 def start(
     settings: Json, program: str, memory_bytes: int, *, world: Literal["run", "compute"] = "run"
 ) -> bytes:

@@ -7,208 +7,21 @@ forks, because its children share its address layout; one that fails or dies is 
 """
 
 import asyncio
-import contextlib
 import json
 import os
-import re
 import signal
 import socket
 from collections import deque
-from typing import NamedTuple, Protocol, cast
 
 from paddock.guest import frames
 from paddock.guest.launch import Child, EngineProfile, Launcher
+from paddock.guest.worker_handle import Cost, Death, Worker
 from paddock.model.errors import EngineError
 
 RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
 _REFILL_SECONDS = 0.003
 _CONTROL_BYTES = 4096
-_STDERR_BYTES = 4096
-_READ_BYTES = 64 * 1024
-_PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
-
-
-class Cost(NamedTuple):
-    """What a worker used, as the kernel counts it."""
-
-    cpu_ms: float
-    peak_bytes: int
-    """Largest resident set, pages shared with the zygote included."""
-
-
-class Death(NamedTuple):
-    """How a worker ended, from wait4(2)."""
-
-    code: int
-    """Exit status, or minus the signal."""
-    cost: Cost
-
-
-class Worker(asyncio.BufferedProtocol):
-    """One locked process that waits for its one program."""
-
-    def __init__(self, errors: int, frame_bytes: int) -> None:
-        loop = asyncio.get_running_loop()
-        self.pid = 0
-        self.death: asyncio.Future[Death] = loop.create_future()
-        self.ready: asyncio.Future[None] = loop.create_future()
-        self.transport: asyncio.Transport | None = None
-        self.listener: Listener | None = None
-        self._pidfd = -1
-        self._greeted = False
-        self._errors = errors
-        self._clock = -1
-        self._status = -1
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self.frame_bytes = frame_bytes
-        self._reader = frames.FrameReader(frame_bytes)
-        # asyncio's own would be 256 KiB anew for each message, which the C library maps and unmaps each time.
-        self._buffer = memoryview(bytearray(_READ_BYTES))
-
-    def born(self, pid: int, pidfd: int) -> None:
-        """Learn the process behind the socket."""
-        self.pid, self._pidfd = pid, pidfd
-        self._begin()
-
-    def died(self, death: Death) -> None:
-        """Learn how it ended."""
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
-        if not self.death.done():
-            self.death.set_result(death)
-
-    def is_alive(self) -> bool:
-        """Return whether the process may still take a program."""
-        return self.transport is not None and not self.transport.is_closing() and not self.death.done()
-
-    def kill(self) -> None:
-        """End the process now; harmless when it is gone."""
-        self._signal(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """Hold the process: it computes nothing until `go_on`. Harmless when it is gone."""
-        self._signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let a process that was held go on; harmless when it is gone."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._pidfd >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, number)
-
-    def cost(self) -> Cost | None:
-        """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
-        try:
-            nanoseconds = int(os.pread(self._clock, 64, 0).split()[0])
-            peak = _PEAK.search(os.pread(self._status, 4096, 0))
-        except OSError:
-            return None
-        return Cost(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
-
-    def observe(self) -> None:
-        """Open what `cost` reads, while nobody waits. The process has one thread, and no further one can start."""
-        with contextlib.suppress(OSError):
-            self._clock = os.open(f"/proc/{self.pid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-            self._status = os.open(f"/proc/{self.pid}/status", os.O_RDONLY | os.O_CLOEXEC)
-
-    def pause_writing(self) -> None:
-        """Learn that the worker does not read what it is sent."""
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """Learn that it reads again."""
-        self._writable.set()
-
-    async def drained(self) -> None:
-        """Wait until the worker has read most of what it was sent, or is gone."""
-        await self._writable.wait()
-
-    def send(self, frame: bytes) -> None:
-        """Queue a frame for the worker; a worker that is gone loses it."""
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(frame)
-
-    def last_words(self) -> str:
-        """Return what the worker left on its standard error, once; it may be anything."""
-        if self._errors < 0:
-            return ""
-        try:
-            text = os.read(self._errors, _STDERR_BYTES)
-        except BlockingIOError:
-            text = b""
-        self.dispose()
-        return text.decode("utf-8", "replace")
-
-    def end(self) -> None:
-        """Kill the process and close what this side holds."""
-        self.kill()
-        self.dispose()
-
-    def dispose(self) -> None:
-        """Close what this side still holds."""
-        for descriptor in (self._errors, self._status, self._clock):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._errors, self._status, self._clock = -1, -1, -1
-        if self.transport is not None:
-            self.transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Follow asyncio.Protocol."""
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Follow asyncio.BufferedProtocol."""
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Pass on what the bytes complete; kill a worker that breaks the protocol."""
-        try:
-            for message in self._reader.feed(bytes(self._buffer[:nbytes])):
-                if self.listener is not None:
-                    self.listener.heard(message)
-                elif isinstance(message, frames.Ready):
-                    self._greeted = True
-                    self._begin()
-        except frames.FrameError as error:
-            self.kill()
-            if self.listener is not None:
-                self.listener.broken(error)
-
-    def _begin(self) -> None:
-        """Be ready when worker and zygote have both spoken; either may be the first."""
-        if self._greeted and self.pid and not self.ready.done():
-            self.ready.set_result(None)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Learn that the worker has closed its end, which only its death does."""
-        self._writable.set()
-        if not self.ready.done():
-            self.ready.set_exception(EngineError("a guest worker died while it started"))
-            self.ready.exception()  # retrieved: nobody may be waiting any more
-        if self.listener is not None:
-            self.listener.gone()
-
-
-class Listener(Protocol):
-    """Who hears what a worker says. None of these may raise."""
-
-    def heard(self, message: frames.Message) -> None:
-        """Take one message."""
-        ...
-
-    def broken(self, error: frames.FrameError) -> None:
-        """Learn that the worker broke the protocol and was killed."""
-        ...
-
-    def gone(self) -> None:
-        """Learn that nothing more will come."""
-        ...
 
 
 class Zygote:
@@ -337,6 +150,16 @@ class Pool:
         waiting = self._waiting.setdefault(profile, deque())
         while len(waiting) < count:
             waiting.append(asyncio.create_task(self._zygote(profile).fork(self._frame_bytes)))
+
+    def expect(self, profile: EngineProfile) -> None:
+        """Have a worker ready or on its way, and wake one that waits.
+
+        A processor that sleeps takes its time, and a worker's code is slow until it is in the caches again.
+        """
+        self.prepare(profile, 1)
+        first = self._waiting[profile][0]
+        if first.done() and not first.cancelled() and first.exception() is None:
+            first.result().send(frames.WAKE)
 
     async def take(self, profile: EngineProfile) -> Worker:
         """Return a ready worker, and start the next one. Raises EngineError when none can be had."""

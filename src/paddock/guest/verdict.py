@@ -8,8 +8,8 @@ from paddock.guest import frames
 from paddock.guest.absent import advice
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
-from paddock.guest.pool import Worker
 from paddock.guest.v8 import EXIT_MEMORY
+from paddock.guest.worker_handle import Worker
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, Status
 

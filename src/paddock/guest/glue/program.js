@@ -149,6 +149,7 @@ function turn(poster) {
   if (message[0] === "stuck") return computing ? computed() : stuck();
   if (message[0] === "rehearse") return rehearse();
   if (message[0] === "forget") return forget();
+  if (message[0] === "wake") return undefined;
   if (message[0] === "compute") return compute(message[1], global, NativeDate.prototype);
   configure(message[1]);
 }
