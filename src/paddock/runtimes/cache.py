@@ -1,8 +1,8 @@
 """Compiled programs by what they were made of: source, toolchain, command. Jobs never see the cache.
 
 A compile step sees neither workspace nor network, so its result depends on nothing that is not in the key. What a job
-gets is a copy. An entry appears by one rename, complete, named by its checksum, and is never changed; so any number of
-processes may share a directory.
+gets is a copy, or a second name for a file that it cannot change (`paddock.runtimes.trees`). An entry appears by one
+rename, complete, named by its checksum, and is never changed; so any number of processes may share a directory.
 
 To look at thousands of entries takes longer than many a compiler. So whoever adds one looks by chance, the more likely
 the larger it is, and then the entries used longest ago go, down to less than the bound: it is kept, but for bad luck.
@@ -32,7 +32,7 @@ _QUICK = 2 * MIB
 _LOOKS = 64
 """How often all entries are looked at, on average, while programs of the size of the bound are added."""
 _STAGING = ".new-"
-_FORMAT = 3
+_FORMAT = 4
 """Part of every key; another layout or another way of compiling is another number."""
 
 
@@ -63,7 +63,7 @@ class Cache:
         return name in self._seen and self._seen[name].size <= _QUICK
 
     def take(self, name: str, target: Path, *, owner: int | None) -> bool:
-        """Copy the program of that key to `target`; tell whether there was one. Whoever removes it meanwhile wins."""
+        """Put the program of that key at `target`; tell whether there was one. Whoever removes it meanwhile wins."""
         entry = self._directory / name
         if not is_ours(self._directory):
             return False
@@ -72,7 +72,7 @@ class Cache:
             [kept] = os.listdir(entry) if seen is None else [seen.kept]  # noqa: PTH208
             facts = _facts(entry / kept)
             known = seen is not None and seen.facts is not None and seen.facts == facts
-            copied = trees.copy(entry / kept, target, owner=owner, checked=not known)
+            copied = trees.lend(entry / kept, target, owner=owner, checked=not known)
             if known or copied.checksum == kept:
                 self._note(name, _Seen(kept, copied.size, facts))
                 os.utime(entry)
@@ -88,7 +88,10 @@ class Cache:
         return False
 
     def keep(self, name: str, program: Path) -> None:
-        """Keep a program for the next time, unless that is impossible: a full disk costs nobody his result."""
+        """Keep a program for the next time, unless that is impossible: a full disk costs nobody his result.
+
+        Raises TreeError.
+        """
         if not self._most:
             return
         with contextlib.suppress(OSError):
@@ -97,7 +100,7 @@ class Cache:
                 return
             staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._directory))
             try:
-                copied = trees.copy(program, staging / _PROGRAM)
+                copied = trees.keep(program, staging / _PROGRAM)
                 if copied.size <= self._left:
                     (staging / _PROGRAM).rename(staging / copied.checksum)
                     staging.rename(self._directory / name)
@@ -134,14 +137,14 @@ class _Seen(NamedTuple):
     size: int
     """Bytes."""
     facts: tuple[int, ...] | None
-    """What changes when the file does (stat(2)); None for a directory, which is looked at each time."""
+    """What changes when the file does (stat(2)) but not with its names; None for a directory, looked at each time."""
 
 
 def _facts(program: Path) -> tuple[int, ...] | None:
     facts = program.lstat()
     if stat.S_ISDIR(facts.st_mode):
         return None
-    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _size(entry: Path) -> int:

@@ -253,14 +253,15 @@ class RuntimeEngine:
             place.release()
 
     def _collect(self, name: str, made: Path, target: Path, owner: int) -> str:
-        """Move what the compiler made to the program's scratch and the cache; return what is wrong with it."""
+        """Put what the compiler made into the cache and the program's scratch; return what is wrong with it."""
         try:
-            trees.copy(made, target, owner=owner, checked=False)
+            self._compiled.keep(name, made)
+            if not self._compiled.take(name, target, owner=owner):
+                trees.copy(made, target, owner=owner)
         except FileNotFoundError:
             return NO_OUTPUT
         except trees.TreeError as error:
             return f"Compile succeeded but its output is refused: {error}"
-        self._compiled.keep(name, made)
         return ""
 
 

@@ -2,16 +2,28 @@
 
 Only plain files and directories are copied, without owners, times and special bits; what is too large, or no such
 thing, is an error and no copy.
+
+What is kept for later jobs is lent to them without being copied again, where no job can change it: as root, the files
+are given to a user that no job has. A job that becomes another user has no way to write to them, and neither has one
+that stays root, for it has lost root's capabilities.
 """
 
+import contextlib
 import os
 import stat
 import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
+from paddock.confine import lockdown
+
 MOST_BYTES = 256 * 1024 * 1024
 MOST_ENTRIES = 20_000
+KEEPER = 65533
+"""User of what is kept, as root; systemd keeps this number free (UIDs, GIDs and systemd)."""
 _PIECE = 256 * 1024
 
 
@@ -28,13 +40,38 @@ class Copied(NamedTuple):
     """CRC-32 (hex) of names and contents: it tells of damage, not of malice. Of names alone when it was not checked."""
 
 
-def copy(source: Path, target: Path, *, owner: int | None = None, checked: bool = True) -> Copied:
-    """Copy a file or a directory to `target`, which is not there yet.
+_Take = Callable[[Path, Path, os.stat_result, int], int]
+"""Puts one file in its place, and returns the checksum with its content added."""
+
+_Finish = Callable[[int, int], None]
+"""Gives a copied file, open, the owner and the mode that it is to have; the second number is the mode it has."""
+
+
+def copy(source: Path, target: Path, *, owner: int | None = None) -> Copied:
+    """Copy a file or a directory that a job made to `target`, which is not there yet.
 
     Files can be read, run (where they could before) and written by `owner` alone, by default this process's user.
-    The checksum of contents takes longer than copying them. Raises TreeError for a link, a device, a file with several
-    names or too much, OSError when copying fails.
+    Raises TreeError for a link, a device, a file with several names or too much, OSError when copying fails.
     """
+    finish = None if owner is None else partial(_hand_over, owner=owner)
+    return _walk(source, target, owner, partial(_copied, finish=finish))
+
+
+def keep(source: Path, target: Path) -> Copied:
+    """Copy as `copy` does, for `lend`. No job may come to `target` in any other way."""
+    is_lent = os.geteuid() == 0 and lockdown.is_mapped(KEEPER)
+    return _walk(source, target, None, partial(_copied, finish=_give_away if is_lent else None))
+
+
+def lend(source: Path, target: Path, *, owner: int | None, checked: bool = True) -> Copied:
+    """Give `owner` what `keep` has made: each file by a second name where `owner` cannot change it, else as a copy.
+
+    The checksum of contents takes longer than copying them. Raises TreeError and OSError as `copy` does.
+    """
+    return _walk(source, target, owner, partial(_lent, owner=owner, checked=checked))
+
+
+def _walk(source: Path, target: Path, owner: int | None, take: _Take) -> Copied:
     total, entries, checksum, pending = 0, 0, 0, [(source, target, ".")]
     while pending:
         path, made, name = pending.pop()
@@ -45,29 +82,76 @@ def copy(source: Path, target: Path, *, owner: int | None = None, checked: bool 
             raise TreeError(f"it is over {MOST_BYTES} bytes or {MOST_ENTRIES} files")
         if stat.S_ISDIR(facts.st_mode):
             made.mkdir(mode=0o700)
+            if owner is not None:
+                os.chown(made, owner, owner)
             below = "" if name == "." else f"{name}/"
             pending += [(path / each, made / each, f"{below}{each}") for each in sorted(os.listdir(path))]  # noqa: PTH208
             checksum = zlib.crc32(os.fsencode(f"{name}/"), checksum)
-        elif stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
-            checksum = zlib.crc32(os.fsencode(f"{name}\0"), checksum)
-            mode = 0o700 if facts.st_mode & stat.S_IXUSR else 0o600
-            checksum = _copy_file(path, made, mode, checksum, checked=checked)
+        elif stat.S_ISREG(facts.st_mode):
+            checksum = take(path, made, facts, zlib.crc32(os.fsencode(f"{name}\0"), checksum))
         else:
             raise TreeError(f"{path.name} is not a plain file")
-        if owner is not None:
-            os.chown(made, owner, owner)
     return Copied(total, f"{checksum:08x}")
 
 
-def _copy_file(source: Path, target: Path, mode: int, checksum: int, *, checked: bool) -> int:
+def _copied(path: Path, made: Path, facts: os.stat_result, checksum: int, *, finish: _Finish | None) -> int:
+    if facts.st_nlink != 1:
+        raise TreeError(f"{path.name} is not a plain file")
+    return _copy_file(path, made, facts, checksum, finish=finish, checked=True)
+
+
+def _lent(
+    path: Path, made: Path, facts: os.stat_result, checksum: int, *, owner: int | None, checked: bool
+) -> int:
+    if facts.st_uid != KEEPER or owner == KEEPER or not _linked(path, made):
+        finish = None if owner is None else partial(_hand_over, owner=owner)
+        return _copy_file(path, made, facts, checksum, finish=finish, checked=checked)
+    if checked:
+        with open(path, "rb", buffering=0) as given:  # noqa: PTH123 - thousands of them
+            for piece in _pieces(given):
+                checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def _linked(path: Path, made: Path) -> bool:
+    """Give a file a second name; tell whether that is possible: not on another file system, nor to every root."""
+    try:
+        os.link(path, made)
+    except OSError:
+        return False
+    return True
+
+
+def _copy_file(
+    source: Path, target: Path, facts: os.stat_result, checksum: int, *, finish: _Finish | None, checked: bool
+) -> int:
     """Copy one file; return the checksum, with its content added when that is `checked`."""
+    mode = 0o700 if facts.st_mode & stat.S_IXUSR else 0o600
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(reading, "rb", buffering=0) as given:  # noqa: PTH123 - a descriptor
         writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(writing, "wb") as taken:  # noqa: PTH123
-            room = memoryview(bytearray(_PIECE))
-            while size := given.readinto(room):
-                piece = room[:size]
+            for piece in _pieces(given):
                 checksum = zlib.crc32(piece, checksum) if checked else checksum
                 taken.write(piece)
+            if finish is not None:
+                finish(writing, mode)
     return checksum
+
+
+def _hand_over(file: int, _: int, *, owner: int) -> None:
+    """Give a file to the user of a job."""
+    os.fchown(file, owner, owner)
+
+
+def _give_away(file: int, mode: int) -> None:
+    """Let everybody who gets at a file read and run it, and nobody change it."""
+    os.fchmod(file, 0o555 if mode & stat.S_IXUSR else 0o444)
+    with contextlib.suppress(PermissionError):  # root without its capabilities; then it is copied each time
+        os.fchown(file, KEEPER, KEEPER)
+
+
+def _pieces(file: FileIO) -> Iterator[memoryview]:
+    room = memoryview(bytearray(_PIECE))
+    while size := file.readinto(room):
+        yield room[:size]

@@ -43,20 +43,34 @@ def test_an_executable_of_the_workspace_is_not_found(programs, monkeypatch, insi
     assert programs.text("shell", "echo real") == "real\n"
 
 
-def test_the_program_cannot_change_what_the_cache_gives(programs):
+OVERWRITE = """
+chmod 0777 "$0" && echo chmod
+chown "$(id -u)" "$0" && echo chown
+touch "$0" && echo touch
+( : > "$0" ) && echo emptied
+( echo other > "$0" ) && echo written
+rm "$0" && echo removed
+"""
+"""What a program does to its own file, once it runs no more: until then the kernel keeps all from writing to it."""
+
+
+@pytest.mark.parametrize("access", ["none", "read-only"])
+def test_the_program_cannot_change_what_the_cache_gives(programs, access):
     code = f"""
 #include <stdio.h>
 #include <unistd.h>
 int main(int n, char **a) {{ /* {time.monotonic_ns()} */
     puts("first");
     fflush(stdout);
-    return unlink(a[0]) || !fopen(a[0], "w");
+    return execl("/bin/sh", "sh", "-c", a[1], a[0], (char *)0);
 }}
 """
+    # Of root each has the one file of the cache, which belongs to none of them; of others a copy, to do with as they like.
+    done = "removed\n" if os.geteuid() == 0 else "chmod\nchown\ntouch\nemptied\nwritten\nremoved\n"
     for cached in (False, True, True):
-        outcome = programs.run("c", code)
+        outcome = programs.run("c", code, access=access, args=(OVERWRITE,))
         assert outcome.program is not None
-        assert (outcome.program.stdout.head, outcome.program.cached) == ("first\n", cached)
+        assert (outcome.program.stdout.head, outcome.program.cached) == (f"first\n{done}", cached)
 
 
 def test_a_read_only_workspace_stays_as_it_is(programs):

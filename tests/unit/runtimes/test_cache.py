@@ -1,5 +1,6 @@
 """What compilers leave is copied with care, and the cache gives nothing that others could have put there."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -21,16 +22,47 @@ def program(folder: Path, content: bytes = b"binary") -> Path:
     return path
 
 
-def test_what_is_kept_is_given_as_a_copy(tmp_path: Path) -> None:
+def test_what_is_kept_is_given_as_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is where a job has Paddock's own user, and where cache and scratch are on two file systems."""
+
+    def link(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", link)
     cache = Cache(tmp_path / "cache", 1000)
     cache.keep("a", program(tmp_path / "made"))
     target = tmp_path / "program"
     assert cache.take("a", target, owner=os.getuid())
-    assert (target.read_bytes(), target.stat().st_mode & 0o7777) == (b"binary", 0o700)
+    facts = target.stat()
+    assert (target.read_bytes(), facts.st_mode & 0o7777, facts.st_uid) == (b"binary", 0o700, os.getuid())
     target.write_bytes(b"changed")
     assert cache.take("a", tmp_path / "again", owner=os.getuid())
     assert (tmp_path / "again").read_bytes() == b"binary"
     assert not cache.take("b", tmp_path / "other", owner=os.getuid())
+
+
+def test_root_lends_what_belongs_to_nobody_who_runs_programs(tmp_path: Path, as_root: None) -> None:
+    cache, made = Cache(tmp_path / "cache", 100_000), tmp_path / "classes"
+    (made / "inner").mkdir(parents=True)
+    (made / "inner" / "A.class").write_bytes(b"a")
+    program(made)
+    cache.keep("a", made)
+    [kept] = (tmp_path / "cache" / "a").iterdir()
+    for number in range(3):  # however many names it has
+        target = tmp_path / str(number)
+        assert cache.take("a", target, owner=1234)
+        folder, inner, facts = (
+            target.stat(),
+            (target / "inner" / "A.class").stat(),
+            (target / "program").stat(),
+        )
+        assert (folder.st_mode & 0o7777, folder.st_uid) == (0o700, 1234)
+        assert (inner.st_mode & 0o7777, inner.st_uid, inner.st_nlink) == (0o444, trees.KEEPER, number + 2)
+        assert (facts.st_mode & 0o7777, facts.st_uid) == (0o555, trees.KEEPER)
+        assert (target / "program").samefile(kept / "program")
+    assert Cache(tmp_path / "cache", 1000).take("a", tmp_path / "own", owner=trees.KEEPER)
+    own = (tmp_path / "own" / "program").stat()
+    assert (own.st_mode & 0o7777, own.st_uid, own.st_nlink) == (0o700, trees.KEEPER, 1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"binarz", b"binary and more"])
@@ -53,15 +85,15 @@ def test_contents_are_read_for_damage_once_and_again_when_the_file_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[bool] = []
-    copy = trees.copy
+    lend = trees.lend
 
-    def watched(*places: Path, owner: int | None = None, checked: bool = True) -> trees.Copied:
+    def watched(*places: Path, owner: int | None, checked: bool) -> trees.Copied:
         looked.append(checked)
-        return copy(*places, owner=owner, checked=checked)
+        return lend(*places, owner=owner, checked=checked)
 
     Cache(tmp_path / "cache", 1000).keep("a", program(tmp_path / "made"))
     cache = Cache(tmp_path / "cache", 1000)
-    monkeypatch.setattr(trees, "copy", watched)
+    monkeypatch.setattr(trees, "lend", watched)
     for number in range(3):
         assert cache.take("a", tmp_path / f"program{number}", owner=os.getuid())
     assert looked == [True, False, False]
