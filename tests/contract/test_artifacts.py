@@ -9,6 +9,7 @@ import secrets
 import socket
 import zlib
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -19,8 +20,9 @@ from paddock.model.artifact import Handle, RunFacts
 from paddock.model.errors import InvalidHandle, UnknownArtifact
 from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.policy.redaction import Redactor
-from paddock.store import artifacts as artifacts_module
+from paddock.store import objects
 from paddock.store.artifacts import Artifacts, Swept
+from paddock.store.objects import Bucket
 from paddock.store.recording import Recording
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -83,13 +85,32 @@ def stored(artifacts: Artifacts, stdout: bytes = b"out\n", stderr: bytes = b"") 
 
 
 def content(artifacts: Artifacts, handle: str, name: str) -> bytes:
-    return bytes(obstore.get(artifacts._store, f"{handle}/{name}").bytes())
+    return b"".join(artifacts._objects.read(handle, name, 1 << 20))
 
 
 def names(artifacts: Artifacts) -> list[str]:
     """Return the names of the files of all artifacts."""
-    paths = [meta["path"] for page in obstore.list(artifacts._store) for meta in page]
+    if isinstance(artifacts._objects, Bucket):
+        paths = [meta["path"] for page in obstore.list(artifacts._objects._store) for meta in page]
+    else:
+        paths = list(map(str, artifacts.settings.directory.glob("*/*")))
     return sorted(path.split("/")[-1] for path in paths if "/" in path)
+
+
+def put(artifacts: Artifacts, handle: str, name: str, data: bytes) -> None:
+    """Write an object of an artifact that is there, or lost it."""
+    if isinstance(artifacts._objects, Bucket):
+        artifacts._objects.put(handle, name, BytesIO(data))
+    else:
+        (artifacts.settings.directory / handle / name).write_bytes(data)
+
+
+def remove(artifacts: Artifacts, handle: str, name: str) -> None:
+    """Take one object away from an artifact."""
+    if isinstance(artifacts._objects, Bucket):
+        artifacts._objects.delete(handle, [name])
+    else:
+        (artifacts.settings.directory / handle / name).unlink()
 
 
 def test_s39_an_artifact_is_three_files_that_agree(artifacts: Artifacts) -> None:
@@ -152,14 +173,14 @@ def test_s41_output_beyond_the_limit_leaves_no_artifact(artifacts: Artifacts) ->
 def test_s42_a_failed_write_leaves_nothing(
     artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    real = artifacts._put
+    real = artifacts._objects.put
 
-    def failing(path: str, data: IO[bytes]) -> None:
-        if path.endswith(name):
+    def failing(group: str, written: str, data: IO[bytes], *, whole: bool = False) -> None:
+        if written == name:
             raise OSError(28, "No space left on device\nand more")
-        real(path, data)
+        real(group, written, data, whole=whole)
 
-    monkeypatch.setattr(artifacts, "_put", failing)
+    monkeypatch.setattr(artifacts._objects, "put", failing)
     recording = artifacts.record()
     recording.stdout(b"hello")
     assert finished(recording) is None
@@ -232,7 +253,7 @@ def test_what_has_expired_is_not_found_though_it_is_there(artifacts: Artifacts, 
 
 def test_what_has_no_manifest_is_not_found(artifacts: Artifacts) -> None:
     handle = stored(artifacts)
-    obstore.delete(artifacts._store, f"{handle}/manifest.json")
+    remove(artifacts, handle, "manifest.json")
     with pytest.raises(UnknownArtifact):
         artifacts.find(handle, HOME)
 
@@ -254,7 +275,7 @@ def test_artifacts_of_other_workspaces_are_refused(artifacts: Artifacts) -> None
 @pytest.mark.parametrize("broken", [b"{", b"", b"\xff" * 10, b"[" * 100_000, b"{}"])
 def test_s50_a_broken_manifest_hides_nothing_from_its_workspace(artifacts: Artifacts, broken: bytes) -> None:
     handle = stored(artifacts)
-    obstore.put(artifacts._store, f"{handle}/manifest.json", broken)
+    put(artifacts, handle, "manifest.json", broken)
     found = artifacts.find(handle, HOME)
     assert found.manifest is None
     packed = b"".join(artifacts.packed(found.handle, "stdout"))
@@ -267,8 +288,8 @@ def test_s44_sweep(artifacts: Artifacts, clock: Clock) -> None:
     old = stored(artifacts)
     clock.now += timedelta(hours=1)
     valid, orphan, broken = stored(artifacts), stored(artifacts), stored(artifacts)
-    obstore.delete(artifacts._store, f"{orphan}/manifest.json")
-    obstore.put(artifacts._store, f"{broken}/manifest.json", b"{")
+    remove(artifacts, orphan, "manifest.json")
+    put(artifacts, broken, "manifest.json", b"{")
     clock.now = NOON + timedelta(hours=2)
     assert artifacts.sweep() == Swept(deleted=1, errors=1)
     assert {str(handle) for handle in artifacts.list()} == {valid, orphan, broken}
@@ -310,7 +331,7 @@ def test_a_failing_sweep_is_no_failed_write(
     def failing(*_: object) -> None:
         raise OSError("no")
 
-    monkeypatch.setattr(obstore, "delete", failing)
+    monkeypatch.setattr(artifacts._objects, "delete", failing)
     assert stored(artifacts)
     assert artifacts.sweep() == Swept(deleted=0, errors=1)
 
@@ -323,7 +344,7 @@ def test_what_may_be_read_is_listed(artifacts: Artifacts) -> None:
 
 def test_s42_a_bucket_that_never_answers_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client would try ten times, and for three minutes."""
-    monkeypatch.setattr(artifacts_module, "_PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(objects, "_PATIENCE", timedelta(seconds=1))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("AWS_ALLOW_HTTP", "true")

@@ -1,20 +1,16 @@
-"""Artifacts: the stored output of executions, in a directory, in memory or in a bucket, all through `obstore`.
+"""Artifacts: the stored output of executions, in a directory, in memory or in a bucket (`paddock.store.objects`).
 
 An artifact is three objects below its handle: `stdout.gz`, `stderr.gz` and `manifest.json`, put in this order. What
 has no manifest does not exist for who reads. An artifact past its time does not exist either, swept or not.
 """
 
 import contextlib
-import os
 import secrets
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
 
 from paddock import __version__
 from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, expiry, safe_name
@@ -22,24 +18,17 @@ from paddock.model.errors import ArtifactError, UnknownArtifact
 from paddock.model.limits import KIB
 from paddock.model.settings import ArtifactSettings
 from paddock.policy.redaction import Redactor
+from paddock.store.objects import Bucket, Folder, Objects, staged
 from paddock.store.recording import OnOutput, Recording, Track
 
-if TYPE_CHECKING:
-    from obstore import ObjectMeta
-    from obstore.store import ObjectStore, RetryConfig
-
 _MANIFEST = "manifest.json"
-_STAGED = (*(f"{stream}.gz" for stream in STREAMS), f"{_MANIFEST}.new")
-"""The files of an artifact in a directory, as long as it is on its way."""
+_NAMES = (_MANIFEST, *(f"{stream}.gz" for stream in STREAMS))
+"""The manifest first: without it, what is half deleted is gone."""
 _KEPT = 256 * KIB
 _CHUNK = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
 _SMALL = 64 * KIB
-_PATIENCE = timedelta(seconds=15)
-"""After so long a bucket is not asked again, for who ran a program waits. One question takes 30 s at most; the
-environment can say less (`AWS_TIMEOUT`)."""
 _ORPHANS = timedelta(days=1)
-_MARKER = ".swept"
 _SWEEP_EVERY = timedelta(minutes=5)
 
 
@@ -64,7 +53,7 @@ class Swept:
 
 
 class Artifacts:
-    """The artifacts of one place. Nothing is created, and nothing is imported, before something is stored or read."""
+    """The artifacts of one place. Nothing is created before something is stored."""
 
     def __init__(
         self, settings: ArtifactSettings, redactor: Redactor, *, clock: Callable[[], datetime] = _now
@@ -72,7 +61,9 @@ class Artifacts:
         self.settings = settings
         self._redactor = redactor
         self._clock = clock
-        self._swept = clock()
+        self._objects: Objects = (
+            Folder(settings.directory) if settings.url is None else Bucket(settings.url, clock())
+        )
 
     def record(
         self,
@@ -97,26 +88,24 @@ class Artifacts:
     def begin(self, workspace: Path) -> Handle:
         """Return the handle of a new artifact; in a directory, its files are there then. Raises ArtifactError."""
         handle = Handle.make(workspace.name, self._clock(), secrets.token_hex(8))
-        if self.settings.url is None:
-            folder = self.settings.directory / str(handle)
-            try:
-                self._make_files(folder)
-            except OSError as error:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise _failure("write the artifact", error) from error
+        try:
+            self._objects.begin(str(handle), (staged(_MANIFEST), *_NAMES[1:]))
+        except OSError as error:
+            self.drop(handle)
+            raise _failure("write the artifact", error) from error
         return handle
 
     def is_quick(self, size: int) -> bool:
         """Tell whether output of that size is written in less time than another thread takes to begin."""
-        return self.settings.url is None and size <= _SMALL and not self._must_sweep()
+        return self._objects.is_near and size <= _SMALL and not self._must_sweep()
 
     def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
         """Write an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
         try:
             for stream in STREAMS:
-                self._put(f"{handle}/{stream}.gz", tracks[stream].packed())
+                self._objects.put(str(handle), f"{stream}.gz", tracks[stream].packed())
             text = self._manifest_of(handle, facts, tracks).model_dump_json(by_alias=True, indent=2)
-            self._put(f"{handle}/{_MANIFEST}", BytesIO(text.encode()))
+            self._objects.put(str(handle), _MANIFEST, BytesIO(text.encode()), whole=True)
         except BaseException as error:
             with contextlib.suppress(ArtifactError):
                 self._delete(handle)
@@ -124,8 +113,7 @@ class Artifacts:
 
     def drop(self, handle: Handle) -> None:
         """Leave nothing of an artifact that was begun and not published."""
-        if self.settings.url is None:
-            shutil.rmtree(self.settings.directory / str(handle), ignore_errors=True)
+        self._objects.drop(str(handle))
 
     def find(self, handle: str, workspace: Path | None) -> Found:
         """Return an artifact that who asks for `workspace` may read; None asks for any workspace.
@@ -153,23 +141,20 @@ class Artifacts:
 
     def packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
         """Yield the gzip file of a stream in pieces; nothing when it is missing. Raises ArtifactError."""
-        return self._object(f"{handle}/{stream}.gz", _CHUNK)
+        return self._object(handle, f"{stream}.gz", _CHUNK)
 
     def list(self) -> Iterator[Handle]:
         """Yield the handles of everything stored, whole or not. Raises ArtifactError."""
-        import obstore  # noqa: PLC0415
-
-        if not self._exists():
-            return
         try:
-            prefixes: Sequence[str] = obstore.list_with_delimiter(self._store)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]
+            groups = self._objects.groups()
         except Exception as error:
             raise _failure("list artifacts", error) from error
-        for prefix in prefixes:
+        for group in groups:
             try:
-                yield Handle.parse(prefix)
+                handle = Handle.parse(group)
             except ArtifactError:
                 continue
+            yield handle
 
     def readable(self, workspace: Path | None) -> Iterator[Found]:
         """Yield what may be read for a workspace (None: for any), in the order of the store."""
@@ -179,13 +164,8 @@ class Artifacts:
 
     def size(self) -> int:
         """Return the bytes of everything stored. Raises ArtifactError."""
-        import obstore  # noqa: PLC0415
-
-        if not self._exists():
-            return 0
         try:
-            parts: Iterator[Sequence[ObjectMeta]] = obstore.list(self._store)  # pyright: ignore[reportUnknownMemberType]
-            return sum(each["size"] for part in parts for each in part)
+            return self._objects.size()
         except Exception as error:
             raise _failure("measure the artifacts", error) from error
 
@@ -217,37 +197,8 @@ class Artifacts:
         now = self._clock()
         with contextlib.suppress(OSError, ArtifactError):
             if self._must_sweep():
-                self._swept = now
-                if self.settings.url is None:
-                    marker = self.settings.directory / _MARKER
-                    marker.touch(mode=0o600)
-                    os.utime(marker, (now.timestamp(), now.timestamp()))
+                self._objects.swept(now)
                 self.sweep(thorough=False)
-
-    @cached_property
-    def _store(self) -> "ObjectStore":
-        from obstore.store import LocalStore, from_url  # noqa: PLC0415 - only who stores or reads output pays for it
-
-        try:
-            if self.settings.url is not None:
-                retries: RetryConfig = {"max_retries": 3, "retry_timeout": _PATIENCE}
-                return from_url(self.settings.url, retry_config=retries)
-            self._make_directory()
-            return LocalStore(self.settings.directory, automatic_cleanup=True)
-        except Exception as error:
-            raise _failure("open the store of artifacts", error) from error
-
-    def _make_directory(self) -> None:
-        self.settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def _make_files(self, folder: Path) -> None:
-        try:
-            folder.mkdir(mode=0o700)
-        except FileNotFoundError:
-            self._make_directory()
-            folder.mkdir(mode=0o700)
-        for name in _STAGED:
-            os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
 
     def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> Manifest:
         now = self._clock()
@@ -264,83 +215,34 @@ class Artifacts:
             server_version=__version__,
         )
 
-    def _exists(self) -> bool:
-        """Tell whether there is a place at all; reading creates none."""
-        return self.settings.url is not None or self.settings.directory.is_dir()
-
     def _must_sweep(self) -> bool:
-        """Tell whether nobody has swept for a while.
-
-        When it was done last is known to all who share a directory, and to one process of those who share a bucket.
-        """
+        """Tell whether nobody has swept for a while."""
         try:
-            return abs(self._clock() - self._last_sweep()) >= _SWEEP_EVERY  # a clock may have been set back
+            age = self._clock() - self._objects.last_sweep
         except OSError:
             return False
-
-    def _put(self, path: str, data: IO[bytes]) -> None:
-        """Write an object; the manifest, before which nobody reads the others, is there whole or not at all."""
-        if self.settings.url is None:  # obstore's threads take ten times as long for a small file
-            whole = f"{self.settings.directory}/{path}"
-            staged = f"{whole}.new" if path.endswith(_MANIFEST) else whole
-            with open(staged, "r+b") as file:  # noqa: PTH123 - three for each program that runs
-                shutil.copyfileobj(data, file)
-            if staged != whole:
-                os.rename(staged, whole)  # noqa: PTH104
-        else:
-            import obstore  # noqa: PLC0415
-
-            obstore.put(self._store, path, data, max_concurrency=1)
-
-    def _last_sweep(self) -> datetime:
-        if self.settings.url is not None:
-            return self._swept
-        try:
-            return datetime.fromtimestamp((self.settings.directory / _MARKER).stat().st_mtime, UTC)
-        except FileNotFoundError:
-            return datetime.fromtimestamp(0, UTC)
+        return abs(age) >= _SWEEP_EVERY  # a clock may have been set back
 
     def _manifest(self, handle: Handle) -> bytes | None:
         """Return the manifest's bytes, far too many if there are; None when there is none."""
-        if not self._exists():
-            return None
         data = None
-        for piece in self._object(f"{handle}/{_MANIFEST}", _MANIFEST_BYTES):
+        for piece in self._object(handle, _MANIFEST, _MANIFEST_BYTES):
             data = (data or b"") + piece
             if len(data) > _MANIFEST_BYTES:
                 break
         return data
 
-    def _object(self, path: str, chunk: int) -> Iterator[bytes]:
-        """Yield an object in pieces, at least one if there is such an object. Raises ArtifactError."""
-        import obstore  # noqa: PLC0415
-
+    def _object(self, handle: Handle, name: str, chunk: int) -> Iterator[bytes]:
         try:
-            found = obstore.get(self._store, path)
-            if not found.meta["size"]:
-                yield b""
-            for piece in found.stream(min_chunk_size=chunk):
-                yield bytes(piece)
-        except FileNotFoundError:
-            return
-        except ArtifactError:
-            raise
+            yield from self._objects.read(str(handle), name, chunk)
         except Exception as error:
             raise _failure("read the artifact", error) from error
 
     def _delete(self, handle: Handle) -> None:
-        """Delete the manifest first: what is half deleted is gone."""
-        import obstore  # noqa: PLC0415
-
-        for name in (_MANIFEST, *(f"{stream}.gz" for stream in STREAMS)):
-            try:
-                obstore.delete(self._store, f"{handle}/{name}")
-            except FileNotFoundError:
-                continue
-            except Exception as error:
-                raise _failure("delete the artifact", error) from error
-        if self.settings.url is None:
-            shutil.rmtree(self.settings.directory / str(handle), ignore_errors=True)
+        try:
+            self._objects.delete(str(handle), _NAMES)
+        except Exception as error:
+            raise _failure("delete the artifact", error) from error
 
 
 def _failure(what: str, error: BaseException) -> ArtifactError:

@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
-import obstore
 import pytest
 
 from paddock.model.artifact import RunFacts, Stream
@@ -99,14 +98,14 @@ def test_files_are_for_the_owner_alone(artifacts: Artifacts) -> None:
 
 def test_cancelled_it_leaves_nothing_half(artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, leave = threading.Event(), threading.Event()
-    real = artifacts._put
+    real = artifacts._objects.put
 
     def slow(*arguments: Any, **options: Any) -> object:
         entered.set()
         assert leave.wait(60)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(artifacts, "_put", slow)
+    monkeypatch.setattr(artifacts._objects, "put", slow)
 
     async def cancelled() -> None:
         recording = artifacts.record()
@@ -130,7 +129,7 @@ def test_a_store_that_cannot_be_listed_is_an_error(
         raise OSError("no")
 
     asyncio.run(artifacts.record().finish(FACTS))
-    monkeypatch.setattr(obstore, "list_with_delimiter", failing)
+    monkeypatch.setattr(artifacts._objects, "groups", failing)
     with pytest.raises(ArtifactError, match=r"^cannot list artifacts: no$"):
         artifacts.sweep()
 
@@ -192,13 +191,13 @@ def test_small_output_in_a_directory_is_written_at_once_and_any_other_in_a_threa
 ) -> None:
     """Another thread takes longer to begin than a small file to write; a sweep or a bucket may take long."""
     threads: list[bool] = []
-    real = artifacts._put
+    real = artifacts._objects.put
 
-    def noting(path: str, data: IO[bytes]) -> None:
+    def noting(group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
         threads.append(threading.current_thread() is not threading.main_thread())
-        real(path, data)
+        real(group, name, data, whole=whole)
 
-    monkeypatch.setattr(artifacts, "_put", noting)
+    monkeypatch.setattr(artifacts._objects, "put", noting)
     for size in (1, 1, 100_000):
         recording = artifacts.record()
         recording.stdout(b"x" * size)

@@ -1,0 +1,228 @@
+"""Where artifacts are: files in a directory of this machine, or objects in a bucket through `obstore`.
+
+An object has a name in a group, which is a directory or the first part of a key. What goes wrong is raised as the file
+system or the client raises it.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from obstore import ObjectMeta
+    from obstore.store import ObjectStore, RetryConfig
+
+_PATIENCE = timedelta(seconds=15)
+"""After so long a bucket is not asked again, for who ran a program waits. One question takes 30 s at most; the
+environment can say less (`AWS_TIMEOUT`)."""
+_MARKER = ".swept"
+_STAGED = ".new"
+
+
+class Objects(Protocol):
+    """A place of objects. Nothing is created, and nothing is imported, before something is stored or read."""
+
+    @property
+    def is_near(self) -> bool:
+        """Whether a small object is written in less time than another thread takes to begin."""
+        ...
+
+    @property
+    def last_sweep(self) -> datetime:
+        """When somebody swept last who shares this place, as far as that is known. Raises OSError."""
+        ...
+
+    def begin(self, group: str, names: Iterable[str]) -> None:
+        """Make a group of objects that are to be put, as far as that can be done without them."""
+        ...
+
+    def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
+        """Write an object of a group that was begun; with `whole` nobody ever sees a part of it."""
+        ...
+
+    def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
+        """Yield an object in pieces, at least one; nothing when there is no such object."""
+        ...
+
+    def delete(self, group: str, names: Iterable[str]) -> None:
+        """Delete objects of a group, in this order, and the group with the last of them."""
+        ...
+
+    def drop(self, group: str) -> None:
+        """Leave nothing of a group that was begun; raise nothing."""
+        ...
+
+    def groups(self) -> Iterable[str]:
+        """Return the names of all groups, and perhaps some that are none."""
+        ...
+
+    def size(self) -> int:
+        """Return the bytes of everything stored."""
+        ...
+
+    def swept(self, at: datetime) -> None:
+        """Take note of a sweep."""
+        ...
+
+
+class Folder:
+    """Objects in a directory, whose groups are directories. No thread is needed for it, and none is waited for."""
+
+    is_near = True
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def begin(self, group: str, names: Iterable[str]) -> None:
+        """Follow Objects."""
+        folder = f"{self._directory}/{group}"
+        try:
+            os.mkdir(folder, 0o700)  # noqa: PTH102 - for each program that runs
+        except FileNotFoundError:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.mkdir(folder, 0o700)  # noqa: PTH102
+        for name in names:
+            os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+
+    def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
+        """Follow Objects; what is to be whole was begun under `staged`."""
+        path = f"{self._directory}/{group}/{name}"
+        with open(staged(path) if whole else path, "r+b") as file:  # noqa: PTH123 - three for each program that runs
+            shutil.copyfileobj(data, file)
+        if whole:
+            os.rename(staged(path), path)  # noqa: PTH104
+
+    def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
+        """Follow Objects."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._directory / group / name, flags)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            yield file.read(chunk)
+            while piece := file.read(chunk):
+                yield piece
+
+    def delete(self, group: str, names: Iterable[str]) -> None:
+        """Follow Objects."""
+        for name in names:
+            (self._directory / group / name).unlink(missing_ok=True)
+        self.drop(group)
+
+    def drop(self, group: str) -> None:
+        """Follow Objects."""
+        shutil.rmtree(self._directory / group, ignore_errors=True)
+
+    def groups(self) -> Iterable[str]:
+        """Follow Objects."""
+        try:
+            with os.scandir(self._directory) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def size(self) -> int:
+        """Follow Objects."""
+        total = 0
+        for folder, _, names in os.walk(self._directory):
+            for name in names:
+                try:
+                    total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - of thousands
+                except FileNotFoundError:  # swept meanwhile
+                    continue
+        return total
+
+    @property
+    def last_sweep(self) -> datetime:
+        """Return what all know who share the directory."""
+        try:
+            return datetime.fromtimestamp((self._directory / _MARKER).stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return datetime.fromtimestamp(0, UTC)
+
+    def swept(self, at: datetime) -> None:
+        """Follow Objects."""
+        marker = self._directory / _MARKER
+        marker.touch(mode=0o600)
+        os.utime(marker, (at.timestamp(), at.timestamp()))
+
+
+class Bucket:
+    """Objects behind a URL: S3 and its like, or memory. Each process sweeps it for itself."""
+
+    is_near = False
+
+    def __init__(self, url: str, now: datetime) -> None:
+        self._url = url
+        self.last_sweep = now
+
+    def begin(self, group: str, names: Iterable[str]) -> None:
+        """Follow Objects: there is nothing to be done."""
+
+    def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:  # noqa: ARG002 - always is
+        """Follow Objects."""
+        import obstore  # noqa: PLC0415 - only who stores or reads output in a bucket pays for it
+
+        obstore.put(self._store, f"{group}/{name}", data, max_concurrency=1)
+
+    def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
+        """Follow Objects."""
+        import obstore  # noqa: PLC0415
+
+        try:
+            found = obstore.get(self._store, f"{group}/{name}")
+        except FileNotFoundError:
+            return
+        if not found.meta["size"]:
+            yield b""
+        for piece in found.stream(min_chunk_size=chunk):
+            yield bytes(piece)
+
+    def delete(self, group: str, names: Iterable[str]) -> None:
+        """Follow Objects."""
+        import obstore  # noqa: PLC0415
+
+        for name in names:
+            try:
+                obstore.delete(self._store, f"{group}/{name}")
+            except FileNotFoundError:
+                continue
+
+    def drop(self, group: str) -> None:
+        """Follow Objects: nothing was begun."""
+
+    def groups(self) -> Iterable[str]:
+        """Follow Objects."""
+        import obstore  # noqa: PLC0415
+
+        return obstore.list_with_delimiter(self._store)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]
+
+    def size(self) -> int:
+        """Follow Objects."""
+        import obstore  # noqa: PLC0415
+
+        parts: Iterator[Sequence[ObjectMeta]] = obstore.list(self._store)  # pyright: ignore[reportUnknownMemberType]
+        return sum(each["size"] for part in parts for each in part)
+
+    def swept(self, at: datetime) -> None:
+        """Follow Objects."""
+        self.last_sweep = at
+
+    @cached_property
+    def _store(self) -> "ObjectStore":
+        from obstore.store import from_url  # noqa: PLC0415
+
+        retries: RetryConfig = {"max_retries": 3, "retry_timeout": _PATIENCE}
+        return from_url(self._url, retry_config=retries)
+
+
+def staged(name: str) -> str:
+    """Return what an object that is to be whole is called until it is."""
+    return f"{name}{_STAGED}"

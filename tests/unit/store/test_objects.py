@@ -1,0 +1,91 @@
+"""Objects in a directory: what belongs there, what does not, and what is not needed for it."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from paddock.store.objects import Folder
+
+ALONE = """
+import asyncio, sys, threading
+from pathlib import Path
+
+def refused(*_):
+    raise RuntimeError("can't start new thread")
+
+sys.modules["obstore"] = None
+threading.Thread.start = refused
+from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.policy.redaction import Redactor
+from paddock.store.artifacts import Artifacts
+
+artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Redactor(RedactionSettings()))
+artifacts.sweep_when_due()
+print(artifacts.sweep(), list(artifacts.list()), artifacts.size())
+"""
+
+
+def put(folder: Folder, group: str, name: str, data: bytes) -> None:
+    folder.begin(group, [name])
+    folder.put(group, name, BytesIO(data))
+
+
+def test_a_directory_is_looked_through_without_a_thread(tmp_path: Path) -> None:
+    """Where a user may have no more of them, a client that waits for one would wait for ever."""
+    folder = tmp_path / "artifacts"
+    put(Folder(folder), "runtime-r-1-0123456789abcdef", "manifest.json", b"{}")
+    run = subprocess.run(
+        [sys.executable, "-c", ALONE, folder], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (run.stdout, run.stderr) == ("Swept(deleted=0, errors=0) [] 0\n", "")
+
+
+def test_what_is_whole_has_its_name_at_the_end(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.begin("a", ["x.new"])
+    assert list(folder.read("a", "x", 10)) == []
+    folder.put("a", "x", BytesIO(b"whole"), whole=True)
+    assert (list(folder.read("a", "x", 3)), list(folder.read("a", "x.new", 3))) == ([b"who", b"le"], [])
+
+
+def test_an_empty_object_is_one_piece(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    put(folder, "a", "x", b"")
+    assert list(folder.read("a", "x", 3)) == [b""]
+
+
+def test_links_and_files_are_no_groups(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "artifacts")
+    put(folder, "a", "x", b"12345")
+    (tmp_path / "artifacts" / "link").symlink_to(tmp_path)
+    (tmp_path / "artifacts" / "file").write_bytes(b"123")
+    assert (list(folder.groups()), folder.size()) == (["a"], 8)
+
+
+def test_a_link_is_not_read(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.begin("a", [])
+    (tmp_path / "a" / "x").symlink_to("/etc/passwd")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        list(folder.read("a", "x", 10))
+
+
+def test_nothing_is_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "none", tmp_path / "file"):
+        folder = Folder(place)
+        assert (list(folder.read("a", "x", 10)), list(folder.groups()), folder.size()) == ([], [], 0)
+    assert Folder(tmp_path / "none").last_sweep == datetime.fromtimestamp(0, UTC)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_deleting_leaves_nothing_and_misses_nothing(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    put(folder, "a", "x", b"1")
+    (tmp_path / "a" / "stray").touch()
+    folder.delete("a", ["x", "y"])
+    assert list(tmp_path.iterdir()) == []
