@@ -4,6 +4,7 @@ A tier is proved in the running process, by a child that goes the way of every j
 concluded from versions. A tier that is not proved is not used, and the next one only when the minimum allows it.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ from paddock.confine import canary, cgroup, landlock, namespaces, plan, reach
 from paddock.confine.process import Sandbox
 from paddock.confine.warden import OUT_OF_MEMORY
 from paddock.files import passing_directory
-from paddock.model.errors import EngineError
+from paddock.model.errors import NO_MORE_PROCESSES, EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Examination, Layer, TierReport
@@ -82,7 +83,9 @@ async def choose(
                 raise
             return sandbox
         reports.append(report)
-    told = "; ".join(f"{report.tier}: {report.why} (fix: {report.fix})" for report in reports)
+    told = "; ".join(
+        f"{report.tier}: {report.why}{report.fix and f' (fix: {report.fix})'}" for report in reports
+    )
     raise EngineError(f"programs need at least the tier {minimum}, which this machine does not give: {told}")
 
 
@@ -138,7 +141,10 @@ def _bait(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def _failed(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
-    fix = _user_namespaces().fix if tier == "namespaces" else ""
+    if os.strerror(errno.EAGAIN) in why:  # of fork(2) and clone(2)
+        why, fix = NO_MORE_PROCESSES, ""
+    else:
+        fix = _user_namespaces().fix if tier == "namespaces" else ""
     return TierReport(tier=tier, proved=False, why=why, fix=fix, facts=facts)
 
 

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from paddock.model.outcome import Status
 
 
+NO_MORE_PROCESSES = (
+    "no further process or thread can be started: this user, or this group of processes, has as many as it may have; "
+    "end some of them, or raise the limit (ulimit -u; in a container, pids.max)"
+)
+"""What to say of EAGAIN from fork(2) and of a thread that did not start."""
+
+
 class PaddockError(Exception):
     """Base of every exception Paddock raises on purpose."""
 

@@ -58,6 +58,21 @@ def test_without_bubblewrap_the_next_tier_is_used_only_where_allowed(monkeypatch
     )
 
 
+def test_a_machine_that_gives_no_further_process_is_not_blamed_for_its_confinement(monkeypatch):
+    class Full(ladder.Sandbox):
+        async def run(self, *_, **__):
+            raise EngineError("[Errno 11] Resource temporarily unavailable")
+
+    monkeypatch.setattr(ladder, "Sandbox", Full)
+    with pytest.raises(EngineError) as caught:
+        asyncio.run(ladder.choose("namespaces"))
+    assert str(caught.value) == (
+        "programs need at least the tier namespaces, which this machine does not give: namespaces: no further process "
+        "or thread can be started: this user, or this group of processes, has as many as it may have; end some of "
+        "them, or raise the limit (ulimit -u; in a container, pids.max)"
+    )
+
+
 def test_a_tier_without_landlock_is_refused_not_weakened(monkeypatch):
     monkeypatch.setattr(ladder.landlock, "abi", lambda: 0)
     with pytest.raises(EngineError, match="this kernel offers no Landlock"):

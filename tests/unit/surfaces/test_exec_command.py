@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from paddock.model.errors import NO_MORE_PROCESSES
 from paddock.surfaces.cli.root import command
 
 FAULTS = [
@@ -21,6 +22,7 @@ FAULTS = [
         "/state/audit: No space left on device\n",
         False,
     ),
+    (RuntimeError("can't start new thread"), f"{NO_MORE_PROCESSES}\n", False),
     (OSError("odd"), "input or output failed: odd\n", False),
 ]
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner, Result
 
+from paddock.model.errors import NO_MORE_PROCESSES
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ConsoleLine, ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
@@ -328,3 +329,20 @@ def test_a_program_that_would_fill_memory(home: Path) -> None:
     result = run(Gate(), "-", stdin="x" * (MOST_BYTES + 1))
     told = f"standard input: cannot read this script: larger than {MOST_BYTES} bytes\n"
     assert (result.exit_code, result.stderr) == (1, told)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_thread_that_cannot_start_is_told_in_a_line() -> None:
+    async def no_thread(*_: object, **__: object) -> Outcome:
+        raise RuntimeError("can't start new thread")
+
+    result = run(Gate(no_thread), "-", stdin="1")
+    assert (result.exit_code, result.stderr) == (1, f"{NO_MORE_PROCESSES}\n")
+
+
+@pytest.mark.usefixtures("home")
+def test_a_fault_of_our_own_is_not_taken_for_one_of_the_machine() -> None:
+    async def faulty(*_: object, **__: object) -> Outcome:
+        raise RuntimeError("a fault")
+
+    assert repr(run(Gate(faulty), "-", stdin="1").exception) == "RuntimeError('a fault')"

@@ -4,6 +4,8 @@ from typing import IO, Any
 
 import click
 
+from paddock.model.errors import NO_MORE_PROCESSES
+
 PRINTED = "paddock.printed"
 """In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
 
@@ -25,3 +27,8 @@ def refused(error: OSError, *, exit_code: int = 1) -> Failure:
     """Return the failure of what the system refused, wherever that was."""
     what = error.filename or "input or output failed"
     return Failure(f"{what}: {error.strerror or error}", exit_code=exit_code)
+
+
+def without_thread(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:
+    """Return the failure of a thread that could not be started, None for any other error."""
+    return Failure(NO_MORE_PROCESSES, exit_code=exit_code) if "start new thread" in str(error) else None

@@ -12,7 +12,7 @@ import click
 from paddock import __version__
 from paddock.model.errors import PaddockError
 from paddock.surfaces.cli import INTERRUPTED, UNREAD
-from paddock.surfaces.cli.failure import PRINTED, Failure, refused
+from paddock.surfaces.cli.failure import PRINTED, Failure, refused, without_thread
 from paddock.surfaces.cli.help import examples
 
 _ROOM = "paddock.surfaces.cli"
@@ -87,6 +87,10 @@ class _Lazy(click.Group):
             return super().invoke(ctx)
         except PaddockError as error:
             raise Failure(str(error)) from error
+        except RuntimeError as error:
+            if (failure := without_thread(error)) is None:
+                raise
+            raise failure from None
         except KeyboardInterrupt:
             raise Failure("Interrupted", exit_code=INTERRUPTED) from None
         except BrokenPipeError:
