@@ -4,11 +4,12 @@ The machine is never quiet. So whatever is compared runs in the same rounds, in 
 is the median over rounds, and for ratios the median of the ratios within a round.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,12 @@ def interleaved(contenders: Mapping[str, Callable[[], float]], rounds: int) -> d
         for name in reversed(order) if number % 2 else order:
             figures[name].append(contenders[name]())
     return figures
+
+
+def uncertainty(figures: list[float]) -> float:
+    """Return the standard error of their median, as far as the quartiles tell of a normal distribution."""
+    lower, _, upper = quantiles(figures, n=4)
+    return 1.2533 * (upper - lower) / 1.349 / math.sqrt(len(figures))
 
 
 def ratio(over: list[float], under: list[float]) -> float:

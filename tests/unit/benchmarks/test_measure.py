@@ -21,6 +21,13 @@ def test_whoever_goes_first_changes_with_the_round() -> None:
     assert figures == {"a": [1.0, 6.0, 9.0], "b": [2.0, 5.0, 7.0], "c": [3.0, 4.0, 8.0]}
 
 
+def test_the_more_figures_scatter_the_less_is_known_and_the_more_there_are_the_more() -> None:
+    near, far = [10.0, 11.0, 12.0, 13.0] * 4, [0.0, 10.0, 20.0, 30.0] * 4
+    assert measure.uncertainty(far) == pytest.approx(10 * measure.uncertainty(near))
+    assert measure.uncertainty(far * 4) < measure.uncertainty(far) / 1.9
+    assert measure.uncertainty([5.0] * 16) == 0
+
+
 def test_a_ratio_is_the_median_of_the_rounds() -> None:
     assert measure.ratio([2.0, 9.0, 40.0], [1.0, 3.0, 10.0]) == 3.0
 
