@@ -175,7 +175,7 @@ def encode(text: bytes) -> bytes:
 
 
 WAKE = encode(b'["wake"]')
-"""What has a worker go once through everything that the frame of a program will go through."""
+"""Wakes a worker that waits for its program: it goes through one task that does nothing."""
 
 
 def start(

@@ -13,7 +13,6 @@ import signal
 import socket
 from collections import deque
 
-from paddock.guest import frames
 from paddock.guest.launch import Child, EngineProfile, Launcher
 from paddock.guest.worker_handle import Cost, Death, Worker
 from paddock.model.errors import EngineError
@@ -159,7 +158,7 @@ class Pool:
         self.prepare(profile, 1)
         first = self._waiting[profile][0]
         if first.done() and not first.cancelled() and first.exception() is None:
-            first.result().send(frames.WAKE)
+            first.result().wake()
 
     async def take(self, profile: EngineProfile) -> Worker:
         """Return a ready worker, and start the next one. Raises EngineError when none can be had."""

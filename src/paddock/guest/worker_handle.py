@@ -43,6 +43,7 @@ class Worker(asyncio.BufferedProtocol):
         self.listener: Listener | None = None
         self._pidfd = -1
         self._greeted = False
+        self._woken = False
         self._errors = errors
         self._clock = -1
         self._status = -1
@@ -118,6 +119,12 @@ class Worker(asyncio.BufferedProtocol):
         """Queue a frame for the worker; a worker that is gone loses it."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(frame)
+
+    def wake(self) -> None:
+        """Have a worker that waits awake for its program; once, for many may expect the same one."""
+        if not self._woken:
+            self._woken = True
+            self.send(frames.WAKE)
 
     def last_words(self) -> str:
         """Return what the worker left on its standard error, once; it may be anything."""

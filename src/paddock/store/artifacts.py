@@ -18,7 +18,7 @@ from paddock.model.errors import ArtifactError, UnknownArtifact
 from paddock.model.limits import KIB
 from paddock.model.settings import ArtifactSettings
 from paddock.policy.redaction import Redactor
-from paddock.store.objects import Bucket, Folder, Objects, staged
+from paddock.store.objects import Bucket, Folder, Objects
 from paddock.store.recording import OnOutput, Recording, Track
 
 _MANIFEST = "manifest.json"
@@ -89,7 +89,7 @@ class Artifacts:
         """Return the handle of a new artifact; in a directory, its files are there then. Raises ArtifactError."""
         handle = Handle.make(workspace.name, self._clock(), secrets.token_hex(8))
         try:
-            self._objects.begin(str(handle), (staged(_MANIFEST), *_NAMES[1:]))
+            self._objects.begin(str(handle), _NAMES[1:], whole=_MANIFEST)
         except OSError as error:
             self.drop(handle)
             raise _failure("write the artifact", error) from error

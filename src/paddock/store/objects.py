@@ -23,6 +23,7 @@ _PATIENCE = timedelta(seconds=15)
 environment can say less (`AWS_TIMEOUT`)."""
 _MARKER = ".swept"
 _STAGED = ".new"
+"""What is to be whole is called so until it is."""
 
 
 class Objects(Protocol):
@@ -38,8 +39,8 @@ class Objects(Protocol):
         """When somebody swept last who shares this place, as far as that is known. Raises OSError."""
         ...
 
-    def begin(self, group: str, names: Iterable[str]) -> None:
-        """Make a group of objects that are to be put, as far as that can be done without them."""
+    def begin(self, group: str, names: Iterable[str], *, whole: str) -> None:
+        """Make a group of objects that are to be put, as far as they need not be known; `whole` as `put` says."""
         ...
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
@@ -79,7 +80,7 @@ class Folder:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def begin(self, group: str, names: Iterable[str]) -> None:
+    def begin(self, group: str, names: Iterable[str], *, whole: str) -> None:
         """Follow Objects."""
         folder = f"{self._directory}/{group}"
         try:
@@ -87,16 +88,16 @@ class Folder:
         except FileNotFoundError:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.mkdir(folder, 0o700)  # noqa: PTH102
-        for name in names:
+        for name in (*names, f"{whole}{_STAGED}"):
             os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
-        """Follow Objects; what is to be whole was begun under `staged`."""
+        """Follow Objects."""
         path = f"{self._directory}/{group}/{name}"
-        with open(staged(path) if whole else path, "r+b") as file:  # noqa: PTH123 - three for each program that runs
+        with open(f"{path}{_STAGED}" if whole else path, "r+b") as file:  # noqa: PTH123 - three for each program that runs
             shutil.copyfileobj(data, file)
         if whole:
-            os.rename(staged(path), path)  # noqa: PTH104
+            os.rename(f"{path}{_STAGED}", path)  # noqa: PTH104
 
     def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
         """Follow Objects."""
@@ -163,7 +164,7 @@ class Bucket:
         self._url = url
         self.last_sweep = now
 
-    def begin(self, group: str, names: Iterable[str]) -> None:
+    def begin(self, group: str, names: Iterable[str], *, whole: str) -> None:
         """Follow Objects: there is nothing to be done."""
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:  # noqa: ARG002 - always is
@@ -221,8 +222,3 @@ class Bucket:
 
         retries: RetryConfig = {"max_retries": 3, "retry_timeout": _PATIENCE}
         return from_url(self._url, retry_config=retries)
-
-
-def staged(name: str) -> str:
-    """Return what an object that is to be whole is called until it is."""
-    return f"{name}{_STAGED}"
