@@ -2,19 +2,20 @@
 
 Theory of operation. mini-racer gives every context a thread of its own that takes tasks from a queue (evaluate, call)
 and reports each result through one C callback *on that thread*. `py_mini_racer` hops between that thread and an asyncio
-thread for every step (0.1 ms a hop). Here the callback itself waits for the next message, queues the next task and
-returns: between two tasks no JavaScript frame is on the stack, so microtasks have run, and no thread is ever woken.
+thread for every step (0.1 ms a hop). Here the callback itself waits for the next message, and no thread is ever woken.
+No JavaScript frame is on the stack meanwhile, and no lock is held: so the callback may queue the next task and return,
+or call V8 itself (`paddock.guest.v8_native`).
 
-Strings travel three ways. Into V8: as a task argument. Out of V8 between tasks: as the value of a task. Out of V8 in
-the middle of a task (a console line before an endless loop): through one ArrayBuffer that both sides see and a callback
-without arguments. Only the standard library may be imported here: this module lives in `python -I -S` processes.
+Scripts go into V8 as a task's argument, and large texts come out as a task's value. All other text goes through one
+ArrayBuffer that both sides see. Only the standard library may be imported here: this module lives in `python -I -S`
+processes.
 """
 
 import ctypes
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,6 @@ EXIT_BROKEN, EXIT_MEMORY = 70, 71
 """Exit statuses of a process whose Python side failed, and of one whose Python side ran out of memory."""
 
 _TASK_DONE = 1
-_POSTED = 2
 
 
 class _Payload(ctypes.Union):
@@ -52,6 +52,18 @@ class ScriptError(Exception):
     """A script that Paddock itself evaluates failed; the text is V8's."""
 
 
+class LibraryError(Exception):
+    """The library is not the one that Paddock was written for."""
+
+
+def give_up(error: BaseException) -> NoReturn:
+    """End the process in whose callback `error` was raised: ctypes would print it and go on, and the guest would hang."""
+    if isinstance(error, MemoryError):
+        os._exit(EXIT_MEMORY)
+    os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    os._exit(EXIT_BROKEN)
+
+
 def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
     """Load the library from mini-racer's package `directory` and start V8 with `flags`.
 
@@ -65,8 +77,6 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
         "mr_call_function": ([_U64, _Handle, _Handle, _Handle, _U64], _U64),
         "mr_alloc_string_val": ([_U64, ctypes.c_char_p, _U64, ctypes.c_uint8], _Handle),
         "mr_free_value": ([_U64, _Handle], None),
-        "mr_make_js_callback": ([_U64, _U64], _Handle),
-        "mr_array_push": ([_U64, _Handle, _Handle], _Handle),
     }
     for name, (arguments, result) in signatures.items():
         function = getattr(library, name)
@@ -87,9 +97,8 @@ def keep_thread() -> None:
 class Isolate:
     """One V8 isolate with one context.
 
-    Set-up runs on the caller's thread: `evaluate` blocks. After `start` everything happens on V8's thread: `on_turn`
-    is called whenever a task has ended and no JavaScript runs, and `on_post` in the middle of a task when the guest's
-    glue posts. Neither may raise.
+    Set-up runs on the caller's thread: `evaluate` blocks. Once `on_turn` is set everything happens on V8's thread: it
+    is called whenever a task has ended and no JavaScript runs. What it raises ends the process.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -97,7 +106,6 @@ class Isolate:
         self._callback = _Callback(self._called)  # must outlive the context
         self._ended = threading.Event()
         self._result: object = None
-        self.on_post: Callable[[], None] | None = None
         self.on_turn: Callable[[object], None] | None = None
         self._context = library.mr_init_context(self._callback)
         self._undefined = self.evaluate("undefined", keep=True)
@@ -118,10 +126,6 @@ class Isolate:
             raise self._result
         return self._result
 
-    def poster(self) -> object:
-        """Return a handle of a JavaScript function that calls `on_post`."""
-        return self.library.mr_make_js_callback(self._context, _POSTED)
-
     def call(self, function: object, arguments: object) -> object:
         """Call `function` during set-up and wait for it; return its value. Raises ScriptError when it throws."""
         self._ended.clear()
@@ -131,13 +135,6 @@ class Isolate:
         if isinstance(self._result, ScriptError):
             raise self._result
         return self._result
-
-    def array(self, *items: object) -> object:
-        """Return a handle of a new array of handles. Set-up only: it waits for V8's thread."""
-        array = self.evaluate("[]", keep=True)
-        for item in items:
-            self.library.mr_array_push(self._context, array, item)
-        return array
 
     def queue(self, function: object, arguments: object) -> None:
         """Queue a call of `function`; its end is reported to `on_turn`."""
@@ -152,21 +149,13 @@ class Isolate:
         data = text.encode("utf-8", "surrogatepass")
         return self.library.mr_alloc_string_val(self._context, data, len(data), _STRING)
 
-    def _called(self, callback: int, handle: _Pointer) -> None:
+    def _called(self, _: int, handle: _Pointer) -> None:
         try:
-            self._dispatch(callback, handle)
-        except MemoryError:
-            os._exit(EXIT_MEMORY)
-        except BaseException as error:  # noqa: BLE001  (ctypes would print it and go on, and the guest would hang)
-            os.write(2, f"{type(error).__name__}: {error}\n".encode())
-            os._exit(EXIT_BROKEN)
+            self._dispatch(handle)
+        except BaseException as error:  # noqa: BLE001 - give_up says why
+            give_up(error)
 
-    def _dispatch(self, callback: int, handle: _Pointer) -> None:
-        if callback == _POSTED:
-            if self.on_post is not None:
-                self.on_post()
-            self.library.mr_free_value(self._context, handle)
-            return
+    def _dispatch(self, handle: _Pointer) -> None:
         if self.on_turn is not None:
             self.on_turn(self._read(handle))
             return

@@ -2,8 +2,10 @@
 
 The zygote makes the isolate, runs the glue and rehearses a program. A worker is forked from it on V8's own thread, with
 one connected socket and all of that in place; it gives up every power it has (`paddock.confine.lockdown`) and says
-ready. No byte of guest code exists before that point. From then on its one thread waits for a message, runs one task,
-reports, waits again (see `paddock.guest.v8`). Only the standard library may be imported here.
+ready. No byte of guest code exists before that point. From then on its one thread waits for a message or a timer, has the
+glue act on it, runs what promises have queued, and waits again. All of that is one loop in here, which calls V8 by itself
+(see `paddock.guest.v8_native`); scripts and large texts alone are tasks of mini-racer. Only the standard library may be
+imported here.
 """
 
 import json
@@ -15,23 +17,25 @@ import socket
 import struct
 import time
 from collections import deque
-from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from paddock.guest import v8
 from paddock.guest.rejections import Rejections
+from paddock.guest.v8_native import Native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 CAPACITY = 32768
 """UTF-16 units that fit into each half of the exchange buffer; glue/exchange.js has the same number."""
 
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
-_SEND, _WAIT, _HALT, _NEXT, _CLOCK, _GATHER = 1, 3, 4, 5, 6, 7
-_IDLE, _TIMER, _TAKE, _LISTEN = -1, -2, -3, -4
+_SEND, _FILL, _WAIT, _HALT, _CLOCK, _GATHER, _MEET = range(1, 8)
+_IDLE, _TIMER, _TAKE = -1, -2, -3
+
+_TURNS = 256
+"""How often in a row the glue has its turn before mini-racer has one, for tasks that V8 has posted to itself."""
 
 _LONGEST_WAIT = 2.0**30
 """Milliseconds that poll(2) can wait for; a timer that is due later is looked at again then."""
@@ -126,24 +130,26 @@ class Guest:
     """The dialogue between the glue in V8 and the parent."""
 
     def __init__(self, isolate: v8.Isolate, glue: str) -> None:
+        """Raises LibraryError when V8's own interface is not as expected."""
+        self._native = Native(isolate.library)
+        self._rejections = Rejections(self._native)
         self._isolate = isolate
-        self._step = isolate.evaluate(glue, keep=True)
-        self._ignored = isolate.array(isolate.poster())
-        exchange = isolate.call(self._step, self._ignored)
+        self._task = isolate.evaluate(glue, keep=True)
+        self._nothing = isolate.evaluate("[]", keep=True)
+        exchange = isolate.call(self._task, self._nothing)
         assert isinstance(exchange, memoryview)
         exchange = cast("memoryview[int]", exchange)
         self._header = exchange[:_HEADER].cast("d")
         self._out = exchange[_HEADER : _HEADER + 2 * CAPACITY]
         self._in = exchange[_HEADER + 2 * CAPACITY :]
         self._outgoing: list[bytes] = []
-        self._rehearsing = False
+        self._rehearsing = True
         self._incoming = b""
         self._program: bytes | None = None
         self._taking = False
         self._started = False
         self._deferred: deque[bytes] = deque()
         self._channel: Channel
-        self._rejections: Rejections | None = None
         self._data_bytes = 0
 
     def hand_over(self, become: "Callable[[], tuple[Channel, int]]") -> None:
@@ -153,14 +159,18 @@ class Guest:
         and the data segment that budgets come on top of.
         """
 
-        def go_on() -> None:
+        def meet(_: object) -> None:
             v8.keep_thread()
-            with suppress(AttributeError):  # a library may hide V8's own interface; then they are not told of
-                self._rejections = Rejections(self._isolate.library, self._gathers)
-            self._start(*become())
+            self._native.enter()
+            self._rejections.listen(self._claims)
+            self._isolate.on_turn = met
+            self._isolate.queue(self._task, self._nothing)
 
-        self._isolate.on_post = self._posted
-        self._rehearse(_REHEARSALS[0], go_on)
+        def met(_: object) -> None:
+            self._rehearse(_REHEARSALS[0], lambda: self._start(*become()))
+
+        self._isolate.on_turn = meet
+        self._isolate.queue_script(b"undefined")
 
     def _start(self, channel: Channel, data_bytes: int) -> None:
         self._channel = channel
@@ -172,67 +182,100 @@ class Guest:
             # What the zygote compiled is there, but its memory is not yet this process's own.
             self._rehearse(_REHEARSALS[1], self._serve)
 
-    def _serve(self) -> None:
-        self._isolate.on_turn = self._turned
-        self._queue(_LISTEN)
-
     def _rehearse(self, program: bytes, go_on: "Callable[[], None]") -> None:
-        """Go through a program as far as all of them go, then call `go_on`."""
-        tasks: Iterator[Callable[[], None]] = iter(
-            (
-                partial(self._deliver, _REHEARSED),
-                partial(self._isolate.queue_script, program),
-                partial(self._queue, _IDLE),
-                partial(self._deliver, b'["rehearse"]'),
-                partial(self._deliver, b'["forget"]'),
-                self._end_rehearsal,
-            )
-        )
+        """Go through a program as far as all of them go, then call `go_on`. Called between two tasks."""
 
-        def turn(_: object) -> None:
-            task = next(tasks, go_on)
-            task()
+        def ran(_: object) -> None:
+            self._act()
+            for message in (b'["rehearse"]', b'["forget"]'):
+                self._act(message)
+            self._rehearsing = False
+            go_on()
 
         self._rehearsing = True
-        self._isolate.on_turn = turn
-        turn(None)
+        self._isolate.on_turn = ran
+        self._act(_REHEARSED)
+        self._isolate.queue_script(program)
 
-    def _end_rehearsal(self) -> None:
-        self._rehearsing = False
-        self._queue(_IDLE)
+    def _act(self, message: bytes = b'["wake"]') -> None:
+        """Rehearse one turn of `_turned`."""
+        scope = self._native.open_scope()
+        self._native.checkpoint()
+        self._hand_in(message)
+        self._native.step()
+        self._native.checkpoint()
+        self._native.close_scope(scope)
+
+    def _serve(self) -> None:
+        self._isolate.on_turn = self._turned
+        self._turned(None)
+
+    def _turned(self, result: object) -> None:
+        """Have the glue take its turns, from the end of one task of mini-racer to what makes the next one necessary."""
+        if isinstance(result, v8.ScriptError):
+            self._break(str(result))
+        elif self._taking and isinstance(result, bytes):
+            self._channel.send(result)
+        self._taking = False
+        native = self._native
+        for _ in range(_TURNS):
+            # No scope of mini-racer's is open, so handles would stay for ever.
+            scope = native.open_scope()
+            native.checkpoint()  # only then is it known what there is to wait for
+            self._await()
+            if not self._taking and not native.step():
+                self._break("the glue failed")
+            native.close_scope(scope)
+            if self._program is not None:
+                program, self._program = self._program, None
+                self._isolate.queue_script(program)
+                return
+            if self._taking:
+                break
+        else:
+            self._header[_IN_LENGTH] = _IDLE
+        self._isolate.queue(self._task, self._nothing)
+
+    def _break(self, why: str) -> None:
+        self._channel.send(json.dumps(["broken", why[:8192]]).encode())
 
     def _posted(self) -> None:
-        header = self._header
-        operation = header[_OPERATION]
-        if operation == _NEXT:
-            self._await()
-            return
-        if operation == _CLOCK:
-            header[_OUT_LENGTH] = _milliseconds()
-            return
-        if operation == _HALT:
+        """Do what the glue asks for in the middle of a turn."""
+        operation = self._header[_OPERATION]
+        if operation == _SEND:
+            self._send()
+        elif operation == _CLOCK:
+            self._header[_OUT_LENGTH] = _milliseconds()
+        elif operation == _WAIT:
+            self._hand_in(self._answer(int(self._header[_OUT_LENGTH])))
+        elif operation == _HALT:
             self._halt()
-        if operation == _WAIT:
-            self._hand_in(self._answer(int(header[_OUT_LENGTH])))
-            return
-        if operation != _SEND:
+        elif operation == _FILL:
             self._fill()
-            return
-        length = min(int(header[_OUT_LENGTH]), CAPACITY)
-        self._outgoing.append(bytes(self._out[: 2 * length]))
-        if not header[_OUT_MORE]:
-            text = b"".join(self._outgoing).decode("utf-16-le", "surrogatepass")
-            self._outgoing.clear()
-            if not self._rehearsing:
-                self._channel.send(text.encode("utf-8", "replace"))
 
-    def _gathers(self) -> bool:
-        """Return whether the glue asks for the promises that nobody asked about."""
+    def _send(self) -> None:
         header = self._header
-        asks = header[_OPERATION] == _GATHER
-        if asks:
-            header[_OPERATION] = 0
-        return asks
+        part = self._out[: 2 * min(int(header[_OUT_LENGTH]), CAPACITY)]
+        if header[_OUT_MORE] or self._outgoing:
+            self._outgoing.append(bytes(part))
+            if header[_OUT_MORE]:
+                return
+            part = b"".join(self._outgoing)
+            self._outgoing.clear()
+        if not self._rehearsing:
+            self._channel.send(str(part, "utf-16-le", "surrogatepass").encode("utf-8", "replace"))
+
+    def _claims(self, reason: int) -> bool:
+        """Act on a promise that the glue has rejected to reach the worker; return whether it is one."""
+        operation = self._header[_OPERATION]
+        if operation == _GATHER:
+            self._rejections.give(reason)
+        elif operation == _MEET:
+            self._native.introduce(reason, self._posted)
+        else:
+            return False
+        self._header[_OPERATION] = 0
+        return True
 
     def _answer(self, call: int) -> bytes:
         """Wait for the answer to a call; what comes before it has its turn later."""
@@ -250,22 +293,8 @@ class Guest:
         while True:
             self._channel.receive()
 
-    def _turned(self, result: object) -> None:
-        if isinstance(result, v8.ScriptError):
-            self._channel.send(json.dumps(["broken", str(result)[:8192]]).encode())
-        elif self._taking and isinstance(result, bytes):
-            self._channel.send(result)
-        self._taking = False
-        if self._program is not None:
-            program, self._program = self._program, None
-            self._isolate.queue_script(program)
-        else:
-            # mini-racer runs microtasks after the callback of the task that queued them, so only the next task
-            # can know what there is to wait for.
-            self._queue(_LISTEN)
-
     def _await(self) -> None:
-        """Wait, in the middle of the glue's task, for the next thing to do, and hand it in."""
+        """Wait for the next thing to do, and hand it in."""
         header = self._header
         if header[_QUEUED]:
             self._taking = True
@@ -291,17 +320,9 @@ class Guest:
         else:
             self._hand_in(message)
 
-    def _deliver(self, message: bytes) -> None:
-        self._hand_in(message)
-        self._isolate.queue(self._step, self._ignored)
-
     def _hand_in(self, message: bytes) -> None:
         self._incoming = message.decode("utf-8").encode("utf-16-le")
         self._fill()
-
-    def _queue(self, what: int) -> None:
-        self._header[_IN_LENGTH] = what
-        self._isolate.queue(self._step, self._ignored)
 
     def _fill(self) -> None:
         part = self._incoming[: 2 * CAPACITY]

@@ -119,7 +119,7 @@ def main() -> None:
     control = socket.socket(fileno=int(control_fd))
     try:
         zygote = Zygote(control, profile, Path(library_directory))
-    except OSError as error:
+    except (OSError, v8.LibraryError) as error:
         control.send(json.dumps({"failed": str(error)}).encode())
         sys.exit(1)
     zygote.serve()

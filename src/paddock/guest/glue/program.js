@@ -129,27 +129,38 @@ function forget() {
   timerCount = 0;
 }
 
-// One task of the worker: it waits for the next thing to do, a timer that is due or a message, and does it.
-function turn(poster) {
-  if (post === null) {
-    post = poster;
+// The first two tasks, which the worker queues by mini-racer. The first answers with the buffer. In the second the worker, which
+// hears of every rejection, takes `turn` out of the reason, so that it can call it by itself, and puts `post` there.
+function meet() {
+  if (header[OPERATION] !== MEET) {
+    header[OPERATION] = MEET;
     return buffer;
   }
-  if (header[IN_LENGTH] === LISTEN) {
-    header[OPERATION] = NEXT;
-    post();
+  const hands = create(null);
+  hands[0] = turn;
+  apply(reject, NativePromise, [hands]);
+  header[OPERATION] = 0;
+  post = hands[1];
+}
+
+// One task of the worker, which has put into the buffer what there is to do: a message, or that a timer is due.
+function turn() {
+  if (post === null) return meet();
+  try {
+    switch (header[IN_LENGTH]) {
+      case IDLE: return undefined;
+      case TIMER: return fire();
+      case TAKE: return take();
+    }
+    const message = parse(receive());
+    if (message[0] === "reply") return answer(message[1], message[2], message[3]);
+    if (message[0] === "stuck") return computing ? computed() : stuck();
+    if (message[0] === "rehearse") return rehearse();
+    if (message[0] === "forget") return forget();
+    if (message[0] === "wake") return undefined;
+    if (message[0] === "compute") return compute(message[1], global, NativeDate.prototype);
+    configure(message[1]);
+  } catch (thrown) {
+    settle("broken", stringify(cut(textOf(thrown), TEXT)));
   }
-  switch (header[IN_LENGTH]) {
-    case IDLE: return undefined;
-    case TIMER: return fire();
-    case TAKE: return take();
-  }
-  const message = parse(receive());
-  if (message[0] === "reply") return answer(message[1], message[2], message[3]);
-  if (message[0] === "stuck") return computing ? computed() : stuck();
-  if (message[0] === "rehearse") return rehearse();
-  if (message[0] === "forget") return forget();
-  if (message[0] === "wake") return undefined;
-  if (message[0] === "compute") return compute(message[1], global, NativeDate.prototype);
-  configure(message[1]);
 }
