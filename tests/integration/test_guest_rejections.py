@@ -1,8 +1,5 @@
 """Rejections that nobody handles are told on the console, in the program's own lines, and hurt nobody."""
 
-import subprocess
-import sys
-
 import pytest
 
 
@@ -173,29 +170,3 @@ def test_a_rejection_that_never_ends_reading_ends_at_the_limit(guest):
 def test_a_computation_knows_nothing_of_it(guest):
     outcome = guest.compute("Promise.reject(new Error('x')); emit('1')")
     assert (outcome.status, outcome.value) == ("ok", "1")
-
-
-HIDDEN = """
-import os, socket
-from importlib.util import find_spec
-from pathlib import Path
-from paddock.guest import glue, rejections, v8, worker, zygote
-
-def hidden(library):
-    return lambda name, *_, **__: getattr(library, f"{name}_of_no_library")
-
-rejections._binder = hidden
-ours, theirs = socket.socketpair()
-library = v8.load(Path(find_spec("py_mini_racer").origin).parent, zygote.PROFILES["guest"])
-guest = worker.Guest(v8.Isolate(library), glue.source())
-guest.hand_over(lambda: (worker.Channel(theirs), 0))
-print(worker.Channel(ours).receive().decode(), flush=True)
-os._exit(0)
-"""
-
-
-def test_a_library_that_hides_the_interface_of_v8_stops_no_worker():
-    done = subprocess.run(
-        [sys.executable, "-c", HIDDEN], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, '["ready"]\n', "")

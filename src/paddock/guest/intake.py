@@ -197,8 +197,7 @@ class Intake:
         try:
             greeting: dict[str, Json] = json.loads(await _receive(reader))
             if "failed" in greeting:
-                why = greeting["failed"]
-                raise EngineError(f"the reader of programs cannot be confined here: {why}")  # noqa: TRY301 - closes too
+                raise EngineError(str(greeting["failed"]))  # noqa: TRY301 - closes too
         except BaseException:  # also when the task was cancelled: nobody else knows this connection
             writer.close()
             raise

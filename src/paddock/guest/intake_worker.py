@@ -90,6 +90,10 @@ def main() -> None:
         ceiling = data_segment(status) + _MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
     except OSError as error:
+        told = f"the reader of programs cannot be confined here: {error}"
+        channel.send(json.dumps({"failed": told}).encode())
+        sys.exit(1)
+    except v8.LibraryError as error:
         channel.send(json.dumps({"failed": str(error)}).encode())
         sys.exit(1)
     reader.start()

@@ -115,7 +115,7 @@ class Zygote:
             if self._retired and self.alive:
                 self.retire()
         elif "failed" in message:
-            self._end(f"the guest cannot be confined here: {message['failed']}")
+            self._end(str(message["failed"]))
         elif not self.ready.done():
             self.landlock_abi = int(message["landlock"])
             self.ready.set_result(None)

@@ -1,8 +1,8 @@
 """Promises that a program has forgotten: they were rejected, and nobody asks how they ended.
 
 JavaScript cannot ask for them, and mini-racer's C interface has no word for them: V8's own has (v8-promise.h, see
-`paddock.guest.v8_native`). Nothing in here runs guest code: the guest can make promises, and nothing of what it makes is
-looked into. Only the standard library may be imported here.
+`paddock.guest.v8_native`). Nothing in here runs guest code: the guest can make promises, and nothing of what it makes
+is looked into. Only the standard library may be imported here.
 """
 
 import ctypes

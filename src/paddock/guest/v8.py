@@ -53,11 +53,16 @@ class ScriptError(Exception):
 
 
 class LibraryError(Exception):
-    """The library is not the one that Paddock was written for."""
+    """The library is not the one that Paddock was written for; the text is for whoever installed it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"mini-racer's library has no {name}: reinstall Paddock with the version of mini-racer that it names"
+        )
 
 
 def give_up(error: BaseException) -> NoReturn:
-    """End the process in whose callback `error` was raised: ctypes would print it and go on, and the guest would hang."""
+    """End the process: ctypes would print what a callback raises and go on, and the guest would hang."""
     if isinstance(error, MemoryError):
         os._exit(EXIT_MEMORY)
     os.write(2, f"{type(error).__name__}: {error}\n".encode())
@@ -67,7 +72,8 @@ def give_up(error: BaseException) -> NoReturn:
 def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
     """Load the library from mini-racer's package `directory` and start V8 with `flags`.
 
-    No thread exists afterwards as long as `--single-threaded` is among the flags, so the process may fork.
+    No thread exists afterwards as long as `--single-threaded` is among the flags, so the process may fork. Raises
+    OSError when there is no library, and LibraryError when it is another one.
     """
     library = ctypes.CDLL(str(directory / "libmini_racer.so"))
     signatures: dict[str, tuple[list[object], object]] = {
@@ -79,7 +85,9 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
         "mr_free_value": ([_U64, _Handle], None),
     }
     for name, (arguments, result) in signatures.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise LibraryError(name)
         function.argtypes = arguments
         function.restype = result
     library.mr_init_v8(" ".join(flags).encode(), str(directory / "icudtl.dat").encode())

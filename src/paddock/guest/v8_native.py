@@ -1,9 +1,9 @@
 """V8's own C++ interface, as far as a worker needs it: to call the glue, and be called by it, without mini-racer.
 
 mini-racer's C interface has a queue of tasks and copies what goes through it: 25 us for a task, 10 to 20 for a callback
-out of JavaScript, and a host call took two of each. Its library exports V8's interface, too (v8-isolate.h, v8-function.h,
-v8-local-handle.h), of which these are the compilers' names. They hold for one version of the library, so that one is
-pinned exactly, and a name that is missing stops the zygote before there is any worker.
+out of JavaScript. Its library exports V8's interface, too (v8-isolate.h, v8-function.h, v8-local-handle.h), of which
+these are the compilers' names. They hold for one version of the library, so that one is pinned exactly, and a name that
+is missing stops the zygote before there is any worker.
 
 A `Local` is a pointer to a slot that holds a value, and so is a global handle; both are passed like any pointer, and an
 empty one is null. Only the standard library may be imported here.
@@ -65,9 +65,7 @@ class Native:
         self._next_address = bind(f"{of_scopes}20current_next_addressEPNS0_7IsolateE", POINTER)
         self._limit_address = bind(f"{of_scopes}21current_limit_addressEPNS0_7IsolateE", POINTER)
         self._level_address = bind(f"{of_scopes}21current_level_addressEPNS0_7IsolateE", POINTER)
-        self._delete_extensions = bind(
-            f"{of_scopes}16DeleteExtensionsEPNS0_7IsolateE", POINTER, result=None
-        )
+        self._delete_extensions = bind(f"{of_scopes}16DeleteExtensionsEPNS0_7IsolateE", POINTER, result=None)
 
     def bind(self, name: str, *arguments: object, result: object = POINTER) -> "Callable[..., int]":
         """Return an exported function of the library. Raises LibraryError when there is none of this name."""
@@ -75,7 +73,7 @@ class Native:
         try:
             return prototype((name, self._library))
         except AttributeError:
-            raise LibraryError(f"mini-racer's library has no {name}") from None
+            raise LibraryError(name) from None
 
     def enter(self) -> None:
         """Find the isolate that runs on this thread, V8's own."""
@@ -98,9 +96,7 @@ class Native:
 
         self._posted = _Posted(posted)  # must outlive the isolate
         context = self._current_context(self.isolate)
-        poster = self._new_function(
-            context, self._posted, None, 0, _CONSTRUCTOR_THROWS, _HAS_SIDE_EFFECTS
-        )
+        poster = self._new_function(context, self._posted, None, 0, _CONSTRUCTOR_THROWS, _HAS_SIDE_EFFECTS)
         self._put(container, context, 1, poster)
         self._context = self.keep(context)
         self._step = self.keep(self._get(container, context, 0))
@@ -114,7 +110,8 @@ class Native:
         self._put(container, self._current_context(self.isolate), index, value)
 
     def step(self) -> bool:
-        """Call the function that `introduce` took, and return whether it returned. Its `this` is itself, of no use to it."""
+        """Call the function that `introduce` took; return whether it returned. What it throws is lost."""
+        # It has no use for its `this`, and `undefined` has no name here.
         return bool(self._call(self._step, self._context, self._step, 0, None))
 
     def checkpoint(self) -> None:

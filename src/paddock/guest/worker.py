@@ -2,12 +2,13 @@
 
 The zygote makes the isolate, runs the glue and rehearses a program. A worker is forked from it on V8's own thread, with
 one connected socket and all of that in place; it gives up every power it has (`paddock.confine.lockdown`) and says
-ready. No byte of guest code exists before that point. From then on its one thread waits for a message or a timer, has the
-glue act on it, runs what promises have queued, and waits again. All of that is one loop in here, which calls V8 by itself
-(see `paddock.guest.v8_native`); scripts and large texts alone are tasks of mini-racer. Only the standard library may be
+ready. No byte of guest code exists before that point. From then on its one thread waits for a message or a timer, has
+the glue act on it, runs what promises have queued, and waits again: a loop in here, which calls V8 by itself (see
+`paddock.guest.v8_native`). Programs and large texts alone are tasks of mini-racer. Only the standard library may be
 imported here.
 """
 
+import codecs
 import json
 import os
 import re
@@ -75,8 +76,6 @@ _REHEARSALS = (
 """One for the zygote, and another for its workers: V8 would not compile the same text again, and to compile touches
 memory that is not yet a worker's own."""
 
-"a".encode("utf-16-le").decode("utf-16-le")  # loads the codec while files can still be read
-
 
 class Channel:
     """Length-prefixed messages over a blocking socket (four bytes little-endian, then UTF-8)."""
@@ -130,7 +129,7 @@ class Guest:
     """The dialogue between the glue in V8 and the parent."""
 
     def __init__(self, isolate: v8.Isolate, glue: str) -> None:
-        """Raises LibraryError when V8's own interface is not as expected."""
+        """Run the glue. Raises LibraryError when V8's own interface is not as expected."""
         self._native = Native(isolate.library)
         self._rejections = Rejections(self._native)
         self._isolate = isolate
@@ -263,7 +262,8 @@ class Guest:
             part = b"".join(self._outgoing)
             self._outgoing.clear()
         if not self._rehearsing:
-            self._channel.send(str(part, "utf-16-le", "surrogatepass").encode("utf-8", "replace"))
+            text, _ = codecs.utf_16_le_decode(part, "surrogatepass", True)  # noqa: FBT003 - what follows is not its rest
+            self._channel.send(text.encode("utf-8", "replace"))
 
     def _claims(self, reason: int) -> bool:
         """Act on a promise that the glue has rejected to reach the worker; return whether it is one."""
@@ -321,7 +321,7 @@ class Guest:
             self._hand_in(message)
 
     def _hand_in(self, message: bytes) -> None:
-        self._incoming = message.decode("utf-8").encode("utf-16-le")
+        self._incoming, _ = codecs.utf_16_le_encode(message.decode("utf-8"))
         self._fill()
 
     def _fill(self) -> None:

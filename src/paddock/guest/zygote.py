@@ -119,7 +119,10 @@ def main() -> None:
     control = socket.socket(fileno=int(control_fd))
     try:
         zygote = Zygote(control, profile, Path(library_directory))
-    except (OSError, v8.LibraryError) as error:
+    except OSError as error:
+        control.send(json.dumps({"failed": f"the guest cannot be confined here: {error}"}).encode())
+        sys.exit(1)
+    except v8.LibraryError as error:
         control.send(json.dumps({"failed": str(error)}).encode())
         sys.exit(1)
     zygote.serve()
