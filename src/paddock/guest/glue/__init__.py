@@ -1,9 +1,9 @@
 """The glue between a guest's program and its worker: one script, in pieces that share a scope.
 
 It runs once, before any guest code, in the context that the program gets. The pieces stand inside one function, in
-the order of `PIECES`. The script evaluates to the one function that the worker queues from then on: its first call
-hands over `post`, with which the glue calls the worker in the middle of a task, and answers with the buffer that both
-sides see.
+the order of `PIECES`. The script evaluates to the one function that the worker calls from then on. Its first call
+answers with the buffer that both sides see, and its second gets `post`, with which the glue calls the worker in the
+middle of a turn.
 
 Guest code shares the realm, so nothing in the glue may trust a method that a program can replace: what is used later
 is captured first (primordials.js) and called through `apply`; arrays are filled by index, never by `push`.

@@ -37,7 +37,7 @@ function send(text) {
   } while (start < length);
 }
 
-// Milliseconds of a clock that nobody sets; JavaScript has none of its own. To ask takes ten microseconds, so nobody asks
+// Milliseconds of a clock that nobody sets; JavaScript has none of its own. To ask takes some microseconds, so nobody asks
 // again until the clock of the wall has moved, wherever to.
 let wallThen = -1;
 let told = 0;
