@@ -1,9 +1,9 @@
 """The worker's loop, which calls V8 by itself: what it must not let pile up, and how it ends when something is wrong."""
 
-import _ctypes
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -230,7 +230,7 @@ def test_a_library_that_hides_the_interface_of_v8_stops_the_zygote():
 
 @pytest.mark.parametrize("what", ["zygote", "reader"])
 def test_another_library_is_told_to_whoever_installed_it(tmp_path, monkeypatch, what):
-    (tmp_path / "libmini_racer.so").symlink_to(_ctypes.__file__)
+    (tmp_path / "libmini_racer.so").symlink_to(find_spec("orjson.orjson").origin)
     monkeypatch.setattr(launch, "_engine_directory", lambda: str(tmp_path))
     process, connection = getattr(launch.Launcher(), what)(*(["guest"] if what == "zygote" else []))
     with process, connection:
