@@ -16,7 +16,7 @@ own.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 _TOLD = 2000
 
-OnEnd = Callable[[ExecutionRequest, Outcome], None]
+OnEnd = Callable[[ExecutionRequest, RawResult], None]
 """Hears of every request that has run."""
 
 
@@ -95,7 +95,14 @@ class _Beside(NamedTuple):
     on_result: OnResult | None = None
 
 
-_NOTHING = _Beside()
+class _End(NamedTuple):
+    """What became of a request, and the record of it."""
+
+    result: RawResult
+    decision: Decision
+    audit: str
+    written: bytes | None
+    """The value as JSON; None when nothing has run."""
 
 
 class Engines(NamedTuple):
@@ -153,14 +160,14 @@ class Gate:
         """
         beside = _Beside(on_console, on_output, stop, on_call)
         if request.parent is not None:
-            return await self.carry_out(request, beside)
+            return await self._finish(request, beside)
         if self._ended:
             raise PaddockError("this session has ended; open another one")
         task = asyncio.current_task()
         over = self._under_way[task] = asyncio.get_running_loop().create_future()
         try:
             with self.approvals.run(request, asker):
-                return await self.carry_out(request, beside)
+                return await self._finish(request, beside)
         finally:
             del self._under_way[task]
             over.set_result(None)
@@ -177,8 +184,25 @@ class Gate:
         if others:
             await asyncio.wait(others.values())
 
-    async def carry_out(self, request: ExecutionRequest, beside: _Beside = _NOTHING) -> Outcome:
-        """Return what became of a request whose run is known: of a child, while its parent waits."""
+    async def _finish(self, request: ExecutionRequest, beside: _Beside) -> Outcome:
+        end = await self._carry_out(request, beside)
+        outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
+        if end.written is None:
+            return outcome
+        if not request.parent:
+            outcome = self._outgoing.outcome(outcome, end.written)
+        if self.on_end is not None:
+            self.on_end(request, outcome)
+        return outcome
+
+    async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
+        """Return what became of a call of a program, which needs no outcome of its own: there may be thousands."""
+        end = await self._carry_out(request, _Beside(on_result=on_result))
+        if end.written is not None and self.on_end is not None:
+            self.on_end(request, end.result)
+        return end.result
+
+    async def _carry_out(self, request: ExecutionRequest, beside: _Beside) -> "_End":
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
             return self._rehearsed(request, decision)
@@ -199,13 +223,10 @@ class Gate:
             async with self._engines.programs.admit(request, work, decision, beside.stop) as admitted:
                 if admitted is None:
                     return self._settled(request, decision, Status.CANCELLED, error=_WITHDRAWN)
-                return await self._carry_out(request, admitted, beside)
-        return await self._carry_out(request, decision, beside)
+                return await self._perform(request, admitted, beside)
+        return await self._perform(request, decision, beside)
 
-    def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> Awaitable[Outcome]:
-        return self.carry_out(request, _Beside(on_result=on_result))
-
-    async def _carry_out(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> Outcome:
+    async def _perform(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
         if not decision.allowed:
             return self._settled(request, decision, Status.DENIED, error=_refusal(decision))
         if (
@@ -232,14 +253,9 @@ class Gate:
             # A child's end announces nothing: it goes with the next record, its parent's end at the latest.
             append = book.append_soon if request.parent else book.append
             audit = append("finished", request.id, end, parent=request.parent)
-        outcome = Outcome(id=request.id, decision=decision, audit=audit, **vars(result))
-        if not request.parent:
-            outcome = self._outgoing.outcome(outcome, written)
-        if self.on_end is not None:
-            self.on_end(request, outcome)
-        return outcome
+        return _End(result, decision, audit, written)
 
-    def _rehearsed(self, request: ExecutionRequest, decision: Decision) -> Outcome:
+    def _rehearsed(self, request: ExecutionRequest, decision: Decision) -> "_End":
         """Return what a rehearsal answers instead of doing it: a stub, or a refusal where nothing can stand for it."""
         planned = (planned_call(request, decision),)
         if isinstance(work := request.work, ServerCall):
@@ -257,13 +273,12 @@ class Gate:
 
     def _settled(
         self, request: ExecutionRequest, decision: Decision, status: Status, **result: object
-    ) -> Outcome:
+    ) -> "_End":
         """Record and return the end of a request of which nothing ran."""
         told = "planned" if status is Status.OK else status.value
         facts = {**self._outgoing.facts(identity(request, decision)), "status": told}
         audit = self._book(request).append("decided", request.id, facts, parent=request.parent)
-        fields = {**result, "id": request.id, "status": status, "decision": decision, "audit": audit}
-        return Outcome.model_validate(fields)
+        return _End(RawResult.model_validate({**result, "status": status}), decision, audit, None)
 
     async def _run(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         try:
@@ -292,7 +307,8 @@ class Gate:
                 result = await self._engines.guest.run(job, calls, self._outgoing.console(beside.on_console))
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
-                return await self._call_server(request, work, decision.limits.wall_ms)
+                counted = beside.on_result is None  # a program never hears what a call used
+                return await self._call_server(request, work, decision.limits.wall_ms, counted=counted)
             case RuntimeRun() as work:
                 return await self._engines.programs.run(
                     request, work, decision, beside.on_output, beside.stop
@@ -319,7 +335,9 @@ class Gate:
             return RawResult(status=error.status, error=fault)
         return RawResult(status=Status.OK, value=value, has_value=value is not None)
 
-    async def _call_server(self, request: ExecutionRequest, work: ServerCall, limit_ms: int) -> RawResult:
+    async def _call_server(
+        self, request: ExecutionRequest, work: ServerCall, limit_ms: int, *, counted: bool
+    ) -> RawResult:
         started = time.perf_counter()
         person = PERSON.set(partial(self.approvals.pass_on, request, work.server))
         try:
@@ -330,7 +348,7 @@ class Gate:
             return RawResult(status=blame(error), error=_tool_error(str(error)))
         finally:
             PERSON.reset(person)
-        usage = Usage(wall_ms=round((time.perf_counter() - started) * 1000, 3))
+        usage = Usage(wall_ms=round((time.perf_counter() - started) * 1000, 3)) if counted else _NOTHING_USED
         if work.raw:
             return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
         value = native_value(result)
@@ -342,6 +360,7 @@ class Gate:
 
 
 _CANCELLED = RawResult(status=Status.CANCELLED)
+_NOTHING_USED = Usage()
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )

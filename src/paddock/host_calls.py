@@ -9,7 +9,7 @@ from paddock.guest.job import HostReply, OnReply
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, LedgerError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, Outcome, RawResult, Status
+from paddock.model.outcome import CallRecord, RawResult, Status
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.policy.outgoing import OnCall
@@ -29,7 +29,7 @@ OnResult = Callable[[RawResult], None]
 class HostCalls:
     """What a program may ask for: each call is a child of its own request `parent`."""
 
-    carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[Outcome]]
+    carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]
     """The gate's one path."""
     find_tool: FindTool
     parent: ExecutionRequest
@@ -60,15 +60,15 @@ class HostCalls:
             on_reply(_reply(result, server, tool, raw=raw))
 
         try:
-            outcome = await self.carry_out(request, reply)
+            result = await self.carry_out(request, reply)
         except LedgerError:
             if not replied:
                 on_reply(_UNRECORDED)
             return
-        for planned in outcome.planned:
+        for planned in result.planned:
             self.plan.add(planned)
         if not replied:  # nothing has run
-            reply(outcome)
+            reply(result)
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
         """Call a method of the SDK. What is wrong with the call is told, never raised."""

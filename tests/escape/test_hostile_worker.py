@@ -255,6 +255,41 @@ def test_a_worker_that_reads_no_answer_gets_no_further_ones():
     assert (result.status, len(host.calls)) == ("timeout", 4)
 
 
+def test_calls_beyond_the_limit_of_parallel_ones_wait_and_end_with_the_program():
+    host = Echo()
+    calls = [
+        message("call", number, "s", f"hang{'' if number < 3 else number}", {}, False)
+        for number in range(1, 6)
+    ]
+    result, _ = asyncio.run(play(saying(*calls, DONE), host, parallel_calls=2))
+    assert (result.status, host.calls, result.in_flight) == ("ok", [("s", "hang")] * 2, 5)
+
+
+def test_calls_beyond_the_limit_of_parallel_ones_have_their_turn_in_order():
+    host = Echo()
+    calls = b"".join(message("call", number, "s", f"t{number}", {}, False) for number in range(1, 8))
+
+    async def script(reader, writer):
+        writer.write(calls)
+        seen = b""
+        while seen.count(b'"reply"') < 7:
+            seen += await reader.read(65536)
+        writer.write(DONE)
+
+    result, _ = asyncio.run(play(script, host, parallel_calls=2))
+    expected = [("s", f"t{number}") for number in range(1, 8)]
+    assert (host.calls, [(call.server, call.tool) for call in result.calls]) == (expected, expected)
+    assert (result.status, result.in_flight) == ("ok", 0)
+
+
+def test_a_program_whose_time_is_up_is_told_all_that_it_waited_for():
+    calls = [message("call", number, "s", "hang", {}, False) for number in range(1, 4)]
+    result, _ = asyncio.run(play(saying(*calls), wall_ms=200, parallel_calls=1))
+    assert result.error is not None
+    hint = "it was waiting for s.hang, s.hang, s.hang; the limit is 200 ms"
+    assert (result.status, result.in_flight, result.error.hint) == ("timeout", 3, hint)
+
+
 def test_calls_with_the_same_number_are_each_answered():
     async def script(reader, writer):
         writer.write(message(*CALL) * 3)

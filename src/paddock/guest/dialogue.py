@@ -5,6 +5,7 @@ import os
 import select
 import struct
 import time
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
 from paddock.guest.verdict import End, Verdict, rejection_text
+from paddock.guest.vigil import SOON_S, Vigil
 from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
@@ -38,8 +40,20 @@ class Dialogue(Listener):
     """One program's conversation with the host."""
 
     def __init__(
-        self, worker: Worker, job: GuestJob, program: Program, host: Host, on_console: OnConsole | None
+        self,
+        worker: Worker,
+        job: GuestJob,
+        program: Program,
+        host: Host,
+        on_console: OnConsole | None,
+        *,
+        vigil: Vigil,
     ) -> None:
+        self._vigil = vigil
+        self._answered = 0.0
+        """When the last answer went to the program."""
+        self._quick = False
+        """Whether its last call came soon after an answer."""
         self._worker = worker
         self._job = job
         self._program = program
@@ -50,11 +64,12 @@ class Dialogue(Listener):
         self._console_bytes = 0
         self._heard = 0
         self._cut = False
-        self._calls: list[CallRecord] = []
+        self._calls: list[tuple[tuple[str, str], Status, float]] = []
+        """What was called, how it ended, and after how many seconds: the records are made when nobody waits."""
         self._asked = 0
         self._held_bytes = 0
         self._fault: BaseException | None = None
-        self._turns = asyncio.Semaphore(job.limits.parallel_calls)
+        self._waiting: deque[frames.Call | frames.SdkCall] = deque()
         self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
         self._end: End = None
         self._in_flight = 0
@@ -91,6 +106,7 @@ class Dialogue(Listener):
         if self._ended.done():
             return
         self._heard += 1
+        self._vigil.end()
         if self._heard > _CONSOLE_LINES + 2 * self._job.limits.host_calls + _OTHER_MESSAGES:
             self._refuse("messages beyond all bounds")
             return
@@ -164,6 +180,7 @@ class Dialogue(Listener):
 
     def _call(self, call: frames.Call | frames.SdkCall) -> None:
         self._asked += 1
+        self._quick = time.perf_counter() < self._answered + SOON_S
         if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
             self._refuse("calls beyond their limit")
             return
@@ -175,6 +192,12 @@ class Dialogue(Listener):
             error: dict[str, Json] = {"name": "LimitError", "message": text}
             self._worker.send(frames.reply(call.number, ok=False, value=error))
             return
+        if len(self._tasks) < self._job.limits.parallel_calls:
+            self._begin(call)
+        else:
+            self._waiting.append(call)
+
+    def _begin(self, call: frames.Call | frames.SdkCall) -> None:
         self._tasks[asyncio.create_task(self._serve(call))] = call
 
     async def _serve(self, call: frames.Call | frames.SdkCall) -> None:
@@ -187,30 +210,32 @@ class Dialogue(Listener):
             # Not by a callback of the task, which would cost each call a turn of the event loop.
             self._tasks.pop(asyncio.current_task(), None)
             self._held_bytes -= call.size
+            if self._waiting and not self._ended.done():
+                self._begin(self._waiting.popleft())
 
     async def _answer(self, call: frames.Call | frames.SdkCall) -> None:
-        async with self._turns:
-            on_reply = partial(self._reply, call, time.perf_counter())
-            if isinstance(call, frames.Call):
-                await self._host.call(call.server, call.tool, call.arguments, on_reply, raw=call.raw)
-            else:
-                await self._host.sdk(call.name, call.arguments, on_reply)
-            # A worker that does not read gets no further answers: they would pile up here.
-            await self._worker.drained()
+        on_reply = partial(self._reply, call, time.perf_counter())
+        if isinstance(call, frames.Call):
+            await self._host.call(call.server, call.tool, call.arguments, on_reply, raw=call.raw)
+        else:
+            await self._host.sdk(call.name, call.arguments, on_reply)
+        # A worker that does not read gets no further answers: they would pile up here.
+        await self._worker.drained()
 
     def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
-        ms = (time.perf_counter() - started) * 1000
+        self._answered = time.perf_counter()
         good = reply.status is Status.OK
         self._worker.send(
             frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
         )
-        # While the program goes on.
-        server, tool = _names(call)
-        self._calls.append(CallRecord(server=server, tool=tool, status=reply.status, ms=round(ms, 3)))
+        self._calls.append((_names(call), reply.status, self._answered - started))
+        if self._quick:
+            self._vigil.begin()
 
     async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""
-        self._in_flight = len(self._tasks)
+        self._in_flight = len(self._tasks) + len(self._waiting)
+        self._waiting.clear()
         if tasks := [task for task in self._tasks if task is not None]:
             for task in tasks:
                 task.cancel()
@@ -223,7 +248,7 @@ class Dialogue(Listener):
             text = f"Script execution timed out after {limit}ms"
             hint = "it was computing when its time was up"
         elif self._tasks:
-            waited = sorted(".".join(_names(call)) for call in self._tasks.values())
+            waited = sorted(".".join(_names(call)) for call in (*self._tasks.values(), *self._waiting))
             text, hint = "Execution timeout", f"it was waiting for {', '.join(waited)}"
         else:
             text, hint = "Execution timeout", "it was waiting for a timer"
@@ -254,7 +279,7 @@ class Dialogue(Listener):
             console=tuple(self._console),
             console_truncated=self._cut,
             error=error,
-            calls=tuple(self._calls),
+            calls=tuple(_record(*call) for call in self._calls),
             in_flight=self._in_flight,
             usage=Usage(
                 wall_ms=round(wall_ms, 3),
@@ -270,6 +295,11 @@ class Dialogue(Listener):
 def _names(call: frames.Call | frames.SdkCall) -> tuple[str, str]:
     """Return what people know the other side and the called by."""
     return (call.server, call.tool) if isinstance(call, frames.Call) else ("paddock", call.name)
+
+
+def _record(names: tuple[str, str], status: Status, seconds: float) -> CallRecord:
+    server, tool = names
+    return CallRecord(server=server, tool=tool, status=status, ms=round(seconds * 1000, 3))
 
 
 def _is_computing(pid: int) -> bool:

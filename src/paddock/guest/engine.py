@@ -20,6 +20,7 @@ from paddock.guest.dialogue import Dialogue
 from paddock.guest.intake import Intake, ProgramError
 from paddock.guest.job import GuestJob, Host, OnConsole
 from paddock.guest.pool import Pool
+from paddock.guest.vigil import Vigil
 from paddock.guest.worker_handle import Worker
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status
@@ -64,6 +65,7 @@ class GuestEngine:
         """
         self._pool = pool
         self._intake = intake
+        self._vigil = Vigil()
         self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(most))
 
     @property
@@ -94,17 +96,21 @@ class GuestEngine:
             program = await self._intake.read(job.work.source, job.work.language)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
-        return await self._run(job, profile, lambda worker: Dialogue(worker, job, program, host, on_console))
+        return await self._run(
+            job, profile, lambda worker: Dialogue(worker, job, program, host, on_console, vigil=self._vigil)
+        )
 
     async def _run(
         self, job: GuestJob, profile: "EngineProfile", begin: "Callable[[Worker], Dialogue | Computation]"
     ) -> RawResult:
         async with self._places[job.depth]:
             worker = await self._pool.take(profile)
+            self._vigil.programs += 1
             try:
                 facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
                 return await _run(begin(worker), worker, job, facts)
             finally:
+                self._vigil.programs -= 1
                 # In the loop's next step: the kernel tears a process down on its killer's time, here a
                 # millisecond for which a program that has given its result need not wait.
                 asyncio.get_running_loop().call_soon(worker.end)

@@ -206,11 +206,14 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
 def decode(frame: bytes) -> Message:
     """Return the message in `frame`. Raises TooDeep, and FrameError on anything the glue does not send."""
     try:
-        items = _DECODER.decode(frame.decode("utf-8", "surrogatepass"))
+        text = frame.decode("utf-8", "surrogatepass")
+        items, end = _DECODER.raw_decode(text)
     except RecursionError:
         raise TooDeep from None
     except ValueError as error:
         raise FrameError(f"a message that is not JSON ({type(error).__name__})") from None
+    if end < len(text):
+        raise FrameError("a message with more behind its end")
     brackets = frame.count(b"[") + frame.count(b"{")
     if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _MESSAGE_LEVELS):
         raise TooDeep

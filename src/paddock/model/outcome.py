@@ -1,6 +1,7 @@
 """What became of a request. Everything a person sees is a rendering of an `Outcome`."""
 
 from enum import StrEnum
+from functools import cache
 from typing import Literal
 
 from pydantic import Field
@@ -146,6 +147,11 @@ class SandboxFacts(Value):
     """What these layers leave open."""
 
 
+@cache
+def _nothing_ran() -> SandboxFacts:
+    return SandboxFacts()
+
+
 class RawResult(Value):
     """What an engine reports: the facts of one execution, before policy, redaction and audit have their say."""
 
@@ -173,8 +179,13 @@ class RawResult(Value):
     """What a script tool gave; None for other work."""
     usage: Usage = Usage()
     """What it cost."""
-    sandbox: SandboxFacts = Field(default_factory=SandboxFacts)
+    sandbox: SandboxFacts = Field(default_factory=_nothing_ran)
     """What confined it."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran to its end without an error."""
+        return self.status is Status.OK
 
 
 class Outcome(RawResult):
@@ -186,11 +197,6 @@ class Outcome(RawResult):
     """What policy answered."""
     audit: str = ""
     """Id of the ledger record of the end of this request."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the program ran to its end without an error."""
-        return self.status is Status.OK
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -6,7 +6,7 @@ from typing import Self
 
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
-from paddock.model.outcome import Outcome
+from paddock.model.outcome import Outcome, RawResult
 from paddock.model.request import ExecutionRequest, GuestRun, SdkCall
 from paddock.sdk.requests import options_of
 
@@ -40,9 +40,9 @@ class Events:
             return ()
         return (f"{self.dropped} messages to webhooks were not sent; paddock audit tail shows what was",)
 
-    def ended(self, request: ExecutionRequest, outcome: Outcome) -> None:
+    def ended(self, request: ExecutionRequest, result: RawResult) -> None:
         """Take note of a request that has ended; returns at once."""
-        found = event_of(request, outcome)
+        found = event_of(request, result)
         if found is None:
             return
         event, data = found
@@ -86,25 +86,25 @@ class Events:
             self.dropped += 1
 
 
-def event_of(request: ExecutionRequest, outcome: Outcome) -> tuple[str, Json] | None:
+def event_of(request: ExecutionRequest, result: RawResult) -> tuple[str, Json] | None:
     """Return the event that the end of a request is, and what is told of it; None for most requests."""
     match request.work:
         case GuestRun(profile="script") as work if request.parent is None:
-            ms = outcome.usage.wall_ms
-            told = {"request": outcome.id, "name": work.name, "status": outcome.status.value, "ms": ms}
+            ms = result.usage.wall_ms
+            told = {"request": request.id, "name": work.name, "status": result.status.value, "ms": ms}
             return "script.finished", told
-        case SdkCall(method="sequence.run") if outcome.ok:
-            steps = [{name: step[name] for name in ("name", "status")} for step in outcome.value["steps"]]
+        case SdkCall(method="sequence.run") if result.ok:
+            steps = [{name: step[name] for name in ("name", "status")} for step in result.value["steps"]]
             told = {
-                "request": outcome.id,
-                "name": outcome.value["name"],
-                "ok": outcome.value["ok"],
+                "request": request.id,
+                "name": result.value["name"],
+                "ok": result.value["ok"],
                 "steps": steps,
             }
             return "sequence.finished", told
-        case SdkCall(method="cir.capture", arguments=(body, *options)) if outcome.ok:
+        case SdkCall(method="cir.capture", arguments=(body, *options)) if result.ok:
             given = options_of(options[0] if options else None, "cir.capture")
-            told = {**given, "body": body, **outcome.value}
+            told = {**given, "body": body, **result.value}
             return "signal.captured", told
         case _:
             return None

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from paddock.model.base import Json, kind
 from paddock.model.errors import SdkError
 from paddock.model.limits import Calls, LimitOverrides
-from paddock.model.outcome import Outcome, Status
+from paddock.model.outcome import RawResult, Status
 from paddock.model.program import signal_name
 from paddock.model.request import (
     Caller,
@@ -63,7 +63,7 @@ def child(
     )
 
 
-def shown(work: Work, outcome: Outcome) -> Json:
+def shown(work: Work, outcome: RawResult) -> Json:
     """Return what the program that asked gets to see of an outcome in `ENDED`."""
     if (tool := outcome.tool) is not None:
         wire = tool.model_dump(mode="json", by_alias=True)
