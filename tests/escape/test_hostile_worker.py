@@ -1,118 +1,33 @@
 """A worker that belongs to its attacker: whatever it says, the parent ends it, blames it, and holds no more than agreed."""
-# ruff: noqa: ARG002, FBT003 - tables of messages, and doubles of interfaces
+# ruff: noqa: FBT003 - tables of messages, and doubles of interfaces
 
 import asyncio
-import json
 import os
-import signal
 import socket
 import struct
 from pathlib import Path
 
 import pytest
+from tests.escape.puppet import (
+    CALL,
+    DONE,
+    FRAME_BYTES,
+    Echo,
+    NoIntake,
+    OneWorker,
+    Puppet,
+    frame,
+    message,
+    play,
+    saying,
+)
 
 from paddock.guest import frames
 from paddock.guest.engine import GuestEngine
-from paddock.guest.intake import Program
-from paddock.guest.job import GuestJob, HostReply, OnReply
-from paddock.guest.positions import Positions
-from paddock.guest.worker_handle import Cost, Death, Worker
+from paddock.guest.job import GuestJob
 from paddock.model.limits import Grants, GuestLimits
-from paddock.model.outcome import Status
 from paddock.model.request import GuestRun
 
-FRAME_BYTES = 1 << 16
-PROGRAM = GuestRun(source="1")
-
-
-class Puppet(Worker):
-    """The parent's side of a worker whose process is this test."""
-
-    killed = False
-
-    def kill(self) -> None:
-        self.killed = True
-        self.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
-
-
-class OneWorker:
-    """A pool that has exactly this worker."""
-
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-
-    async def take(self, profile: str) -> Worker:
-        return self.worker
-
-    def landlock_abi(self, profile: str) -> int:
-        return 7
-
-
-class NoIntake:
-    async def read(self, source: str, language: str) -> Program:
-        return Program(source=source, code=source, language="javascript", positions=Positions(prefix=0))
-
-
-class Echo:
-    """A host that answers every call, and counts them."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, str]] = []
-
-    async def call(
-        self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
-    ) -> None:
-        self.calls.append((server, tool))
-        if tool == "hang":
-            await asyncio.Event().wait()
-        if tool == "broken":
-            raise KeyError("a fault of the host")
-        on_reply(HostReply(Status.OK, value=arguments))
-
-
-async def play(script, host=None, work=PROGRAM, **limits):
-    """Return result and worker after `script`, a coroutine function of the attacker's socket."""
-    ours, theirs = socket.socketpair()
-    errors, their_errors = os.pipe()
-    os.close(their_errors)
-    ours.setblocking(False)
-    worker = Puppet(errors, FRAME_BYTES)
-    loop = asyncio.get_running_loop()
-    await loop.create_connection(lambda: worker, sock=ours)
-    worker.ready.set_result(None)
-    job = GuestJob(work, GuestLimits(**{"wall_ms": 5_000, **limits}), Grants(), Path("/"))
-    engine = GuestEngine(OneWorker(worker), NoIntake(), 1)
-    reader, writer = await asyncio.open_connection(sock=theirs)
-    attack = asyncio.create_task(script(reader, writer))
-    try:
-        return await engine.run(job, host or Echo()), worker
-    finally:
-        attack.cancel()
-        await asyncio.gather(attack, return_exceptions=True)
-        writer.transport.abort()
-        await asyncio.sleep(0)
-
-
-def frame(data: bytes) -> bytes:
-    return struct.pack("<I", len(data)) + data
-
-
-def message(*items: object) -> bytes:
-    return frame(json.dumps(items).encode())
-
-
-def saying(*parts: bytes, end: bool = False):
-    async def script(reader, writer):
-        for part in parts:
-            writer.write(part)
-        if end:
-            writer.close()
-
-    return script
-
-
-DONE = message("done", {"open": [], "value": 7})
-CALL = ("call", 1, "s", "t", {}, False)
 GARBAGE = {
     "an oversized frame": (struct.pack("<I", FRAME_BYTES + 1), f"a message of {FRAME_BYTES + 1} bytes where at most {FRAME_BYTES} are allowed"),
     "the largest length": (b"\xff\xff\xff\xff", f"a message of 4294967295 bytes where at most {FRAME_BYTES} are allowed"),
@@ -123,6 +38,7 @@ GARBAGE = {
     "Infinity": (frame(b'["done",{"open":[],"value":-Infinity}]'), "a message that is not JSON (ValueError)"),
     "a number beyond all": (frame(b'["done",{"open":[],"value":1e999}]'), "a message that is not JSON (ValueError)"),
     "an integer beyond all": (frame(b'["done",{"open":[],"value":' + b"9" * 5000 + b"}]"), "a message that is not JSON (ValueError)"),
+    "two in one": (frame(b'["stuck",{}]["stuck",{}]'), "a message with more behind its end"),
     "no list": (frame(b'{"done":1}'), "a message that is not a list"),
     "an empty list": (frame(b"[]"), "a message that is not a list"),
     "no name": (message(None), "a message 'None' with wrong contents"),
@@ -237,88 +153,6 @@ def test_endless_calls():
         True,
     )
     assert len(host.calls) <= 50
-
-
-def test_a_worker_that_reads_no_answer_gets_no_further_ones():
-    class Generous(Echo):
-        async def call(
-            self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
-        ) -> None:
-            def larger(_: HostReply) -> None:
-                on_reply(HostReply(Status.OK, value="x" * 1_000_000))
-
-            await super().call(server, tool, arguments, larger, raw=raw)
-
-    host = Generous()
-    calls = b"".join(message("call", number, "s", "t", {}, False) for number in range(1, 101))
-    result, _ = asyncio.run(play(saying(calls), host, wall_ms=500, parallel_calls=4))
-    assert (result.status, len(host.calls)) == ("timeout", 4)
-
-
-def test_calls_beyond_the_limit_of_parallel_ones_wait_and_end_with_the_program():
-    host = Echo()
-    calls = [
-        message("call", number, "s", f"hang{'' if number < 3 else number}", {}, False)
-        for number in range(1, 6)
-    ]
-    result, _ = asyncio.run(play(saying(*calls, DONE), host, parallel_calls=2))
-    assert (result.status, host.calls, result.in_flight) == ("ok", [("s", "hang")] * 2, 5)
-
-
-def test_calls_beyond_the_limit_of_parallel_ones_have_their_turn_in_order():
-    host = Echo()
-    calls = b"".join(message("call", number, "s", f"t{number}", {}, False) for number in range(1, 8))
-
-    async def script(reader, writer):
-        writer.write(calls)
-        seen = b""
-        while seen.count(b'"reply"') < 7:
-            seen += await reader.read(65536)
-        writer.write(DONE)
-
-    result, _ = asyncio.run(play(script, host, parallel_calls=2))
-    expected = [("s", f"t{number}") for number in range(1, 8)]
-    assert (host.calls, [(call.server, call.tool) for call in result.calls]) == (expected, expected)
-    assert (result.status, result.in_flight) == ("ok", 0)
-
-
-def test_a_program_whose_time_is_up_is_told_all_that_it_waited_for():
-    calls = [message("call", number, "s", "hang", {}, False) for number in range(1, 4)]
-    result, _ = asyncio.run(play(saying(*calls), wall_ms=200, parallel_calls=1))
-    assert result.error is not None
-    hint = "it was waiting for s.hang, s.hang, s.hang; the limit is 200 ms"
-    assert (result.status, result.in_flight, result.error.hint) == ("timeout", 3, hint)
-
-
-def test_calls_with_the_same_number_are_each_answered():
-    async def script(reader, writer):
-        writer.write(message(*CALL) * 3)
-        answers = [await answer(reader) for _ in range(3)]
-        writer.write(message("done", {"open": [], "value": answers}))
-
-    async def answer(reader):
-        length = struct.unpack("<I", await reader.readexactly(4))[0]
-        data = await reader.readexactly(length)
-        return json.loads(data) if data[:1] == b"[" else await answer(reader)
-
-    result, _ = asyncio.run(play(script))
-    assert result.value == [["reply", 1, True, {}]] * 3
-
-
-def test_arguments_in_flight_are_bounded():
-    host = Echo()
-    big = message("call", 1, "s", "hang", {"a": "x" * 60_000}, False)
-
-    async def script(reader, writer):
-        writer.write(big * 10)
-        await reader.read(1)  # the program itself
-        seen = b""
-        while seen.count(b"LimitError") < 6:
-            seen += await reader.read(65536)
-        writer.write(DONE)
-
-    result, _ = asyncio.run(play(script, host))
-    assert (result.status, len(host.calls), result.in_flight) == ("ok", 4, 4)
 
 
 def test_a_fault_of_the_host_ends_the_program_at_once():
