@@ -47,6 +47,12 @@ _REPLY = re.compile(rb'\["reply", ?(\d+),')
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
+_SOON_S = 0.001
+"""What does not come so soon is not waited for awake, neither then nor the next time."""
+
+_MAY_WAIT_AWAKE = len(os.sched_getaffinity(0)) > 1
+"""Not on the only processor: the parent needs it."""
+
 _SPARE_MS = 5.0
 """A worker that waits for so long is a spare one, and has time."""
 
@@ -85,6 +91,7 @@ class Channel:
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._pending = bytearray()
+        self._quick = False
 
     def send(self, text: bytes) -> None:
         """Write one message whole; the end of the parent is the end of this process."""
@@ -102,7 +109,7 @@ class Channel:
         if not self._pending:
             if timeout_ms is not None and not self._poll.poll(timeout_ms):
                 return None
-            part = self._piece()
+            part = self._piece() if timeout_ms is not None else self._piece_soon()
             if len(part) >= _LENGTH.size and len(part) == _LENGTH.size + _LENGTH.unpack_from(part)[0]:
                 return part[_LENGTH.size :]  # one message and nothing else, as most answers come
             self._pending += part
@@ -116,6 +123,16 @@ class Channel:
     def _fill(self, count: int) -> None:
         while len(self._pending) < count:
             self._pending += self._piece()
+
+    def _piece_soon(self) -> bytes:
+        """Wait awake for what comes after a message that came soon: to sleep and be woken takes as long as a call."""
+        asked = time.monotonic()
+        while self._quick and not self._poll.poll(0):
+            os.sched_yield()  # to the parent, where it has no other processor
+            self._quick = time.monotonic() < asked + _SOON_S
+        part = self._piece()
+        self._quick = _MAY_WAIT_AWAKE and time.monotonic() < asked + _SOON_S
+        return part
 
     def _piece(self) -> bytes:
         try:
@@ -306,7 +323,7 @@ class Guest:
             self._hand_in(b'["stuck"]')
             return
         if header[_SETTLED]:
-            timeout = None  # the program has ended; the parent reads what it cost and ends the process
+            timeout = _LONGEST_WAIT  # the program has ended; the parent reads what it cost and ends the process
         message = self._deferred.popleft() if self._deferred else self._channel.receive(timeout)
         if message is None:
             header[_IN_LENGTH] = _TIMER
