@@ -323,7 +323,7 @@ class Guest:
             self._hand_in(b'["stuck"]')
             return
         if header[_SETTLED]:
-            timeout = _LONGEST_WAIT  # the program has ended; the parent reads what it cost and ends the process
+            timeout = _LONGEST_WAIT  # the parent reads what the program cost, and ends the process
         message = self._deferred.popleft() if self._deferred else self._channel.receive(timeout)
         if message is None:
             header[_IN_LENGTH] = _TIMER
