@@ -24,20 +24,16 @@ class Vigil:
         self._clock = clock
         self._able = len(os.sched_getaffinity(0)) > 1
         self._until = 0.0
-        self._awake = False
-
-    @property
-    def awake(self) -> bool:
-        """Whether the loop is kept awake."""
-        return self._awake
+        self.awake = False
+        """Whether the loop is kept awake now."""
 
     def begin(self) -> None:
         """Wait awake from now on, for `SOON_S` at most."""
         if not self._able or self.programs != 1:
             return
         self._until = self._clock() + SOON_S
-        if not self._awake:
-            self._awake = True
+        if not self.awake:
+            self.awake = True
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def end(self) -> None:
@@ -45,7 +41,7 @@ class Vigil:
         self._until = 0.0
 
     def _go_on(self) -> None:
-        self._awake = self._clock() < self._until
-        if self._awake:
+        self.awake = self._clock() < self._until
+        if self.awake:
             # What is ready to be called lets the loop look for events without waiting for them.
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -109,7 +109,7 @@ class Channel:
         if not self._pending:
             if timeout_ms is not None and not self._poll.poll(timeout_ms):
                 return None
-            part = self._piece() if timeout_ms is not None else self._piece_soon()
+            part = self._awaited() if timeout_ms is None else self._piece()
             if len(part) >= _LENGTH.size and len(part) == _LENGTH.size + _LENGTH.unpack_from(part)[0]:
                 return part[_LENGTH.size :]  # one message and nothing else, as most answers come
             self._pending += part
@@ -124,8 +124,8 @@ class Channel:
         while len(self._pending) < count:
             self._pending += self._piece()
 
-    def _piece_soon(self) -> bytes:
-        """Wait awake for what comes after a message that came soon: to sleep and be woken takes as long as a call."""
+    def _awaited(self) -> bytes:
+        """Wait for a piece, awake at first if the last one came soon: to sleep and be woken takes as long as a call."""
         asked = time.monotonic()
         while self._quick and not self._poll.poll(0):
             os.sched_yield()  # to the parent, where it has no other processor
