@@ -75,6 +75,8 @@ class Job:
         stdin, our_stdin = os.pipe2(os.O_CLOEXEC)
         our_stdout, stdout = os.pipe2(os.O_CLOEXEC)
         our_stderr, stderr = os.pipe2(os.O_CLOEXEC)
+        self._place.run(order, stdin, stdout, stderr, *shared)
+        # Beside the job's start: whatever comes meanwhile waits in its pipe.
         self._pipes = (
             Writer(our_stdin, streams.stdin),
             self._reader(our_stdout, "stdout", limits.stdout_bytes, streams.stdout),
@@ -82,7 +84,6 @@ class Job:
         )
         self._loop.add_reader(self._warden.fileno(), self._heard)
         self._late = self._loop.call_later(limits.wall_ms / 1000 + _START_S + GRACE_S, self._overdue)
-        self._place.run(order, stdin, stdout, stderr, *shared)
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Have the warden end the job; `result` follows. Harmless when it has ended."""

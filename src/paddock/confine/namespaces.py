@@ -339,13 +339,15 @@ def places(paths: Iterable[str]) -> Places:
     looks.
     """
     settings = _identity(_SETTINGS, changed=True)
-    links = _links(_SETTINGS, settings)
-    found: dict[str, tuple[int, ...] | None] = {_SETTINGS: settings}
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        if (folder != _SETTINGS or name in links) and path not in found:
-            found[path] = _identity(path)
-    return tuple(found.items())
+    watched = _watched(tuple(paths), _links(_SETTINGS, settings))
+    return (_SETTINGS, settings), *((path, _identity(path)) for path in watched)
+
+
+@functools.lru_cache(maxsize=16)
+def _watched(paths: tuple[str, ...], links: frozenset[str]) -> tuple[str, ...]:
+    """Return those of `paths`, each once, that are looked at one by one; `links` are the names of links in /etc."""
+    parts = {path: path.rpartition("/") for path in paths if path != _SETTINGS}
+    return tuple(path for path, (folder, _, name) in parts.items() if folder != _SETTINGS or name in links)
 
 
 def _identity(path: str, *, changed: bool = False) -> tuple[int, ...] | None:

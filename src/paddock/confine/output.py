@@ -15,7 +15,7 @@ from paddock.model.capture import Ends
 from paddock.model.program import Captured
 
 Sink = Callable[[bytes], None]
-"""Takes every byte of a stream, in order, in pieces. Must not block and must not raise."""
+"""Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
 
 _CHUNK = 256 * 1024
 _CHUNKS_PER_TURN = 4
@@ -53,6 +53,8 @@ class Reader:
             self._loop.remove_reader(self._file)
             os.close(self._file)
             self._file = -1
+            if self._sink is not None:
+                self._sink(b"")
 
     def _readable(self) -> None:
         for _ in range(_CHUNKS_PER_TURN):

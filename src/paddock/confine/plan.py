@@ -158,7 +158,7 @@ def room(
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     network = grants.network == "full"
-    system = tuple(_system(network=network))
+    system = _system(network=network)
     readable = list(_present(system, namespaces.places(system)))
     readable += [_real(path, grants) for path in grants.readable]
     readable += [workspace] if grants.access == "read-only" else []
@@ -230,9 +230,10 @@ def state(grants: ProcessGrants) -> tuple[object, ...]:
     return (*namespaces.places((*_system(network=grants.network == "full"), *granted)), *covered)
 
 
-def _system(*, network: bool) -> list[str]:
+@functools.lru_cache
+def _system(*, network: bool) -> tuple[str, ...]:
     names = _ETC + (_ETC_NETWORK if network else ())
-    return [*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE]
+    return (*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE)
 
 
 @functools.lru_cache(maxsize=4)

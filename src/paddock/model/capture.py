@@ -33,17 +33,21 @@ class Ends:
             while self._tail_bytes - len(self._tail[0]) >= self._tail_room:
                 self._tail_bytes -= len(self._tail.popleft())
 
-    def captured(self) -> Captured:
-        """Return what was kept as text; no character is cut (UTF-8, RFC 3629)."""
+    def captured(self, written: int | None = None) -> Captured:
+        """Return what was kept as text; no character is cut (UTF-8, RFC 3629).
+
+        `written` is the size to tell, by default that of what was taken.
+        """
+        total = self.total if written is None else written
         head = b"".join(self._head)
         tail = b"".join(self._tail)[-self._tail_room :] if self._tail_room else b""
         if self.total == len(head) + len(tail):
-            return Captured(head=(head + tail).decode("utf-8", "replace"), total_bytes=self.total)
+            return Captured(head=(head + tail).decode("utf-8", "replace"), total_bytes=total)
         head, tail = head[: _whole_characters(head)], tail[_first_character(tail) :]
         return Captured(
             head=head.decode("utf-8", "replace"),
             tail=tail.decode("utf-8", "replace"),
-            total_bytes=self.total,
+            total_bytes=total,
             omitted_bytes=self.total - len(head) - len(tail),
             omitted_line_ends=self._line_ends - head.count(b"\n") - tail.count(b"\n"),
         )

@@ -70,9 +70,10 @@ class Cache:
         try:
             seen = self._seen.get(name)
             [kept] = os.listdir(entry) if seen is None else [seen.kept]  # noqa: PTH208
-            facts = _facts(entry / kept)
+            program = entry / kept
+            facts = _facts(program)
             known = seen is not None and seen.facts is not None and seen.facts == facts
-            copied = trees.lend(entry / kept, target, owner=owner, checked=not known)
+            copied = trees.lend(program, target, owner=owner, checked=not known)
             if known or copied.checksum == kept:
                 self._note(name, _Seen(kept, copied.size, facts))
                 os.utime(entry)

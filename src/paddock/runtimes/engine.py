@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -178,15 +177,17 @@ class RuntimeEngine:
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             grants = grants.model_copy(update={"environment": self._inherited(names) | step.environment(job)})
-            with closing(Naming(task.sinks.stderr, place.scratch, job.source.name)) as errors:
-                result = await task.sandbox.run(
-                    step.command(job),
-                    grants,
-                    _limits(task.job, task.left_ms(compiled)),
-                    Streams(task.job.work.stdin or b"", task.sinks.stdout, errors.take),
-                    place=place,
-                    stop=task.stop,
-                )
+            errors = Naming(task.sinks.stderr, place.scratch, job.source.name)
+            result = await task.sandbox.run(
+                step.command(job),
+                grants,
+                _limits(task.job, task.left_ms(compiled)),
+                Streams(task.job.work.stdin or b"", task.sinks.stdout, errors.take),
+                place=place,
+                stop=task.stop,
+            )
+            if result.status is Status.OK:
+                return task.result(result, "run", compiled)
             hint = plan.foreign(grants, task.sandbox.job_user) or task.withheld(result, "run", grants)
             return task.result(result, "run", compiled, hint=hint)
         finally:

@@ -8,7 +8,7 @@ from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
 
 Sink = Callable[[bytes], None]
-"""Takes every byte of a stream, in order, in pieces. Must not block and must not raise."""
+"""Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
 
 
 class ProgramJob(NamedTuple):

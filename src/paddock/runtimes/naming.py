@@ -13,14 +13,20 @@ class Naming:
     """Passes a stream on, and in it a file's name instead of its place, also where that comes in pieces."""
 
     def __init__(self, sink: Sink, folder: Path, name: str) -> None:
-        place = os.fsencode(folder / name)
+        place = os.fsencode(f"{folder}/{name}")
         self._sink = sink
         self._places = (_URL + place, place)
         self._name = os.fsencode(name)
         self._held = b""
 
     def take(self, data: bytes) -> None:
-        """Pass on what cannot be the beginning of the place."""
+        """Pass on what cannot be the beginning of the place; everything in the end."""
+        if not data:
+            if self._held:
+                self._sink(self._held)
+            self._held = b""
+            self._sink(b"")
+            return
         told = self._held + data
         for place in self._places:
             told = told.replace(place, self._name)
@@ -28,12 +34,6 @@ class Naming:
         self._held = told[cut:]
         if cut:
             self._sink(told[:cut])
-
-    def close(self) -> None:
-        """Pass on what was held back: nothing follows."""
-        if self._held:
-            self._sink(self._held)
-        self._held = b""
 
 
 def _begun(data: bytes, text: bytes) -> int:

@@ -19,9 +19,10 @@ def standing(job: ProgramJob, planned: Steps, toolchain: Toolchain, user: int | 
     It is interpreted, as it is; the workspace is granted, and `user`, None being this process's, may read it there;
     and it holds the code that was asked for and decided on.
     """
-    work, named = job.work, Path(job.work.file)
+    work = job.work
     if not work.file or job.terms.grants.access == "none":
         return None
+    named = Path(work.file)
     if planned.compile is not None or planned.source != work.code:
         return None
     if named.suffix not in ("", *toolchain.recipe.extensions):

@@ -123,6 +123,8 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (),
 
 def _stem(way: Way, file: str) -> str:
     """Return what to call a program's file: as its own one, where no tool reads anything into that."""
+    if not file:
+        return "code"
     stem = PurePath(file).stem
     taken = any(PurePath(name).stem == stem for name in way.files)
     return stem if _PLAIN.fullmatch(stem) and not taken else "code"

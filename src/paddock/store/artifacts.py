@@ -5,8 +5,9 @@ has no manifest does not exist for who reads. An artifact past its time does not
 """
 
 import contextlib
+import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -61,6 +62,8 @@ class Artifacts:
         self.settings = settings
         self._redactor = redactor
         self._clock = clock
+        self._last_sweep = datetime.min.replace(tzinfo=UTC)
+        """The last one that is known of; somebody else may have swept since."""
         self._objects: Objects = (
             Folder(settings.directory) if settings.url is None else Bucket(settings.url, clock())
         )
@@ -97,15 +100,24 @@ class Artifacts:
 
     def is_quick(self, size: int) -> bool:
         """Tell whether output of that size is written in less time than another thread takes to begin."""
-        return self._objects.is_near and size <= _SMALL and not self._must_sweep()
+        return self._objects.is_near and size <= _SMALL
 
-    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
-        """Write an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
-        try:
+    def put(self, handle: Handle, tracks: Mapping[Stream, Track]) -> None:
+        """Write the streams of an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
+        with self._written(handle):
             for stream in STREAMS:
                 self._objects.put(str(handle), f"{stream}.gz", tracks[stream].packed())
+
+    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
+        """Write the manifest of an artifact whose streams were put. Raises ArtifactError, and leaves nothing then."""
+        with self._written(handle):
             text = self._manifest_of(handle, facts, tracks).model_dump_json(by_alias=True, indent=2)
             self._objects.put(str(handle), _MANIFEST, BytesIO(text.encode()), whole=True)
+
+    @contextlib.contextmanager
+    def _written(self, handle: Handle) -> Generator[None]:
+        try:
+            yield
         except BaseException as error:
             with contextlib.suppress(ArtifactError):
                 self._delete(handle)
@@ -196,16 +208,16 @@ class Artifacts:
         """Sweep when that was not done for a while; what goes wrong is left to the next time."""
         now = self._clock()
         with contextlib.suppress(OSError, ArtifactError):
-            if self._must_sweep():
+            if self.must_sweep:
                 self._objects.swept(now)
                 self.sweep(thorough=False)
 
     def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> Manifest:
         now = self._clock()
         return Manifest(
-            **dict(facts),
+            **vars(facts),
             artifact_id=str(handle),
-            repo_id=Path(facts.workspace).name,
+            repo_id=os.path.basename(facts.workspace),  # noqa: PTH119 - for each program that runs
             stdout_bytes=tracks["stdout"].written,
             stderr_bytes=tracks["stderr"].written,
             stdout_sha256=tracks["stdout"].sha256,
@@ -215,13 +227,17 @@ class Artifacts:
             server_version=__version__,
         )
 
-    def _must_sweep(self) -> bool:
-        """Tell whether nobody has swept for a while."""
+    @property
+    def must_sweep(self) -> bool:
+        """Whether nobody has swept for a while."""
+        now = self._clock()
+        if _is_recent(now, self._last_sweep):
+            return False
         try:
-            age = self._clock() - self._objects.last_sweep
+            self._last_sweep = self._objects.last_sweep
         except OSError:
             return False
-        return abs(age) >= _SWEEP_EVERY  # a clock may have been set back
+        return not _is_recent(now, self._last_sweep)
 
     def _manifest(self, handle: Handle) -> bytes | None:
         """Return the manifest's bytes, far too many if there are; None when there is none."""
@@ -243,6 +259,10 @@ class Artifacts:
             self._objects.delete(str(handle), _NAMES)
         except Exception as error:
             raise _failure("delete the artifact", error) from error
+
+
+def _is_recent(now: datetime, sweep: datetime) -> bool:
+    return abs(now - sweep) < _SWEEP_EVERY  # a clock may have been set back
 
 
 def _failure(what: str, error: BaseException) -> ArtifactError:

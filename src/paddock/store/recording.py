@@ -1,9 +1,10 @@
 """The output of one execution on its way: redacted as it arrives, compressed into a spool, published when it is whole.
 
 Theory of operation. Both streams go through their redactors and then to three places: the ends that stay in memory, the
-SHA-256, and a gzip spool that is a file without a name once it outgrows memory. So a server that dies leaves no output
-behind, at most empty files that a sweep removes, and a gigabyte of output costs no more memory than a megabyte. Nothing
-is visible before `finish` has put the manifest, which comes last.
+SHA-256, and a gzip spool that is a file without a name once it outgrows memory. So a server that dies leaves nothing
+behind that can be read, at most files that a sweep removes, and a gigabyte of output costs no more memory than a
+megabyte. Nothing is visible before `finish` has put the manifest, which comes last; the streams are put before the
+program has been buried, when both have ended and there is little of them.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Protocol
@@ -38,15 +40,24 @@ class Shelf(Protocol):
         ...
 
     def is_quick(self, size: int) -> bool:
-        """Tell whether publishing so many bytes is done before another thread would have begun."""
+        """Tell whether putting so many bytes is done before another thread would have begun."""
+        ...
+
+    def put(self, handle: Handle, tracks: Mapping[Stream, "Track"]) -> None:
+        """Put the streams that were recorded. Raises ArtifactError, and leaves nothing then."""
         ...
 
     def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, "Track"]) -> None:
-        """Put what was recorded where it can be read. Raises ArtifactError, and leaves nothing then."""
+        """Have what was put be read. Raises ArtifactError, and leaves nothing then."""
         ...
 
     def drop(self, handle: Handle) -> None:
         """Leave nothing of what was begun."""
+        ...
+
+    @property
+    def must_sweep(self) -> bool:
+        """Whether nobody has deleted for a while what has expired."""
         ...
 
     def sweep_when_due(self) -> None:
@@ -73,11 +84,12 @@ class Recording:
         self._shelf = shelf
         self._handle: Handle | None = None
         self._over = False
+        self._put = False
         self._room = max_bytes
         self._max_bytes = max_bytes
         self._on_output = on_output
         self._tracks: dict[Stream, Track] = {
-            stream: Track(redactor, kept_bytes[stream], spooled=shelf is not None) for stream in STREAMS
+            stream: Track(redactor, kept_bytes[stream]) for stream in STREAMS
         }
 
     def prepare(self, workspace: Path) -> None:
@@ -87,30 +99,47 @@ class Recording:
                 self._handle = self._shelf.begin(workspace)
 
     def stdout(self, data: bytes) -> None:
-        """Take the next bytes of standard output."""
-        self._take("stdout", self._tracks["stdout"].redact(data))
+        """Take the next bytes of standard output; none are its end."""
+        self._hear("stdout", data)
 
     def stderr(self, data: bytes) -> None:
-        """Take the next bytes of standard error."""
-        self._take("stderr", self._tracks["stderr"].redact(data))
+        """Take the next bytes of standard error; none are its end."""
+        self._hear("stderr", data)
+
+    def _hear(self, stream: Stream, data: bytes) -> None:
+        if data:
+            self._take(stream, self._tracks[stream].redact(data))
+            return
+        self._end(stream)
+        ended = all(track.ended for track in self._tracks.values())
+        if ended and self._shelf is not None and self._handle is not None and self._is_quick(self._shelf):
+            try:
+                self._shelf.put(self._handle, self._tracks)
+                self._put = True
+            except ArtifactError as error:
+                self._refuse(_not_kept(error))
+
+    def _end(self, stream: Stream) -> None:
+        if not self._tracks[stream].ended:
+            self._take(stream, self._tracks[stream].end())
 
     async def finish(self, facts: RunFacts) -> str | None:
         """Publish the artifact and return its handle; None when there is none, and then `refusal` says why (S42).
 
         Failed, it leaves nothing that can be read; cancelled, nothing or the whole. The execution is none the worse.
         """
-        for stream, track in self._tracks.items():
-            self._take(stream, track.redact_rest())
+        for stream in STREAMS:
+            self._end(stream)
         if self.refusal or self._shelf is None:
             await self.discard()
             return None
         handle, self._handle = self._handle, None  # a thread may be at it while this is cancelled
         try:
-            if self._shelf.is_quick(self._max_bytes - self._room):
+            if self._is_quick(self._shelf) and not self._shelf.must_sweep:
                 return self._publish(self._shelf, handle, facts)
             return await asyncio.to_thread(self._publish, self._shelf, handle, facts, sweep=True)
         except Exception as error:  # noqa: BLE001 - an artifact is never worth an outcome
-            self._refuse(f"output could not be kept: {str(error).partition(chr(10))[0]}")
+            self._refuse(_not_kept(error))
             return None
         finally:
             await self.discard()
@@ -126,6 +155,8 @@ class Recording:
 
     def _publish(self, shelf: Shelf, handle: Handle | None, facts: RunFacts, *, sweep: bool = False) -> str:
         handle = handle or shelf.begin(Path(facts.workspace))
+        if not self._put:
+            shelf.put(handle, self._tracks)
         shelf.publish(handle, facts, self._tracks)
         if sweep:
             shelf.sweep_when_due()
@@ -134,7 +165,10 @@ class Recording:
     def captured(self, stream: Stream) -> Captured:
         """Return the two ends of a stream, redacted, complete after `finish`; sizes are those of before redaction."""
         track = self._tracks[stream]
-        return track.ends.captured().model_copy(update={"total_bytes": track.written})
+        return track.ends.captured(track.written)
+
+    def _is_quick(self, shelf: Shelf) -> bool:
+        return not self.refusal and shelf.is_quick(self._max_bytes - self._room)
 
     def _take(self, stream: Stream, data: bytes) -> None:
         if not data:
@@ -151,7 +185,7 @@ class Recording:
         try:
             self._tracks[stream].spool(data)
         except OSError as error:
-            self._refuse(f"output could not be kept: {error.strerror}")
+            self._refuse(_not_kept(error.strerror))
 
     def _refuse(self, why: str) -> None:
         self.refusal = why
@@ -159,25 +193,32 @@ class Recording:
             track.drop()
 
 
+def _not_kept(why: object) -> str:
+    """Return what is told when an artifact cannot be made; the texts of stores run over many lines."""
+    return f"output could not be kept: {str(why).partition(chr(10))[0]}"
+
+
 class Track:
     """One stream of a recording."""
 
-    def __init__(self, redactor: Redactor, kept_bytes: int, *, spooled: bool) -> None:
+    def __init__(self, redactor: Redactor, kept_bytes: int) -> None:
         self.ends = Ends(kept_bytes)
+        self.ended = False
+        """Whether nothing comes any more."""
         self.written = 0
         """Bytes that the program wrote."""
         self._redactor = StreamRedactor(redactor)
         self._digest = hashlib.sha256()
-        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-        self._spool: IO[bytes] | None = SpooledTemporaryFile(_IN_MEMORY) if spooled else None  # noqa: SIM115
+        self._packed: _Packed | None = None
 
     def redact(self, data: bytes) -> bytes:
         """Return what is certain after the next bytes."""
         self.written += len(data)
         return self._redactor.feed(data)
 
-    def redact_rest(self) -> bytes:
+    def end(self) -> bytes:
         """Return what was held back; nothing comes after it."""
+        self.ended = True
         return self._redactor.end()
 
     def keep(self, data: bytes) -> None:
@@ -186,9 +227,10 @@ class Track:
 
     def spool(self, data: bytes) -> None:
         """Write redacted bytes to the spool. Raises OSError."""
-        assert self._spool is not None
+        if self._packed is None:  # most programs write to one stream
+            self._packed = _Packed()
         self._digest.update(data)
-        self._spool.write(self._packer.compress(data))
+        self._packed.write(data)
 
     @property
     def sha256(self) -> str:
@@ -197,13 +239,35 @@ class Track:
 
     def packed(self) -> IO[bytes]:
         """Return the finished gzip file, at its start. Raises OSError."""
-        assert self._spool is not None
+        return BytesIO(_NOTHING) if self._packed is None else self._packed.finish()
+
+    def drop(self) -> None:
+        """Free the spool."""
+        if self._packed is not None:
+            self._packed.close()
+            self._packed = None
+
+
+class _Packed:
+    """A gzip file in the making."""
+
+    def __init__(self) -> None:
+        self._packer = _packer()
+        self._spool: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
+        self.close = self._spool.close
+
+    def write(self, data: bytes) -> None:
+        self._spool.write(self._packer.compress(data))
+
+    def finish(self) -> IO[bytes]:
         self._spool.write(self._packer.flush())
         self._spool.seek(0)
         return self._spool
 
-    def drop(self) -> None:
-        """Free the spool."""
-        if self._spool is not None:
-            self._spool.close()
-            self._spool = None
+
+def _packer() -> "zlib._Compress":
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+
+
+_NOTHING = _packer().flush()
+"""The gzip file of no bytes."""

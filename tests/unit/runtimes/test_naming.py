@@ -12,13 +12,14 @@ PLACE = f"{FOLDER}/code.py".encode()
 
 
 def told(*pieces: bytes) -> list[bytes]:
-    """Return what is passed on of a stream that comes in pieces."""
+    """Return what is passed on of a stream that comes in pieces and ends; its end is passed on once, and comes last."""
     found: list[bytes] = []
     naming = Naming(found.append, FOLDER, "code.py")
-    for piece in pieces:
+    for piece in filter(None, pieces):
         naming.take(piece)
-    naming.close()
-    return found
+    naming.take(b"")
+    assert found.index(b"") == len(found) - 1
+    return found[:-1]
 
 
 def test_the_name_stands_for_the_place() -> None:
