@@ -9,7 +9,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import reference, report
 from benchmarks.measure import Line, Scale
 
 NAMES = (
@@ -39,8 +39,7 @@ def main() -> int:
     for name in arguments.only or NAMES:
         sections.append(_section(name, scale))
         print(f"\n{report.table(sections[-1])}", flush=True)
-    lines = [line for section in sections for line in section.lines if line.target]
-    print(f"\n{sum(bool(line.met) for line in lines)} of {len(lines)} targets met")
+    print(f"\n{report.summary(sections)}")
     report.write_results(arguments.results, sections, facts)
     if arguments.write_docs:
         report.write_page(sections, facts)
@@ -64,14 +63,14 @@ def _section(name: str, scale: Scale) -> report.Section:
     benchmark = import_module(f"benchmarks.bench_{name}")
     lines: list[Line] = []
     failure = ""
-    started = time.perf_counter()
+    before, started = reference.slowness(), time.perf_counter()
     try:
         lines = benchmark.measure(scale)
     except Exception as error:  # noqa: BLE001 - one benchmark's trouble is not another's
         failure = f"{type(error).__name__}: {error}"
-    return report.Section(
-        benchmark.TITLE, time.perf_counter() - started, lines, failure, getattr(benchmark, "NOTE", "")
-    )
+    seconds = time.perf_counter() - started
+    slowness = (before + reference.slowness()) / 2
+    return report.Section(benchmark.TITLE, seconds, lines, slowness, failure, getattr(benchmark, "NOTE", ""))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ class Target:
         return f"{'>=' if self.at_least else '<='} {self.bound:g}"
 
 
+_TIMES, _RATES = {"us", "ms", "ms late"}, {"1/s", "runs/s"}
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One figure. Floors and peers have no target."""
@@ -39,6 +42,16 @@ class Line:
     @property
     def met(self) -> bool | None:
         return None if self.target is None else self.target.met(self.value)
+
+    def there(self, slowness: float) -> float:
+        """Return what this comes to on a machine that is as many times as fast: only times and rates depend on it."""
+        if self.unit in _TIMES:
+            return self.value / slowness
+        return self.value * slowness if self.unit in _RATES else self.value
+
+    def met_there(self, slowness: float) -> bool | None:
+        """Return whether it would meet its target on that machine."""
+        return None if self.target is None else self.target.met(self.there(slowness))
 
 
 @dataclass(frozen=True, slots=True)

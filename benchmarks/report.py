@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import bench_rivals, peers, plot
+from benchmarks import bench_rivals, peers, plot, reference
 from benchmarks.measure import Line
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -22,6 +22,8 @@ class Section:
     title: str
     seconds: float
     lines: list[Line]
+    slowness: float
+    """See `benchmarks.reference`; of the moments before and after."""
     failure: str = ""
     note: str = ""
     """What the page says above the table."""
@@ -29,10 +31,13 @@ class Section:
 
 def table(section: Section) -> str:
     """Return a section for the terminal."""
-    rows = [(line.what, _figure(line), line.unit, _verdict(line), line.note) for line in section.lines]
+    rows = [
+        (line.what, _figure(line.value), line.unit, _verdict(line, section.slowness), line.note)
+        for line in section.lines
+    ]
     width = max((len(row[0]) for row in rows), default=0)
-    texts = [f"{section.title}  ({section.seconds:.0f} s)"]
-    texts += [f"  {w:{width}} {f:>10} {u:9} {v:16} {n}".rstrip() for w, f, u, v, n in rows]
+    texts = [f"{section.title}  ({section.seconds:.0f} s, {section.slowness:.2f} x as slow as there)"]
+    texts += [f"  {w:{width}} {f:>10} {u:9} {v:30} {n}".rstrip() for w, f, u, v, n in rows]
     if section.failure:
         texts.append(f"  NOT MEASURED: {section.failure}")
     return "\n".join(texts)
@@ -60,6 +65,14 @@ def machine() -> dict[str, object]:
     }
 
 
+def summary(sections: list[Section]) -> str:
+    """Return how many targets were met, here and there."""
+    judged = [(line, section.slowness) for section in sections for line in section.lines if line.target]
+    here = sum(bool(line.met) for line, _ in judged)
+    there = sum(bool(line.met_there(slowness)) for line, slowness in judged)
+    return f"{here} of {len(judged)} targets met, {there} at the speed of the machine that they were set on"
+
+
 def write_results(target: Path, sections: list[Section], facts: dict[str, object]) -> None:
     """Write everything as JSON."""
     target.parent.mkdir(exist_ok=True)
@@ -70,12 +83,17 @@ def write_results(target: Path, sections: list[Section], facts: dict[str, object
 def write_page(sections: list[Section], facts: dict[str, object]) -> None:
     """Write `docs/benchmarks.md`."""
     PAGE.parent.mkdir(exist_ok=True)
-    parts = [_HEAD.format(**facts)]
+    slow = [section.slowness for section in sections]
+    there = ", ".join(f"`{name}` {ms:g}" for name, ms in reference.THERE_MS.items())
+    parts = [_HEAD.format(**facts, there=there, least=min(slow), most=max(slow), summary=summary(sections))]
     for section in sections:
         note = f"{section.note}\n\n" if section.note else ""
-        parts.append(f"## {section.title}\n\n{note}| | measured | target | |\n|---|---:|---:|---|")
+        parts.append(
+            f"## {section.title}\n\n{note}| | measured | there | target | |\n|---|---:|---:|---:|---|"
+        )
         parts[-1] += "".join(
-            f"\n| {line.what} | {_figure(line)} {line.unit} | {line.target or ''} | {_mark(line)} |"
+            f"\n| {line.what} | {_figure(line.value)} {line.unit} | {_there(line, section.slowness)} "
+            f"| {line.target or ''} | {_mark(line, section.slowness)} |"
             for line in section.lines
         )
         if section.title == bench_rivals.TITLE and section.lines:
@@ -92,27 +110,46 @@ _HEAD = """<!-- Written by `python -m benchmarks --write-docs`. -->
 Measured by `make bench` with Python {python}, Node.js {node} and Deno {deno}, on {cores} shared cores ({processor}),
 Linux {kernel}.
 Whatever is compared ran in the same rounds, in an order that turns; a figure is the median over the rounds, a ratio
-the median of the ratios within a round. Paddock's programs are confined and recorded; node and deno are neither."""
+the median of the ratios within a round. Paddock's programs are confined and recorded; node and deno are neither.
+
+Targets in units of time were set on one machine, and this is another, which may have been busy. So around each section
+three things are timed that have nothing to do with Paddock, and took {there} ms on that machine: here they
+took {least:.2f} to {most:.2f} times as long. *There* is what a figure comes to at the speed of that machine: a time divided by
+this, a rate multiplied. {summary}."""
 
 
-def _figure(line: Line) -> str:
-    return f"{line.value:,.0f}" if abs(line.value) >= 1000 else f"{line.value:.3g}"
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _verdict(line: Line) -> str:
+def _there(line: Line, slowness: float) -> str:
+    there = line.there(slowness)
+    return "" if line.target is None or there == line.value else _figure(there)
+
+
+def _verdict(line: Line, slowness: float) -> str:
     if line.target is None:
         return ""
-    return f"{line.target} {'met' if line.met else 'MISSED'}"
+    there = _there(line, slowness)
+    return f"{line.target} {'met' if line.met else 'MISSED'}{there and f', there {there}'}"
 
 
-def _mark(line: Line) -> str:
+def _mark(line: Line, slowness: float) -> str:
     told = "" if line.target is None else "met" if line.met else "**missed**"
+    if line.met != line.met_there(slowness):
+        told += ", met there" if line.met_there(slowness) else ", **missed** there"
     return "; ".join(text for text in (told, line.note) if text)
 
 
 def _plain(section: Section) -> dict[str, object]:
     lines = [
-        {**asdict(line), "target": line.target and str(line.target), "met": line.met}
+        {
+            **asdict(line),
+            "target": line.target and str(line.target),
+            "met": line.met,
+            "there": line.there(section.slowness),
+            "met_there": line.met_there(section.slowness),
+        }
         for line in section.lines
     ]
     return {**asdict(section), "lines": lines}

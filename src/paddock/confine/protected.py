@@ -37,6 +37,9 @@ PROTECTED = (
     ".idea",
     ".claude",
     ".codex",
+    ".cursor",
+    ".gemini",
+    ".husky",  # where git looks for hooks in projects that use it
     ".bashrc",
     ".bash_profile",
     ".bash_login",

@@ -28,6 +28,8 @@ OnOutput = Callable[[Stream, bytes], None]
 
 _LEVEL = 4
 _GZIP = 16 + zlib.MAX_WBITS
+_NOTHING = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP).flush()
+"""The gzip file of no bytes."""
 _IN_MEMORY = 256 * 1024
 """Compressed bytes of a stream that need no file."""
 
@@ -252,7 +254,7 @@ class _Packed:
     """A gzip file in the making."""
 
     def __init__(self) -> None:
-        self._packer = _packer()
+        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self._spool: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
         self.close = self._spool.close
 
@@ -263,11 +265,3 @@ class _Packed:
         self._spool.write(self._packer.flush())
         self._spool.seek(0)
         return self._spool
-
-
-def _packer() -> "zlib._Compress":
-    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-
-
-_NOTHING = _packer().flush()
-"""The gzip file of no bytes."""

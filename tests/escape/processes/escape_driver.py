@@ -47,6 +47,7 @@ def damage(facts: dict) -> dict:
         "workspace_closed": os.path.lexists(workspace / ".mcp.json"),
         "mcp_json_as_fifo": os.path.lexists(workspace / ".mcp.json"),
         "vscode_folder": (workspace / ".vscode").exists(),
+        "clients_settings": any((workspace / name).exists() for name in (".cursor", ".gemini", ".husky")),
         "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,
         "utime_outside": (outside / "mode").stat().st_mtime == 1,
         "rename_outside": not (outside / "movable").exists(),

@@ -8,6 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 measure = importlib.import_module("benchmarks.measure")
+reference = importlib.import_module("benchmarks.reference")
+report = importlib.import_module("benchmarks.report")
 
 
 def test_whoever_goes_first_changes_with_the_round() -> None:
@@ -56,3 +58,58 @@ def test_descendants_are_found_through_generations() -> None:
         10**7,
         10**7 + 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("line", "there", "met_there"),
+    [
+        (measure.Line("time", 3.0, "ms", measure.at_most(2)), 2.0, True),
+        (measure.Line("time", 300.0, "us", measure.at_most(150)), 200.0, False),
+        (measure.Line("rate", 4.0, "runs/s", measure.at_least(6)), 6.0, True),
+        (measure.Line("ratio", 3.0, "x", measure.at_most(2)), 3.0, False),
+        (measure.Line("memory", 3.0, "MiB", measure.at_most(4)), 3.0, True),
+        (measure.Line("floor", 3.0, "ms"), 2.0, None),
+    ],
+)
+def test_times_and_rates_alone_depend_on_the_machine(line: object, there: float, met_there: object) -> None:
+    assert (line.there(1.5), line.met_there(1.5)) == (there, met_there)
+
+
+def test_a_slow_machine_is_one_on_which_processes_start_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "milliseconds", lambda _: 8.8)
+    monkeypatch.setattr(reference.peers, "node", lambda: "node")
+    assert reference.slowness() == 1.0  # the median of 9.4, 1 and 0.4
+
+
+def test_where_there_is_no_node_the_others_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError("node is not on the PATH")
+
+    monkeypatch.setattr(reference, "milliseconds", lambda _: 0.94 * 8.8)
+    monkeypatch.setattr(reference.peers, "node", none)
+    assert reference.slowness() == pytest.approx((8.8 + 0.94) / 2)
+
+
+def test_what_is_missed_here_and_met_there_is_told_as_both() -> None:
+    lines = [
+        measure.Line("a", 3.0, "ms", measure.at_most(2.5)),
+        measure.Line("b", 1.0, "ms", measure.at_most(2)),
+        measure.Line("c", 9.0, "ms", measure.at_most(2), note="n"),
+        measure.Line("d", 9.0, "x", measure.at_most(2)),
+        measure.Line("floor", 9.0, "ms"),
+    ]
+    section = report.Section("Title", 2.4, lines, 1.5)
+    assert report.table(section).splitlines() == [
+        "Title  (2 s, 1.50 x as slow as there)",
+        "  a              3 ms        <= 2.5 MISSED, there 2",
+        "  b              1 ms        <= 2 met, there 0.667",
+        "  c              9 ms        <= 2 MISSED, there 6           n",
+        "  d              9 x         <= 2 MISSED",
+        "  floor          9 ms",
+    ]
+    assert report.summary([section]) == (
+        "1 of 4 targets met, 2 at the speed of the machine that they were set on"
+    )
+    assert [report._mark(line, 1.5) for line in lines] == [
+        "**missed**, met there", "met", "**missed**; n", "**missed**", "",
+    ]  # fmt: skip

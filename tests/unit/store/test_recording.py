@@ -1,6 +1,8 @@
 """Output on its way into the store: seen live, bounded in memory, and gone when nothing comes of it."""
 
 import asyncio
+import gzip
+import hashlib
 import os
 import stat
 import subprocess
@@ -203,3 +205,85 @@ def test_small_output_in_a_directory_is_written_at_once_and_any_other_in_a_threa
         recording.stdout(b"x" * size)
         assert asyncio.run(recording.finish(FACTS))
     assert threads == [*[True] * 3, *[False] * 3, *[True] * 3]  # the first one sweeps
+
+
+def test_small_output_is_stored_when_both_streams_have_ended_and_can_be_read_when_it_is_published(
+    artifacts: Artifacts,
+) -> None:
+    async def go() -> tuple[list[str], list[str], str | None]:
+        recording = artifacts.record()
+        recording.prepare(Path(FACTS.workspace))
+        [folder] = artifacts.settings.directory.glob("runtime-*")
+        recording.stdout(b"one\ntwo")
+        recording.stdout(b"")
+        early = sizes(folder)
+        recording.stderr(b"")
+        stored = sizes(folder)
+        assert list(artifacts.readable(None)) == []
+        return early, stored, await recording.finish(FACTS)
+
+    def sizes(folder: Path) -> list[str]:
+        return sorted(path.name for path in folder.iterdir() if path.stat().st_size)
+
+    early, stored, handle = asyncio.run(go())
+    assert (early, stored) == ([], ["stderr.gz", "stdout.gz"])
+    assert handle is not None
+    [found] = artifacts.readable(None)
+    assert found.manifest is not None
+    assert found.manifest.stdout_sha256 == hashlib.sha256(b"one\ntwo").hexdigest()
+    folder = artifacts.settings.directory / handle
+    assert [gzip.decompress((folder / name).read_bytes()) for name in ("stdout.gz", "stderr.gz")] == [
+        b"one\ntwo",
+        b"",
+    ]
+
+
+def test_large_output_is_not_stored_before_a_thread_does_it(
+    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    puts: list[bool] = []
+    real = artifacts.put
+
+    def noting(*arguments: Any) -> None:
+        puts.append(threading.current_thread() is threading.main_thread())
+        real(*arguments)
+
+    monkeypatch.setattr(artifacts, "put", noting)
+    recording = artifacts.record()
+    recording.prepare(Path(FACTS.workspace))
+    recording.stdout(b"x" * 100_000)
+    recording.stdout(b"")
+    recording.stderr(b"")
+    assert puts == []
+    assert asyncio.run(recording.finish(FACTS))
+    assert puts == [False]
+
+
+def test_what_was_stored_is_gone_when_the_execution_is_cancelled(artifacts: Artifacts) -> None:
+    recording = artifacts.record()
+    recording.prepare(Path(FACTS.workspace))
+    recording.stdout(b"text")
+    recording.stdout(b"")
+    recording.stderr(b"")
+    asyncio.run(recording.discard())
+    assert list(artifacts.settings.directory.glob("runtime-*")) == []
+
+
+def test_output_that_cannot_be_stored_at_the_end_of_the_streams_costs_the_artifact_and_nothing_else(
+    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    recording = artifacts.record()
+    recording.prepare(Path(FACTS.workspace))
+    monkeypatch.setattr(artifacts._objects, "put", full)
+    recording.stdout(b"text")
+    recording.stdout(b"")
+    recording.stderr(b"")
+    assert asyncio.run(recording.finish(FACTS)) is None
+    assert recording.refusal == (
+        "output could not be kept: cannot write the artifact: [Errno 28] No space left on device"
+    )
+    assert recording.captured("stdout").head == "text"
+    assert list(artifacts.settings.directory.glob("runtime-*")) == []

@@ -1,0 +1,13 @@
+"""Leave servers and hooks where clients of MCP and projects that use husky will start them from.
+
+landlock: closed
+namespaces: closed
+unconfined: closed
+"""
+
+import os
+
+for name in (".cursor/mcp.json", ".gemini/settings.json", ".husky/pre-commit"):
+    path = FACTS["workspace"] + "/" + name
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, "w").write("{}")
