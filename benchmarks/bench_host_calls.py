@@ -1,5 +1,9 @@
-"""Calls out of a program: the way guest -> gate -> function of this process and back, and what the record of it costs."""
+"""Calls out of a program: the way guest -> gate -> function of this process and back, and what the record of it costs.
 
+Next to it goes the same program in a node of its own whose calls come as lines of JSON: neither confined nor recorded.
+"""
+
+import asyncio
 import copy
 import json
 import socket
@@ -9,7 +13,8 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from benchmarks.measure import Line, Scale, at_most, interleaved
+from benchmarks import peers
+from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
 from benchmarks.subject import Paddock, paddock
 from paddock.gate import Gate
 from paddock.hub.result import ToolResult
@@ -20,6 +25,28 @@ _SEQUENCE = """
 let sum = 0;
 for (let i = 0; i < {count}; i++) sum += (await servers.local.call("echo", {{ i }})).i;
 return sum;
+"""
+
+_NODE = """
+const vm = require("vm");
+const lines = require("readline").createInterface({{ input: process.stdin }});
+const say = (message) => process.stdout.write(JSON.stringify(message) + "\\n");
+const waiting = new Map();
+lines.on("line", (line) => {{
+  const [number, value] = JSON.parse(line);
+  waiting.get(number)(value);
+  waiting.delete(number);
+}});
+let calls = 0;
+const call = (tool, input) => new Promise((resolve) => {{
+  waiting.set(++calls, resolve);
+  say([calls, "local", tool, input]);
+}});
+const context = vm.createContext({{ servers: {{ local: {{ call }} }} }});
+vm.runInContext(`(async () => {{ {program} }})()`, context).then((value) => {{
+  say([0, value]);
+  lines.close();
+}});
 """
 
 
@@ -68,6 +95,7 @@ def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
     contenders = {
         "audit": lambda: microseconds(gate),
         "no audit": lambda: microseconds(unrecorded),
+        "node": lambda: subject.run(_node_call_us(count)),
         "floor": lambda: _socket_round_trip_us(count),
     }
     figures = interleaved(contenders, scale.of(15, 2))
@@ -80,6 +108,8 @@ def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
             at_most(250),
         ),
         Line("the same without audit", median(figures["no audit"]), "us"),
+        Line("peer: node + vm.createContext, calls as lines over pipes", median(figures["node"]), "us"),
+        Line("against node", ratio(figures["audit"], figures["node"]), "x"),
         Line("what the audit costs (two records)", cost, "us"),
         Line("floor: JSON over a socket pair, to a thread and back", median(figures["floor"]), "us"),
     ]
@@ -91,6 +121,27 @@ async def _call_us(subject: Paddock, gate: Gate, program: str, count: int) -> fl
     value = await subject.value(program, gate=gate)
     spent = time.perf_counter() - started
     assert value == count * (count - 1) // 2
+    return spent * 1e6 / count
+
+
+async def _node_call_us(count: int) -> float:
+    """Return what a call takes between a node that has started and this process."""
+    script = _NODE.format(program=_SEQUENCE.format(count=count))
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    node = await asyncio.create_subprocess_exec(
+        peers.node(), "-e", script, env=peers.bare_environment(), **pipes
+    )
+    assert node.stdin is not None
+    assert node.stdout is not None
+    local, started = _Local(), 0.0
+    while (message := json.loads(await node.stdout.readline()))[0]:
+        started = started or time.perf_counter()
+        number, server, tool, given = message
+        result = await local.call(server, tool, given, limit_ms=0)
+        node.stdin.write(json.dumps([number, result.raw["structuredContent"]]).encode() + b"\n")
+    spent = time.perf_counter() - started
+    assert message == [0, count * (count - 1) // 2]
+    await node.communicate()
     return spent * 1e6 / count
 
 
