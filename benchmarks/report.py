@@ -113,9 +113,9 @@ Whatever is compared ran in the same rounds, in an order that turns; a figure is
 the median of the ratios within a round. Paddock's programs are confined and recorded; node and deno are neither.
 
 Targets in units of time were set on one machine, and this is another, which may have been busy. So around each section
-three things are timed that have nothing to do with Paddock, and took {there} ms on that machine: here they
-took {least:.2f} to {most:.2f} times as long. *There* is what a figure comes to at the speed of that machine: a time divided by
-this, a rate multiplied. {summary}."""
+three things are timed that have nothing to do with Paddock. On that machine they took {there} ms,
+here {least:.2f} to {most:.2f} times as long. *There* is what a figure comes to at the speed of that machine: a time divided
+by this, a rate multiplied. {summary}."""
 
 
 def _figure(value: float) -> str:
