@@ -26,13 +26,14 @@ class Warden:
 
     @property
     def alive(self) -> bool:
-        """Tell whether it has not ended; one that is idle says nothing."""
+        """Tell whether it can take a job; an idle one that says something says that it never was."""
         try:
-            return bool(self.socket.recv(1, socket.MSG_PEEK))
+            self.socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
         except OSError:
-            return False
+            pass
+        return False
 
     def next_scratch(self, owner: int | None) -> Path:
         """Return a new scratch directory for the next place."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from paddock.confine.fork_server import Place
 from paddock.confine.order import Order, Report
 from paddock.confine.output import Reader, Sink, Writer
+from paddock.model.errors import explained
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import Captured
@@ -133,7 +134,7 @@ class Job:
             report = self._lost(_NONSENSE)
             result = self._result(report, out, err)
         self.result.set_result(result)
-        if report.ended_by == "lost" or report.survivors:
+        if report.ended_by in {"lost", "unborn"} or report.survivors:
             self._place.lose()
         else:
             self._place.end(kept=self._kept)
@@ -172,6 +173,8 @@ def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:
     match report.ended_by:
         case "start":
             return (Status.FAILED if report.missing else Status.UNAVAILABLE), None, report.why
+        case "unborn":
+            return Status.UNAVAILABLE, None, explained(report.why)
         case "cancelled":
             return Status.CANCELLED, None, ""
         case "exit":

@@ -4,7 +4,6 @@ A tier is proved in the running process, by a child that goes the way of every j
 concluded from versions. A tier that is not proved is not used, and the next one only when the minimum allows it.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from paddock.confine import canary, cgroup, landlock, namespaces, plan, reach
 from paddock.confine.process import Sandbox
 from paddock.confine.warden import OUT_OF_MEMORY
 from paddock.files import passing_directory
-from paddock.model.errors import NO_MORE_PROCESSES, EngineError
+from paddock.model.errors import NO_MORE_PROCESSES, EngineError, explained
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Examination, Layer, TierReport
@@ -141,10 +140,8 @@ def _bait(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def _failed(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
-    if os.strerror(errno.EAGAIN) in why:  # of fork(2) and clone(2)
-        why, fix = NO_MORE_PROCESSES, ""
-    else:
-        fix = _user_namespaces().fix if tier == "namespaces" else ""
+    why = explained(why)
+    fix = _user_namespaces().fix if tier == "namespaces" and why != NO_MORE_PROCESSES else ""
     return TierReport(tier=tier, proved=False, why=why, fix=fix, facts=facts)
 
 

@@ -98,7 +98,8 @@ class Report:
     """How a job ended. The wire carries what was set."""
 
     ended_by: str = "exit"
-    """`exit`, `start` (the program never ran), the ceiling that was hit, or the reason of the server's stop."""
+    """`exit`, `start` (the program never ran), `unborn` (nor was there a warden), the ceiling that was hit, or the
+    reason of the server's stop."""
     code: int | None = None
     signal: int | None = None
     why: str = ""

@@ -1,6 +1,7 @@
 """The zygote of jobs: a small single-threaded process that forks wardens.
 
-    server -> zygote   the path of the folder for a new warden's scratch, with its socket
+    server -> zygote   the path of the folder for a new warden's scratch, with its socket, on which the zygote
+                       itself reports when it cannot fork
     zygote -> server   one message when it is ready
     warden -> zygote   the path of a folder that takes long to remove
 
@@ -9,6 +10,7 @@ end of the zygote; wardens end by themselves, each when its own socket does. A w
 orphans and its scratch to the zygote, which ends them. Only the standard library may be imported here.
 """
 
+import contextlib
 import gc
 import os
 import select
@@ -18,6 +20,7 @@ import sys
 import time
 
 from paddock.confine import lockdown, scratch, seccomp, service, tree
+from paddock.confine.order import Report
 
 _SWEEP_S = 1.0
 _END_S = 2.0
@@ -36,6 +39,8 @@ class Zygote:
         self._poll.register(self._rubbish, select.POLLIN)
         self._children: dict[int, tuple[int, str]] = {}
         """Pid and folder of each warden by pidfd; of who removes a folder, pid and nothing."""
+        self._unborn: dict[int, tuple[socket.socket, str]] = {}
+        """Socket and folder of each warden that could not be forked, until the server has done with it."""
 
     def serve(self) -> None:
         """Fork on request and bury wardens until the server goes away."""
@@ -48,7 +53,7 @@ class Zygote:
         self._poll.unregister(self._control)
         self._control.close()
         deadline = time.monotonic() + _END_S
-        while self._children and (left := deadline - time.monotonic()) > 0:
+        while (self._children or self._unborn) and (left := deadline - time.monotonic()) > 0:
             self._turn(left)
 
     def _turn(self, seconds: float | None) -> bool:
@@ -56,6 +61,8 @@ class Zygote:
         for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             if descriptor in self._children:
                 self._bury(descriptor)
+            elif descriptor in self._unborn:
+                self._forget(descriptor)
             elif descriptor == self._rubbish.fileno():
                 self._remove(os.fsdecode(self._rubbish.recv(_PATH_BYTES)))
             elif not self._answer():
@@ -69,12 +76,37 @@ class Zygote:
             return False
         if not folder:
             return False
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # it costs this request its warden, and those that live nothing
+            self._stand_in(socket.socket(fileno=descriptors[0]), os.fsdecode(folder), str(error))
+            return True
         if pid == 0:
             self._become_warden(descriptors[0], os.fsdecode(folder))
         os.close(descriptors[0])
         self._adopt(pid, os.fsdecode(folder))
         return True
+
+    def _stand_in(self, server: socket.socket, folder: str, why: str) -> None:
+        """Say in the place of a warden that there is none, and keep its folder until the server knows."""
+        server.setblocking(False)  # noqa: FBT003
+        with contextlib.suppress(OSError):  # the server has gone
+            server.send(Report(ended_by="unborn", why=why).to_bytes())
+        self._unborn[server.fileno()] = server, folder
+        self._poll.register(server, select.POLLIN)
+
+    def _forget(self, descriptor: int) -> None:
+        """Let go of a warden that never was when the server has; what it is told meanwhile is for nobody."""
+        server, folder = self._unborn[descriptor]
+        try:
+            if server.recv(_PATH_BYTES):
+                return
+        except ConnectionResetError:  # the server has not read the report
+            pass
+        del self._unborn[descriptor]
+        self._poll.unregister(server)
+        server.close()
+        self._remove(folder)
 
     def _adopt(self, pid: int, folder: str) -> None:
         handle = os.pidfd_open(pid)
@@ -107,7 +139,12 @@ class Zygote:
 
     def _remove(self, folder: str) -> None:
         """Remove what a warden left, in a process of its own, for it may be much."""
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            with contextlib.suppress(OSError):
+                scratch.remove(folder, until=time.monotonic() + _SWEEP_S)
+            return
         if pid:
             self._adopt(pid, "")
             return

@@ -14,7 +14,7 @@ from paddock.guest.answers import Answers
 from paddock.guest.launch import Launcher
 from paddock.guest.positions import Positions, locate, place
 from paddock.model.base import Json, Value
-from paddock.model.errors import EngineError
+from paddock.model.errors import EngineError, explained
 from paddock.model.outcome import ErrorInfo
 from paddock.model.request import Language
 
@@ -197,7 +197,7 @@ class Intake:
         try:
             greeting: dict[str, Json] = json.loads(await _receive(reader))
             if "failed" in greeting:
-                raise EngineError(str(greeting["failed"]))  # noqa: TRY301 - closes too
+                raise EngineError(explained(str(greeting["failed"])))  # noqa: TRY301 - closes too
         except BaseException:  # also when the task was cancelled: nobody else knows this connection
             writer.close()
             raise

@@ -93,7 +93,7 @@ def main() -> None:
         told = f"the reader of programs cannot be confined here: {error}"
         channel.send(json.dumps({"failed": told}).encode())
         sys.exit(1)
-    except v8.LibraryError as error:
+    except v8.LoadError as error:
         channel.send(json.dumps({"failed": str(error)}).encode())
         sys.exit(1)
     reader.start()

@@ -15,7 +15,7 @@ from collections import deque
 
 from paddock.guest.launch import Child, EngineProfile, Launcher
 from paddock.guest.worker_handle import Cost, Death, Worker
-from paddock.model.errors import EngineError
+from paddock.model.errors import EngineError, explained
 
 RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
@@ -63,7 +63,8 @@ class Zygote:
                 async with asyncio.timeout(_START_SECONDS):
                     await worker.ready
             except (TimeoutError, EngineError) as error:
-                raise EngineError(f"no guest worker could start: {worker.last_words() or error}") from error
+                why = explained(worker.last_words() or str(error))
+                raise EngineError(f"no guest worker could start: {why}") from error
         except BaseException:  # also when the task was cancelled: nobody else knows this worker
             worker.kill()
             worker.dispose()
@@ -114,8 +115,12 @@ class Zygote:
             self.workers.pop(int(message["dead"])).died(death)
             if self._retired and self.alive:
                 self.retire()
+        elif "unborn" in message:
+            self._waiting.popleft()  # it learns that from its socket, and why from its standard error
         elif "failed" in message:
-            self._end(str(message["failed"]))
+            self._end(explained(str(message["failed"])))
+            self._process.kill()
+            self._process.wait()
         elif not self.ready.done():
             self.landlock_abi = int(message["landlock"])
             self.ready.set_result(None)

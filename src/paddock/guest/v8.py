@@ -12,7 +12,9 @@ processes.
 """
 
 import ctypes
+import errno
 import os
+import resource
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -31,6 +33,9 @@ EXIT_BROKEN, EXIT_MEMORY = 70, 71
 """Exit statuses of a process whose Python side failed, and of one whose Python side ran out of memory."""
 
 _TASK_DONE = 1
+
+_ADDRESSES = 160 << 30
+"""Bytes of addresses that V8 and all else have room in. It needs 145 GiB, most of it for objects of C++ (measured)."""
 
 
 class _Payload(ctypes.Union):
@@ -52,8 +57,12 @@ class ScriptError(Exception):
     """A script that Paddock itself evaluates failed; the text is V8's."""
 
 
-class LibraryError(Exception):
-    """The library is not the one that Paddock was written for; the text is for whoever installed it."""
+class LoadError(Exception):
+    """V8 cannot be had here; the text says why, and is for whoever installed or started Paddock."""
+
+
+class LibraryError(LoadError):
+    """The library is not the one that Paddock was written for."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -73,7 +82,7 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
     """Load the library from mini-racer's package `directory` and start V8 with `flags`.
 
     No thread exists afterwards as long as `--single-threaded` is among the flags, so the process may fork. Raises
-    OSError when there is no library, and LibraryError when it is another one.
+    OSError when there is no library, and LoadError when it is another one or V8 could not start.
     """
     library = ctypes.CDLL(str(directory / "libmini_racer.so"))
     signatures: dict[str, tuple[list[object], object]] = {
@@ -90,8 +99,26 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
             raise LibraryError(name)
         function.argtypes = arguments
         function.restype = result
+    _check_limits()
     library.mr_init_v8(" ".join(flags).encode(), str(directory / "icudtl.dat").encode())
     return library
+
+
+def _check_limits() -> None:
+    """Raise LoadError where V8 would abort in the middle of its start, and tell nobody why."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESSES:
+        raise LoadError(
+            f"V8 reserves {_ADDRESSES >> 30} GiB of addresses, whatever memory it uses, and this process may have "
+            f"{limit / (1 << 30):.1f} (ulimit -v); run Paddock without that limit: limits.script.memory_bytes "
+            "bounds the memory"
+        )
+    thread = threading.Thread(target=int)
+    try:
+        thread.start()
+    except RuntimeError:
+        raise LoadError(os.strerror(errno.EAGAIN)) from None
+    thread.join()
 
 
 def keep_thread() -> None:

@@ -4,7 +4,8 @@ fork(2) leaves a child with the thread that called it. So V8's thread is the one
 child goes on with a live isolate. The main thread only waits, and holds nothing that a child could need.
 
     parent -> zygote   one byte, with the worker's socket and standard error as descriptors
-    zygote -> parent   {"born": pid} with a pidfd, and {"dead": pid, ...} once for every worker, with what it cost
+    zygote -> parent   {"born": pid} with a pidfd, or {"unborn": 1}; {"dead": pid, ...} once for every worker, with
+                       what it cost
 
 The control socket is SOCK_SEQPACKET, so messages keep their borders. Its end is the end of the zygote, and the end of
 the zygote kills every worker (PR_SET_PDEATHSIG). Only the standard library may be imported here.
@@ -67,11 +68,18 @@ class Zygote:
             message, descriptors = b"", []
         if not message:
             os._exit(0)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # it costs this request its worker, and those that live nothing
+            os.write(descriptors[1], str(error).encode())
+            pid = -1
         if pid == 0:
             return self._become_worker(*descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
+        if pid < 0:
+            self._say({"unborn": 1})
+            return None
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
@@ -122,7 +130,7 @@ def main() -> None:
     except OSError as error:
         control.send(json.dumps({"failed": f"the guest cannot be confined here: {error}"}).encode())
         sys.exit(1)
-    except v8.LibraryError as error:
+    except v8.LoadError as error:
         control.send(json.dumps({"failed": str(error)}).encode())
         sys.exit(1)
     zygote.serve()

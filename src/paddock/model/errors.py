@@ -28,6 +28,8 @@ PaddockError
     └── InvalidArguments
 """
 
+import errno
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,11 @@ NO_MORE_PROCESSES = (
     "end some of them, or raise the limit (ulimit -u; in a container, pids.max)"
 )
 """What to say of EAGAIN from fork(2) and of a thread that did not start."""
+
+
+def explained(why: str) -> str:
+    """Return why a process of Paddock's own did not start: what is behind it, where the system's words tell little."""
+    return NO_MORE_PROCESSES if os.strerror(errno.EAGAIN) in why else why
 
 
 class PaddockError(Exception):

@@ -38,5 +38,11 @@ async def started(sandbox, script, *given, **options):
 
 
 def has_ended(handle):
-    """Wait until the process of a pidfd has ended; tell whether it has."""
+    """Wait until the process of a pidfd, or behind a socket, has ended; tell whether it has."""
     return bool(select.select([handle], [], [], PATIENCE_S)[0])
+
+
+def wardens(sandbox):
+    """Return the wardens of a sandbox, which its zygote has forked."""
+    zygote = sandbox._zygote._process.pid
+    return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]

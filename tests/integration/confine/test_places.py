@@ -15,7 +15,7 @@ from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 
-from .conftest import PATIENCE_S, has_ended, patiently, started
+from .conftest import PATIENCE_S, has_ended, patiently, started, wardens
 
 tiers = pytest.mark.parametrize("tier", ["landlock", "namespaces"])
 MIB = 1024 * 1024
@@ -27,11 +27,6 @@ def with_sandbox(tier, root, go, **options):
             return await go(sandbox)
 
     return patiently(main())
-
-
-def wardens(sandbox):
-    zygote = sandbox._zygote._process.pid
-    return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]
 
 
 @tiers
