@@ -36,10 +36,15 @@ class Warden:
         return False
 
     def next_scratch(self, owner: int | None) -> Path:
-        """Return a new scratch directory for the next place."""
+        """Return a new scratch directory for the next place. Raises OSError."""
         self._places += 1
         path = self.folder / str(self._places)
-        scratch.make(str(path), owner)
+        try:
+            scratch.make(str(path), owner)
+        except OSError:
+            with contextlib.suppress(OSError):
+                scratch.remove(str(path))
+            raise
         return path
 
 
@@ -66,14 +71,16 @@ class Place:
     """Called when scratch is released after the job, for what would have taken the processor from it."""
 
     def prepare(self, room: Order) -> None:
-        """Have the warden prepare for a program that is not known yet."""
-        self.room = room
-        self._send(b"prepare", room.to_file())
-        self.state = "prepared"
+        """Have the warden prepare for a program that is not known yet. Raises OSError."""
+        self._send(b"prepare", room)
+        self.room, self.state = room, "prepared"
 
     def run(self, order: Order, *files: int) -> None:
-        """Have the warden run the job of an order with its streams and what follows them, and close them here."""
-        self._send(b"run", order.to_file(), *files)
+        """Have the warden run the job of an order with its streams and what follows them, and close them here.
+
+        Raises OSError when nothing was sent.
+        """
+        self._send(b"run", order, *files)
         self.state = "running"
         self.on_start()
 
@@ -91,12 +98,14 @@ class Place:
         self.state = "released"
         self.warden.socket.close()
 
-    def _send(self, word: bytes, *files: int) -> None:
+    def _send(self, word: bytes, order: Order, *files: int) -> None:
+        sent = [*files]
         try:
+            sent.insert(0, order.to_file())
             with contextlib.suppress(OSError):  # the warden is gone, which its socket tells whoever listens
-                socket.send_fds(self.warden.socket, [word], files)
+                socket.send_fds(self.warden.socket, [word], sent)
         finally:
-            for file in files:
+            for file in sent:
                 os.close(file)
 
     def release(self) -> None:
@@ -125,9 +134,13 @@ class Zygote:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)  # noqa: FBT003
         with theirs:
-            self._process = interpreter.start(
-                "paddock.confine.zygote", str(theirs.fileno()), keep=theirs.fileno()
-            )
+            try:
+                self._process = interpreter.start(
+                    "paddock.confine.zygote", str(theirs.fileno()), keep=theirs.fileno()
+                )
+            except EngineError:
+                self._control.close()
+                raise
         self._ready = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(self._control, 16))
 
     @property
@@ -149,17 +162,22 @@ class Zygote:
         self._up = True
 
     def warden(self, root: Path) -> Warden:
-        """Return a new warden, with a folder below `root`. Raises EngineError when the zygote is gone."""
-        folder = root / f"paddock-{os.urandom(8).hex()}"
-        folder.mkdir()
-        folder.chmod(0o711)  # jobs pass through, and may do nothing else
+        """Return a new warden, with a folder below `root`. Raises OSError, and EngineError when the zygote is gone."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)  # noqa: FBT003
+        folder = root / f"paddock-{os.urandom(8).hex()}"
         with theirs:
+            try:
+                folder.mkdir()
+                folder.chmod(0o711)  # jobs pass through, and may do nothing else
+            except OSError:
+                ours.close()
+                raise
             try:
                 socket.send_fds(self._control, [os.fsencode(folder)], [theirs.fileno()])
             except OSError as error:
                 ours.close()
+                folder.rmdir()
                 raise EngineError(f"the process zygote is gone ({error.strerror})") from error
         return Warden(ours, folder)
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 from dataclasses import dataclass
 
 from paddock.confine.fork_server import Place
-from paddock.confine.order import Order, Report
+from paddock.confine.order import STREAMS, Order, Report
 from paddock.confine.output import Reader, Sink, Writer
 from paddock.model.errors import explained
 from paddock.model.outcome import SandboxFacts, Status
@@ -70,13 +71,19 @@ class Job:
         self._pipes: tuple[Writer, Reader, Reader] | None = None
 
     def start(self, order: Order, *shared: int) -> None:
-        """Hand the order, the far ends of the pipes and what it has in common with others to the warden, and listen."""
+        """Hand the order, the far ends of the pipes and what it has in common with others to the warden, and listen.
+
+        Raises OSError when it cannot; then nothing has started.
+        """
         limits, streams = self._limits, self._streams
         self._watched = bool(order.workspace)
-        stdin, our_stdin = os.pipe2(os.O_CLOEXEC)
-        our_stdout, stdout = os.pipe2(os.O_CLOEXEC)
-        our_stderr, stderr = os.pipe2(os.O_CLOEXEC)
-        self._place.run(order, stdin, stdout, stderr, *shared)
+        (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
+        try:
+            self._place.run(order, stdin, stdout, stderr, *shared)
+        except OSError:
+            for file in (our_stdin, our_stdout, our_stderr):
+                os.close(file)
+            raise
         # Beside the job's start: whatever comes meanwhile waits in its pipe.
         self._pipes = (
             Writer(our_stdin, streams.stdin),
@@ -164,6 +171,19 @@ class Job:
             violations=tuple(report.violations),
             sandbox=self._facts,
         )
+
+
+def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the ends of a pipe for each stream. Raises OSError, with nothing left open, also not of what is shared."""
+    made: list[tuple[int, int]] = []
+    try:
+        while len(made) < STREAMS:
+            made.append(os.pipe2(os.O_CLOEXEC))
+    except OSError:
+        for file in itertools.chain(shared, *made):
+            os.close(file)
+        raise
+    return made
 
 
 def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:

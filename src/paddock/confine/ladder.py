@@ -97,7 +97,9 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
     try:
         with passing_directory("paddock-canary-") as folder:
             attempts = await _attack(folder, Sandbox(facts, tier, job_user))
-    except (EngineError, _CanaryError) as error:
+    except EngineError as error:
+        return TierReport(tier=tier, proved=False, why=explained(str(error)), facts=facts)
+    except _CanaryError as error:
         return _failed(tier, facts, str(error))
     worked = [name for name, refused in attempts.items() if not refused]
     if worked:

@@ -23,6 +23,7 @@ from paddock.confine.cgroup import Group
 from paddock.confine.fork_server import Place, Warden, Zygote
 from paddock.confine.job import GRACE_S, Job, Streams
 from paddock.confine.order import Order
+from paddock.model.errors import EngineError, explained
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.settings import Protection, Tier
@@ -41,6 +42,12 @@ def _key(grants: ProcessGrants, limits: ProcessLimits) -> _Key:
     """Return what two programs must have in common to use the same jail."""
     text = grants.model_dump_json(exclude={"environment", "cwd"})
     return limits.scratch_bytes, text, plan.state(grants)
+
+
+def _refused(error: OSError) -> EngineError:
+    """Return the error for what the system refused before a process could start."""
+    where = f"{error.filename}: " if error.filename else ""
+    return EngineError(explained(f"no process can be started: {where}{error.strerror}"))
 
 
 @dataclass(slots=True)
@@ -146,9 +153,15 @@ class Sandbox:
         job = Job(place, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
         self._jobs.add(job)
         job.result.add_done_callback(lambda _: self._jobs.discard(job))
-        room = place.room or self._room(grants, limits, place.scratch)
-        order = plan.order(room, list(argv), grants, limits, canary=canary)
-        job.start(order, *self._known_for(order.workspace, job))
+        try:
+            room = place.room or self._room(grants, limits, place.scratch)
+            order = plan.order(room, list(argv), grants, limits, canary=canary)
+            job.start(order, *self._known_for(order.workspace, job))
+        except OSError as error:
+            job.result.cancel()
+            if not kept:
+                place.release()
+            raise _refused(error) from error
         return job
 
     def _known_for(self, workspace: str, job: Job) -> tuple[int, ...]:
@@ -181,7 +194,11 @@ class Sandbox:
             self._note(key).append(place)
 
     def _prepare(self, place: Place, grants: ProcessGrants, limits: ProcessLimits) -> None:
-        place.prepare(self._room(grants, limits, place.scratch))
+        try:
+            place.prepare(self._room(grants, limits, place.scratch))
+        except OSError as error:
+            place.release()
+            raise _refused(error) from error
 
     def _note(self, key: _Key) -> deque[Place]:
         """Return what waits for programs with this in common, which are then the last to be forgotten."""
@@ -252,14 +269,20 @@ class Sandbox:
         task.add_done_callback(self._refills.discard)
 
     async def _new_place(self, grants: ProcessGrants) -> Place:
-        if self._zygote is None or not self._zygote.alive:
-            self._close_idle()
-            self._zygote = Zygote()
-        await self._zygote.ready()
-        while self._idle and not self._idle[0].alive:
-            self._idle.popleft().socket.close()
-        warden = self._idle.popleft() if self._idle else self._zygote.warden(self.scratch_root.resolve())
-        return Place(warden, warden.next_scratch(plan.user(grants, self.job_user)), self._take_back)
+        warden: Warden | None = None
+        try:
+            if self._zygote is None or not self._zygote.alive:
+                self._close_idle()
+                self._zygote = Zygote()
+            await self._zygote.ready()
+            while self._idle and not self._idle[0].alive:
+                self._idle.popleft().socket.close()
+            warden = self._idle.popleft() if self._idle else self._zygote.warden(self.scratch_root.resolve())
+            return Place(warden, warden.next_scratch(plan.user(grants, self.job_user)), self._take_back)
+        except OSError as error:
+            if warden is not None:
+                self._take_back(warden)
+            raise _refused(error) from error
 
     def _take_back(self, warden: Warden) -> None:
         if self._zygote is not None and len(self._idle) < _IDLE:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from paddock.confine import interpreter
-from paddock.model.errors import EngineError
+from paddock.model.errors import EngineError, explained
 
 EngineProfile = Literal["guest", "guest-jit"]
 
@@ -60,12 +60,21 @@ class Launcher:
 
 def _launch(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
     """Start a process without site-packages and environment, that has one socket and knows the engine's directory."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    try:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    except OSError as error:
+        raise EngineError(
+            explained(f"paddock.guest.{module} could not be started ({error.strerror})")
+        ) from error
     number = theirs.fileno()
     with theirs:
-        process = interpreter.start(
-            f"paddock.guest.{module}", str(number), *arguments, _engine_directory(), keep=number
-        )
+        try:
+            process = interpreter.start(
+                f"paddock.guest.{module}", str(number), *arguments, _engine_directory(), keep=number
+            )
+        except EngineError:
+            ours.close()
+            raise
     return Child(process, ours)
 
 

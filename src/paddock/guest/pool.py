@@ -41,8 +41,10 @@ class Zygote:
 
     async def fork(self, frame_bytes: int) -> Worker:
         """Return a new worker that is locked down and ready. Raises EngineError when none can be had."""
-        ours, theirs = socket.socketpair()
-        errors, their_errors = os.pipe()
+        try:
+            ours, theirs, errors, their_errors = _ends()
+        except OSError as error:
+            raise EngineError(explained(f"no guest worker could start: {error.strerror}")) from error
         os.set_blocking(errors, False)
         worker = Worker(errors, frame_bytes)
         ours.setblocking(False)  # noqa: FBT003
@@ -108,7 +110,7 @@ class Zygote:
     def _take(self, message: dict[str, int | float | str], descriptors: list[int]) -> None:
         if "born" in message:
             worker = self._waiting.popleft()
-            worker.born(int(message["born"]), descriptors[0])
+            worker.born(int(message["born"]), descriptors[0] if descriptors else -1)
             self.workers[worker.pid] = worker
         elif "dead" in message:
             death = Death(int(message["code"]), Cost(float(message["cpu_ms"]), int(message["peak_bytes"])))
@@ -135,6 +137,17 @@ class Zygote:
         for worker in self.workers.values():
             worker.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
         self.workers.clear()
+
+
+def _ends() -> tuple[socket.socket, socket.socket, int, int]:
+    """Return the ends of a worker's socket and of its standard error. Raises OSError, with nothing left open."""
+    ours, theirs = socket.socketpair()
+    try:
+        return ours, theirs, *os.pipe()
+    except OSError:
+        ours.close()
+        theirs.close()
+        raise
 
 
 class Pool:

@@ -8,7 +8,7 @@ import signal
 from typing import NamedTuple, Protocol, cast
 
 from paddock.guest import frames
-from paddock.model.errors import EngineError
+from paddock.model.errors import NO_MORE_FILES, EngineError
 
 _STDERR_BYTES = 4096
 _READ_BYTES = 64 * 1024
@@ -55,8 +55,10 @@ class Worker(asyncio.BufferedProtocol):
         self._buffer = memoryview(bytearray(_READ_BYTES))
 
     def born(self, pid: int, pidfd: int) -> None:
-        """Learn the process behind the socket."""
+        """Learn the process behind the socket. Without a pidfd, for want of a descriptor, it cannot be used."""
         self.pid, self._pidfd = pid, pidfd
+        if pidfd < 0 and not self.ready.done():
+            self.ready.set_exception(EngineError(NO_MORE_FILES))
         self._begin()
 
     def died(self, death: Death) -> None:

@@ -43,10 +43,18 @@ NO_MORE_PROCESSES = (
 )
 """What to say of EAGAIN from fork(2) and of a thread that did not start."""
 
+NO_MORE_FILES = (
+    "no further file can be opened: this process, or this machine, has as many open as it may have; close some, or "
+    "raise the limit (ulimit -n)"
+)
+"""What to say of EMFILE and ENFILE, which pipes and sockets meet, too."""
+
 
 def explained(why: str) -> str:
     """Return why a process of Paddock's own did not start: what is behind it, where the system's words tell little."""
-    return NO_MORE_PROCESSES if os.strerror(errno.EAGAIN) in why else why
+    if os.strerror(errno.EAGAIN) in why:
+        return NO_MORE_PROCESSES
+    return NO_MORE_FILES if os.strerror(errno.EMFILE) in why else why
 
 
 class PaddockError(Exception):

@@ -223,6 +223,8 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
             cure = "Free space on its file system or raise the quota."
         case errno.EACCES | errno.EPERM | errno.EROFS:
             cure = f"Make it accessible to user {os.geteuid()}, or choose another state directory: set XDG_STATE_HOME."
+        case errno.EMFILE | errno.ENFILE:
+            cure = "Close some, or raise the limit (ulimit -n)."
         case _:
             cure = "Repair its file system, or choose another state directory: set XDG_STATE_HOME."
     why = error.strerror or str(error)

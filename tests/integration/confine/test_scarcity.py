@@ -1,6 +1,7 @@
 """Where the system gives no further process, thread or address: what was running goes on, and people are told why."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -23,6 +24,11 @@ from paddock.wiring.session import open_session
 
 from .conftest import PATIENCE_S, has_ended, patiently, wardens
 
+FEW_FILES = str(Path(__file__).with_name("few_files.py"))
+NO_FILE = (
+    "no further file can be opened: this process, or this machine, has as many open as it may have; close some, or "
+    "raise the limit (ulimit -n)"
+)
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 NO_MORE = (
     "no further process or thread can be started: this user, or this group of processes, has as many as it may have; "
@@ -206,8 +212,8 @@ def with_sandbox(tier, root, go):
     [
         (BlockingIOError(11, "Resource temporarily unavailable"), NO_MORE),
         (
-            OSError(24, "Too many open files"),
-            "paddock.guest.zygote could not be started (Too many open files)",
+            FileNotFoundError(2, "No such file or directory"),
+            "paddock.guest.zygote could not be started (No such file or directory)",
         ),
     ],
 )
@@ -219,3 +225,32 @@ def test_a_helper_that_does_not_start_says_why(monkeypatch, refusal, message):
     with pytest.raises(EngineError) as caught:
         launch.Launcher().zygote("guest")
     assert str(caught.value) == message
+
+
+def test_without_further_files_nothing_runs_and_nothing_is_left_behind(open_path):
+    """From no further file to enough of them, one by one: each start meets the end at another place."""
+    for name in ("scratch", "workspace"):
+        (open_path / name).mkdir()
+    done = subprocess.run(
+        [sys.executable, FEW_FILES, str(open_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=2 * PATIENCE_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    unrecorded = (
+        f"The audit ledger {open_path}/audit cannot be read: Too many open files. Close some, or raise the limit "
+        "(ulimit -n)."
+    )
+    assert found["before"] == found["after"] == [["guest", "ok", ""], ["runtime", "ok", ""]]
+    assert [end for end in found["ends"] if end[1] != "not recorded"] == [
+        ["guest", "ok", ""],
+        ["guest", "unavailable", NO_FILE],
+        ["runtime", "ok", ""],
+        ["runtime", "unavailable", NO_FILE],
+    ]
+    assert {end[2] for end in found["ends"] if end[1] == "not recorded"} <= {unrecorded}
+    assert found["more open"] == 0
+    assert list((open_path / "scratch").iterdir()) == []
