@@ -28,6 +28,7 @@ from paddock.model.errors import (
     ServerUnauthorized,
     ServerUnavailable,
     UnknownServer,
+    explained,
 )
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ class Hub:
             self._feed(on.ConnectFailed(child, failed.verdict))
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
             record.connect_error = ServerUnavailable(
-                record.server.secrets.hide(f"{type(error).__name__}: {error}")
+                record.server.secrets.hide(explained(f"{type(error).__name__}: {error}"))
             )
             self._feed(on.ConnectFailed(child, Verdict.FAILURE))
 
@@ -323,7 +324,9 @@ class Hub:
             if process is not None:
                 await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
         except OSError as error:
-            raise CallFailed(ServerUnavailable(server.secrets.hide(str(error))), Verdict.FAILURE) from None
+            raise CallFailed(
+                ServerUnavailable(server.secrets.hide(explained(str(error)))), Verdict.FAILURE
+            ) from None
         except ExceptionGroup as group:
             if child not in self._connections:
                 text = server.secrets.hide(f"the connection broke ({group.exceptions[0]!r})")

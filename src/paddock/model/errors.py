@@ -51,8 +51,8 @@ NO_MORE_FILES = (
 
 
 def explained(why: str) -> str:
-    """Return why a process of Paddock's own did not start: what is behind it, where the system's words tell little."""
-    if os.strerror(errno.EAGAIN) in why:
+    """Return why something did not start: what is behind it and what to do, where the system's words tell little."""
+    if os.strerror(errno.EAGAIN) in why or "can't start new thread" in why:
         return NO_MORE_PROCESSES
     return NO_MORE_FILES if os.strerror(errno.EMFILE) in why else why
 

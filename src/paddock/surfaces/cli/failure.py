@@ -1,10 +1,11 @@
 """The exception for whatever keeps a command from being done."""
 
+import errno
 from typing import IO, Any
 
 import click
 
-from paddock.model.errors import NO_MORE_PROCESSES
+from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
 
 PRINTED = "paddock.printed"
 """In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
@@ -26,9 +27,13 @@ class Failure(click.ClickException):
 def refused(error: OSError, *, exit_code: int = 1) -> Failure:
     """Return the failure of what the system refused, wherever that was."""
     what = error.filename or "input or output failed"
-    return Failure(f"{what}: {error.strerror or error}", exit_code=exit_code)
+    told = (
+        NO_MORE_FILES if error.errno in {errno.EMFILE, errno.ENFILE} else f"{what}: {error.strerror or error}"
+    )
+    return Failure(told, exit_code=exit_code)
 
 
 def without_thread(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:
     """Return the failure of a thread that could not be started, None for any other error."""
-    return Failure(NO_MORE_PROCESSES, exit_code=exit_code) if "start new thread" in str(error) else None
+    why = explained(str(error))
+    return Failure(why, exit_code=exit_code) if why == NO_MORE_PROCESSES else None
