@@ -166,7 +166,7 @@ class Pool:
         """Have `count` workers ready or on their way, without waiting for them."""
         waiting = self._waiting.setdefault(profile, deque())
         while len(waiting) < count:
-            waiting.append(asyncio.create_task(self._zygote(profile).fork(self._frame_bytes)))
+            waiting.append(asyncio.create_task(self._fork(profile)))
 
     def expect(self, profile: EngineProfile) -> None:
         """Have a worker ready or on its way, and wake one that waits.
@@ -191,7 +191,7 @@ class Pool:
                 self._refill_soon(profile)
                 return worker
             worker.dispose()
-        worker = await self._zygote(profile).fork(self._frame_bytes)
+        worker = await self._fork(profile)
         self._refill_soon(profile)
         return worker
 
@@ -223,6 +223,9 @@ class Pool:
         if self._spares:
             loop = asyncio.get_running_loop()
             self._refills[profile] = loop.call_later(_REFILL_SECONDS, self.prepare, profile, self._spares)
+
+    async def _fork(self, profile: EngineProfile) -> Worker:
+        return await self._zygote(profile).fork(self._frame_bytes)
 
     def _zygote(self, profile: EngineProfile) -> Zygote:
         zygote = self._zygotes.get(profile)

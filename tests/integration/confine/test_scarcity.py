@@ -125,6 +125,21 @@ def test_without_a_thread_for_the_engine_nothing_runs_and_people_are_told_why(tm
         assert (outcome.status, outcome.error.message) == ("unavailable", NO_MORE)
 
 
+def test_where_no_helper_can_be_started_a_program_ends_as_unavailable(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    async def go(gate):
+        monkeypatch.setattr(interpreter.subprocess, "Popen", refuse)
+        refused = [await gate.execute(program("return 1", tmp_path)) for _ in range(2)]
+        monkeypatch.undo()
+        return [*refused, await gate.execute(program("return 1", tmp_path))]
+
+    *refused, last = in_session(tmp_path, go)
+    assert [(each.status, each.error.message) for each in refused] == 2 * [("unavailable", NO_MORE)]
+    assert (last.status, last.value) == ("ok", 1)
+
+
 def test_a_limit_on_addresses_is_named_where_the_engine_would_abort(tmp_path):
     done = subprocess.run(
         ["sh", "-c", 'ulimit -v 2097152 && exec "$@"', "sh", PADDOCK, "run", "-"],
