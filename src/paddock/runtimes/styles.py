@@ -39,7 +39,7 @@ def _plain(code: str, name: str) -> Prepared:
 # place would let a program of a megabyte hold Paddock up for an hour.
 _SILENT = r'"(?:\\.|[^"\\\n])*+"?|\'(?:\\.|[^\'\\\n])*+\'?|//[^\n]*+|/\*(?:(?!\*/).)*+(?:\*/)?'
 _PHP_SILENT = re.compile(rf"{_SILENT}|#[^\n]*+", re.DOTALL)
-_PHP_OPEN = re.compile(r"<\?(?:php\b|=)")
+_PHP_OPEN = re.compile(r"<\?(?:php\b|=)|\A\s*+<(?!<)", re.IGNORECASE)
 _PHP_STATEMENT = re.compile(r"\s*+(?:[$/]|#(?!!)|[^\n]*[;{]\s*$)", re.MULTILINE)
 
 
@@ -62,7 +62,7 @@ _JAVA_SILENT = re.compile(rf'"""(?:\\.|(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL
 _JAVA_TOKEN = re.compile(
     r"(?P<brace>[{}])"
     r"|(?P<public>\bpublic\s+(?:(?:abstract|final|sealed|strictfp|static)\s+|non-sealed\s+)*)?"
-    r"(?<![.\w])(?:class|interface|enum|record)\s+(?P<type>[A-Za-z_$][\w$]*)"
+    r"(?<![.\w])(?:class|interface|enum|record)\s+(?P<type>(?:[^\W\d]|\$)[\w$]*)"
     r"|\bvoid\s+(?P<main>main)\s*\((?P<takes>[^(){}]*)"
 )
 _JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
@@ -94,14 +94,16 @@ def _java(code: str, name: str) -> Prepared:
 
 
 _KOTLIN_SILENT = re.compile(rf'"""(?:(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
+_BRACE = re.compile(r"([{}])")
 _KOTLIN_MAIN = re.compile(r"^(?:(?:public|internal|suspend)[ \t]+)*fun\s+main\s*\(", re.MULTILINE)
-_KOTLIN_CALL = re.compile(r"^main\s*\(", re.MULTILINE)
-_KOTLIN_PACKAGE = re.compile(r"^package\s+([\w.]+)", re.MULTILINE)
-_KOTLIN_NAME = re.compile(r'^@file:JvmName\("([\w$]+)"\)', re.MULTILINE)
+_KOTLIN_TOP_MAIN = re.compile(r"(?<![.\w])fun\s+main\s*\(")
+_KOTLIN_CALL = re.compile(r"(?:^|;)[ \t]*main\s*\(", re.MULTILINE)
+_KOTLIN_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)", re.MULTILINE)
+_KOTLIN_NAME = re.compile(r'^[ \t]*@file:JvmName\("([\w$]+)"\)', re.MULTILINE)
 _KOTLIN_TOKEN = re.compile(
     r"(?P<brace>[{}])"
     r"|\bcompanion\s+(?P<companion>object)\b"
-    r"|(?<![.\w])(?:class|object|interface)\s+(?P<type>[A-Za-z_]\w*)"
+    r"|(?<![.\w])(?:class|object|interface)\s+(?P<type>[^\W\d]\w*)"
     r"|(?P<main>@JvmStatic\s+(?:(?:public|suspend)\s+)*fun\s+main\s*\()"
     r"|\.\s*(?P<call>main)\s*\("
 )
@@ -111,13 +113,25 @@ def _kotlin(code: str, name: str) -> Prepared:
     """Tell a script (statements) from a program (`fun main`, at the top or in an object, which nothing calls)."""
     text = _KOTLIN_SILENT.sub("", code)
     package = _prefix(_KOTLIN_PACKAGE.search(text))
-    if _KOTLIN_MAIN.search(text):
-        if not _KOTLIN_CALL.search(text):
+    top = _outside_braces(text)
+    if _KOTLIN_MAIN.search(text) or _KOTLIN_TOP_MAIN.search(top):
+        if not _KOTLIN_CALL.search(top):
             own = _KOTLIN_NAME.search(code)
             return Prepared("code.kt", code, package + (own[1] if own else "CodeKt"))
     elif owner := _kotlin_owner(text):
         return Prepared("code.kt", code, package + owner)
     return Prepared(f"code{PurePath(name).suffix}", code, "Launch")
+
+
+def _outside_braces(text: str) -> str:
+    """Return what stands in no braces, wherever on its line."""
+    depth, kept = 0, list[str]()
+    for part in _BRACE.split(text):
+        if part in ("{", "}"):
+            depth += 1 if part == "{" else -1
+        elif depth == 0:
+            kept.append(part)
+    return ";".join(kept)
 
 
 def _kotlin_owner(text: str) -> str:

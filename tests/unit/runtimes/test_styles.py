@@ -37,6 +37,8 @@ def test_a_byte_order_mark_is_no_part_of_a_program(style):
         ("Dear <?= $name ?>,", "Dear <?= $name ?>,"),
         ('<a href="<?= 1 ?>">', '<a href="<?= 1 ?>">'),
         ("#!/usr/bin/php\necho 1;", "<?php #!/usr/bin/php\necho 1;"),
+        ("<?PHP echo 1;", "<?PHP echo 1;"),
+        ("\n<p>Nothing to run;\n", "\n<p>Nothing to run;\n"),
     ],
 )
 def test_php_is_opened_where_it_is_not(code, source):
@@ -74,6 +76,8 @@ MAIN = "public static void main(String[] a) {}"
         ("class A {}\nclass B { void main() {} }", "B.java", "B"),
         ("void main() { System.out.println(1); }", "Main.java", "Main"),
         ("public class Empty {}", "Empty.java", "Empty"),
+        (f"public class Ñandú {{ {MAIN} }}", "Ñandú.java", "Ñandú"),
+        (f"class 世界 {{ {MAIN} }}", "世界.java", "世界"),
     ],
 )
 def test_java_runs_the_class_that_owns_main(code, file_name, main):
@@ -91,6 +95,15 @@ STATIC = "@JvmStatic fun main(args: Array<String>) {}"
         ("import a.b\n\nsuspend fun main(args: Array<String>) {}", "code.kt", "CodeKt"),
         ("package a.b\nfun main() {}", "code.kt", "a.b.CodeKt"),
         ('@file:JvmName("App")\npackage a\nfun main() {}', "code.kt", "a.App"),
+        ("data class P(val x: Int); fun main() { println(P(1)) }", "code.kt", "CodeKt"),
+        ("    package a.b\n    fun main() {\n        f(1)\n    }", "code.kt", "a.b.CodeKt"),
+        ("@OptIn(A::class) fun main() {}", "code.kt", "CodeKt"),
+        ("    fun main() {}\n    main()", "code.kts", "Launch"),
+        ("fun main() {}; main()", "code.kts", "Launch"),
+        ("fun main() { if (x) { main() } }", "code.kt", "CodeKt"),
+        ('val s = "${f("{")}"\nfun main() {}', "code.kt", "CodeKt"),
+        ("fun String.main() {}\nval f = fun() {}\nf()", "code.kts", "Launch"),
+        (f"object Über {{ {STATIC} }}", "code.kt", "Über"),
         ("fun main() {}\nmain()", "code.kts", "Launch"),
         ("class A { fun main() {} }\nA().main()", "code.kts", "Launch"),
         ("fun mainly() {}\nmainly()", "code.kts", "Launch"),
