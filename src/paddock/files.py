@@ -117,6 +117,12 @@ def _bury(directory: Path, prefix: str, suffix: str) -> None:
                 os.close(handle)
 
 
+def below(root: Path, path: Path) -> str:
+    """Return the path of a file from a directory, links followed; empty when it is not below it, or no file."""
+    real, root = path.resolve(), root.resolve()
+    return str(real.relative_to(root)) if real.is_file() and real.is_relative_to(root) else ""
+
+
 def read_bounded(path: Path, most: int) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 

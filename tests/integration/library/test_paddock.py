@@ -100,6 +100,25 @@ def test_a_program_of_a_language_gives_its_exit_code_and_output_which_can_be_sea
     assert (found.match_count, found.match_status) == (1, "matched")
 
 
+def test_a_program_in_a_file_runs_where_it_stands(opened, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "words.sh").write_text("WORD=pear\n")
+    (tmp_path / "jobs" / "main.sh").write_text('. "$(dirname "$0")/words.sh"; echo "$WORD $1"\n')
+    outcome = opened.exec("shell", file="jobs/main.sh", args=["tart"], executable="sh")
+    assert (outcome.status, outcome.program.stdout.head) == (Status.OK, "pear tart\n")
+    outcome = opened.exec("shell", file=tmp_path / "jobs" / "main.sh", executable="python3")
+    assert (outcome.status, outcome.error.message) == (
+        Status.DENIED,
+        'Executable "python3" is not compatible with runtime "shell"',
+    )
+    with pytest.raises(
+        ScriptNotFound, match=r"^jobs/absent\.sh: cannot read this script: No such file or directory$"
+    ):
+        opened.exec("shell", file="jobs/absent.sh")
+    with pytest.raises(ValueError, match=r"^give either `code` or `file`$"):
+        opened.exec("shell", "echo", file="jobs/main.sh")
+
+
 def test_what_is_beyond_a_bound_is_a_value_error(opened):
     with pytest.raises(ValueError, match="give `code`, or `args`"):
         opened.exec("python")

@@ -11,6 +11,7 @@ import click
 from pydantic import ValidationError
 
 from paddock.configuration import load
+from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
@@ -180,12 +181,6 @@ def _work(
     return RuntimeRun.model_validate({**fields, **_wishes(file, settings, **given)})
 
 
-def _below(workspace: Path, file: str) -> str:
-    """Return the path of a file below the workspace; empty when it is not there, or no file."""
-    real, root = Path(file).resolve(), workspace.resolve()
-    return str(real.relative_to(root)) if real.is_file() and real.is_relative_to(root) else ""
-
-
 def _wishes(
     file: str | None,
     settings: Settings,
@@ -210,7 +205,7 @@ def _wishes(
     return {
         **plain,
         "code": code if file is None else _source(file),
-        "file": "" if file in (None, "-") else _below(workspace, file),
+        "file": "" if file in (None, "-") else below(workspace, Path(file)),
         "stdin": _stdin() if with_stdin else None,
         "access": access or (most if most == "none" else "read-only"),
         "network": network or "none",

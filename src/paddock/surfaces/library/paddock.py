@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from paddock.configuration import load
+from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
@@ -17,7 +18,7 @@ from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, Server
 from paddock.model.settings import Settings
 from paddock.model.tool import ToolEnd
 from paddock.scripts import tool_run
-from paddock.store.scripts import read
+from paddock.store.scripts import read, saved, text
 from paddock.surfaces.library.asking import on_a_loop
 from paddock.surfaces.library.running import Running
 from paddock.surfaces.render import tool_end
@@ -174,7 +175,9 @@ class Paddock:
         runtime: Runtime,
         code: str | None = None,
         *,
+        file: Path | str | None = None,
         args: Sequence[str] = (),
+        executable: str | None = None,
         stdin: bytes | str | None = None,
         cwd: str = ".",
         access: Access = "read-only",
@@ -185,14 +188,21 @@ class Paddock:
     ) -> Outcome:
         """Run a program in one of the language runtimes, or its executable with `args` alone.
 
+        `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
+        it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
         Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted.
         Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
-        Raises ValueError for what is beyond a bound (spec 5.2).
+        Raises ValueError for what is beyond a bound (spec 5.2), ScriptNotFound for a file that cannot be read.
         """
+        if code is not None and file is not None:
+            raise ValueError("give either `code` or `file`")
+        path = None if file is None else self._workspace / file
         work = RuntimeRun(
             runtime=runtime,
-            code=code,
+            code=code if path is None else text(str(file), saved(str(file), path)),
+            file="" if path is None else below(self._workspace, path),
             args=tuple(args),
+            executable=executable,
             stdin=stdin.encode() if isinstance(stdin, str) else stdin,
             cwd=cwd,
             access=access,
