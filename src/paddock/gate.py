@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from paddock.approvals import Approvals, Asker, refusal_name
+from paddock.ends import to_the_end
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
@@ -182,7 +183,7 @@ class Gate:
         for task in others:
             task.cancel("the session ends")
         if others:
-            await asyncio.wait(others.values())
+            await to_the_end(asyncio.wait(others.values()))
 
     async def _finish(self, request: ExecutionRequest, beside: _Beside) -> Outcome:
         end = await self._carry_out(request, beside)

@@ -23,6 +23,7 @@ from paddock.confine.cgroup import Group
 from paddock.confine.fork_server import Place, Warden, Zygote
 from paddock.confine.job import GRACE_S, Job, Streams
 from paddock.confine.order import Order
+from paddock.ends import to_the_end
 from paddock.model.errors import EngineError, explained
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -299,7 +300,13 @@ class Sandbox:
             place.release()
 
     async def close(self) -> None:
-        """End every job, every waiting place and the zygote; scratch is gone but for what takes long to remove."""
+        """End every job, every waiting place and the zygote; scratch is gone but for what takes long to remove.
+
+        That is done when the caller is cancelled, too, before the cancellation goes on.
+        """
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
         jobs = list(self._jobs)
         for job in jobs:
             job.cancel()

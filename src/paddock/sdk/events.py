@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+from paddock.ends import to_the_end
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome, RawResult
@@ -63,11 +64,15 @@ class Events:
 
     async def __aexit__(self, *_: object) -> None:
         """Wait for what is under way, for a while, and end the rest, which counts as not told."""
-        if self._tasks:
+        if not self._tasks:
+            return
+        try:
             await asyncio.wait(self._tasks, timeout=_FAREWELL_S)
-        for task in list(self._tasks):
-            self.dropped += task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            for task in self._tasks:
+                self.dropped += task.cancel()
+            if self._tasks:
+                await to_the_end(asyncio.wait(self._tasks))
 
     async def _tell(self, cause: ExecutionRequest, webhook: str, event: str, data: Json) -> None:
         work = SdkCall(method="webhook.deliver", arguments=(webhook, event, data))

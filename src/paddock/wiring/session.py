@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
+from paddock.ends import to_the_end
 from paddock.gate import Engines, Gate
 from paddock.guest import answers
 from paddock.guest.engine import GuestEngine
@@ -129,6 +130,14 @@ def _check_name(workspace: Path) -> None:
         raise ConfigurationError(told) from None
 
 
+async def _close(
+    processes: Processes, servers: Servers, pool: Pool, intake: Intake, watch: "Watch | None"
+) -> None:
+    await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
+    if watch is not None:
+        await watch.close()
+
+
 @asynccontextmanager
 async def open_session(
     settings: Settings,
@@ -187,6 +196,4 @@ async def open_session(
                     metrics=watch.metrics if watch else None,
                 )
         finally:
-            await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
-            if watch is not None:
-                await watch.close()
+            await to_the_end(_close(processes, servers, pool, intake, watch))

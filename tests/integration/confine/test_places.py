@@ -336,3 +336,19 @@ def test_the_first_program_of_its_kind_leaves_no_spare(tier, open_path):
 
     assert with_sandbox(tier, open_path, go, spares=1) == [[0], [1]]
     assert list(open_path.iterdir()) == []
+
+
+@tiers
+def test_closing_is_not_cut_short_by_a_cancellation(tier, open_path):
+    async def main():
+        sandbox = Sandbox(SandboxFacts(tier=tier), tier, scratch_root=open_path, spares=1)
+        for _ in range(3):
+            assert (await sandbox.run(["true"])).status == "ok"
+        zygote = sandbox._zygote
+        asyncio.current_task().cancel()
+        try:
+            await sandbox.close()
+        except asyncio.CancelledError:
+            return zygote.alive, sandbox._zygote, list(open_path.iterdir())
+
+    assert patiently(main()) == (False, None, [])

@@ -70,6 +70,36 @@ def test_leaving_cancels_what_is_under_way_and_its_processes(tmp_path, settings)
     assert [record.fields["status"] for record in finished] == ["cancelled", "cancelled"]
 
 
+@pytest.mark.parametrize("under_way", [False, True])
+def test_leaving_is_not_cut_short_by_a_cancellation(under_way, tmp_path, settings):
+    before = children(os.getpid())
+
+    async def ends():
+        async with Paddock(tmp_path, settings=settings) as paddock:
+            assert (await paddock.execute("return 1")).value == 1
+            assert (await paddock.exec("shell", "echo 2")).program.stdout.head == "2\n"
+            begun = asyncio.Event()
+            task = asyncio.create_task(
+                paddock.exec("shell", "echo; sleep 60", on_output=lambda *_: begun.set())
+            )
+            await begun.wait()
+            leaving = asyncio.current_task()
+            if under_way:  # the first cancels the wait for it
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.call_soon, leaving.cancel)
+            else:
+                task.cancel()
+                await asyncio.wait([task])
+            leaving.cancel()
+
+    with asyncio.Runner() as runner:
+        with pytest.raises(asyncio.CancelledError):
+            runner.run(ends())
+        assert set(children(os.getpid())) <= set(before)
+    finished = read(tmp_path / "audit", event="finished")
+    assert [record.fields["status"] for record in finished] == ["cancelled", "ok", "ok"]
+
+
 def test_leaving_in_one_thread_cancels_what_another_one_waits_for(tmp_path, settings):
     begun, told = threading.Event(), []
     paddock = BlockingPaddock(tmp_path, settings=settings)

@@ -1,0 +1,24 @@
+"""Ends that must come: what closes processes, and waits for records, is not cut short."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns; a cancellation of whoever waits, or several, goes on when it has ended.
+
+    What it raises then is the cause of the cancellation.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    raise cancelled from None if task.cancelled() else task.exception()

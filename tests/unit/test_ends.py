@@ -1,0 +1,89 @@
+"""What is waited for to the end, whoever is cancelled."""
+
+import asyncio
+
+import pytest
+
+from paddock.ends import to_the_end
+from paddock.model.outcome import RawResult, Status
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.sdk.events import Events
+
+
+async def _beside(work, cancellations):
+    """Return how a task has ended that waits for `work` and is cancelled so often, and how often it was asked to."""
+
+    async def wait():
+        try:
+            return await to_the_end(work)
+        finally:
+            asked.append(asyncio.current_task().cancelling())
+
+    asked = []
+    task = asyncio.create_task(wait())
+    for _ in range(cancellations):
+        await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.wait([task])
+    return task, asked
+
+
+@pytest.mark.parametrize("cancellations", [1, 2, 5])
+def test_a_cancellation_goes_on_when_the_work_has_ended(cancellations):
+    done = []
+
+    async def work():
+        for number in range(9):
+            await asyncio.sleep(0)
+            done.append(number)
+
+    task, asked = asyncio.run(_beside(work(), cancellations))
+    assert (task.cancelled(), asked, done) == (True, [cancellations], list(range(9)))
+
+
+def test_without_one_the_work_returns_or_raises():
+    async def fails():
+        raise LookupError("gone")
+
+    assert asyncio.run(to_the_end(asyncio.sleep(0, 7))) == 7
+    with pytest.raises(LookupError, match=r"^gone$"):
+        asyncio.run(to_the_end(fails()))
+
+
+def test_what_fails_meanwhile_is_the_cause_of_the_cancellation():
+    async def fails():
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        raise LookupError("gone")
+
+    async def cause():
+        try:
+            asyncio.current_task().cancel()
+            await to_the_end(fails())
+        except asyncio.CancelledError as error:
+            return repr(error.__cause__)
+
+    assert asyncio.run(cause()) == "LookupError('gone')"
+
+
+def test_deliveries_have_ended_when_a_session_is_left_by_a_cancellation():
+    ended = []
+
+    async def deliver(request):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(request.work.method)
+
+    async def leave():
+        script = ExecutionRequest(surface="cli", workspace="/", work=GuestRun(source="", profile="script"))
+        async with Events(deliver, lambda event: [event]) as events:
+            events.ended(script, RawResult(status=Status.OK))
+            asyncio.get_running_loop().call_later(0, asyncio.current_task().cancel)
+            told.append(events)
+
+    told = []
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(leave())
+    assert ([events.dropped for events in told], ended) == ([1], ["webhook.deliver"])
