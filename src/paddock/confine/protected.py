@@ -32,6 +32,7 @@ PROTECTED = (
     ".git/config",
     ".git/config.worktree",
     ".git/commondir",  # where it is, git takes hooks and settings from elsewhere
+    "HEAD",  # with one, a folder can itself be a repository, whose settings are in a `config` beside it
     ".mcp.json",
     ".vscode",
     ".idea",

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -34,6 +35,14 @@ def make_world(folder: Path) -> dict:
     return {"server": os.getpid(), "outside": str(outside), "workspace": str(workspace)}
 
 
+def runs_program(workspace: Path) -> bool:
+    """Tell whether git, called in a workspace, obeys settings that name a program."""
+    told = subprocess.run(
+        ["git", "config", "core.fsmonitor"], cwd=workspace, capture_output=True, check=False
+    )
+    return b"program" in told.stdout
+
+
 def damage(facts: dict) -> dict:
     """Return, for the attacks whose success shows outside, whether it does."""
     workspace, outside = Path(facts["workspace"]), Path(facts["outside"])
@@ -42,6 +51,7 @@ def damage(facts: dict) -> dict:
         "git_folder_swapped": (workspace / HOOK).exists(),
         "git_folder_closed": (workspace / HOOK).exists(),
         "git_commondir": (workspace / ".git/commondir").exists(),
+        "git_workspace": runs_program(workspace),
         "git_config": (workspace / ".git/config").read_text() != "[core]\n",
         "mcp_json": os.path.lexists(workspace / ".mcp.json"),
         "workspace_closed": os.path.lexists(workspace / ".mcp.json"),
