@@ -1,6 +1,7 @@
 """Rules that ask, from Python: the `asker` of a `Paddock` decides."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,7 @@ def broken(_question: Question) -> Answer:
         (lambda _: True, "ApprovalUnavailable", "asking failed (TypeError)"),
         (lambda _: "once", "ApprovalUnavailable", "asking failed (TypeError)"),
         (broken, "ApprovalUnavailable", "asking failed (ValueError)"),
+        (lambda _: sys.exit(1), "ApprovalUnavailable", "asking failed (AskerEnded)"),
     ],
 )
 def test_whatever_is_no_yes_is_a_no(

@@ -159,6 +159,35 @@ def test_what_a_listener_raises_at_the_very_end_is_heard_too(tmp_path, settings)
         paddock.execute("console.log(1)", on_console=listen)
 
 
+def test_a_listener_may_raise_what_is_no_error(tmp_path, settings):
+    before = children(os.getpid())
+
+    def listen(_):
+        raise asyncio.CancelledError("enough")
+
+    async def runs():
+        async with Paddock(tmp_path, settings=settings) as paddock:
+            await paddock.execute("console.log(1); await sleep(60000)", on_console=listen)
+
+    with pytest.raises(asyncio.CancelledError, match=r"^enough$"):
+        asyncio.run(runs())
+    assert [record.fields["status"] for record in read(tmp_path / "audit", event="finished")] == ["cancelled"]
+    assert set(children(os.getpid())) <= set(before)
+
+
+def test_a_listener_may_end_its_process(tmp_path):
+    code = """
+import sys
+from paddock import BlockingPaddock
+with BlockingPaddock() as paddock:
+    paddock.execute("console.log(1); await sleep(60000)", on_console=lambda _: sys.exit(3))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+
+
 def test_another_event_loop_is_told_where_to_go(tmp_path, settings):
     paddock = Paddock(tmp_path, settings=settings)
     with asyncio.Runner() as runner:

@@ -13,6 +13,10 @@ Asking = Callable[[Question], Answer | Awaitable[Answer]]
 """Asks a person, and returns what they answer. An exception is a no, and so is whatever is no `Answer`."""
 
 
+class AskerEnded(Exception):  # noqa: N818
+    """Who was to ask has called `sys.exit`, or the like."""
+
+
 def on_a_loop(asking: Asking) -> Asker:
     """Return an asker as the gate wants it. An ordinary function is called in a thread of its own.
 
@@ -40,6 +44,8 @@ async def _in_a_thread(asking: Asking, question: Question) -> Answer | Awaitable
             answered.set_result(asking(question))
         except Exception as error:  # noqa: BLE001 - for the loop to raise
             answered.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - likewise, but it would end the loop
+            answered.set_exception(AskerEnded(repr(error)))
 
     threading.Thread(target=call, name="paddock asker", daemon=True).start()
     return await asyncio.wrap_future(answered)

@@ -54,7 +54,7 @@ class Running:
 
         Raises PaddockError when the Paddock is closed meanwhile.
         """
-        faults: list[Exception] = []
+        faults: list[BaseException] = []
 
         def heard(listener: Callable[P, None] | None) -> Callable[P, None] | None:
             return None if listener is None else partial(hear, listener)
@@ -64,7 +64,7 @@ class Running:
                 return
             try:
                 listener(*args, **named)
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits, `sys.exit` too
                 faults.append(error)
                 task.cancel()
 
