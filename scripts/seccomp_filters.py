@@ -9,8 +9,8 @@ without, get an errno instead. `guest-jit` differs in one point: memory may be m
 
 `job` is a deny-list, for any program in any language may run behind it, and an allow-list kills honest programs as C
 libraries move on. It takes away what reaches other processes, the kernel's rarely used halves, namespaces, every
-socket but a pair, and set-user-id files. `job-network` allows sockets of the internet families. Call numbers of another
-architecture, x32 included, kill.
+socket but a pair of streams, and set-user-id files. `job-network` allows sockets of the internet families. Call numbers
+of another architecture, x32 included, kill.
 """
 
 import errno
@@ -90,6 +90,8 @@ TERMINAL_INJECTION = (0x5412, 0x541C)
 """ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
 PRETENDED = 0
 """For what is not done and said to be done."""
+SOCKET_TYPE, DATAGRAMS = 0xF, (2, 3)
+"""SOCK_DGRAM, and SOCK_RAW, which is the same for unix sockets (unix(7))."""
 INTERNET = (2, 10)
 """AF_INET and AF_INET6."""
 SET_USER_ID = 0o4000
@@ -142,7 +144,12 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
 
 
 def deny_sockets(profile: str, deny: Callable[..., None]) -> None:
-    """Leave pairs of unix sockets, and those of the internet families where the profile says so."""
+    """Leave pairs of unix sockets, and those of the internet families where the profile says so.
+
+    A pair of streams stays a pair; either end of one of datagrams can send to any other socket, such as the system log.
+    """
+    for kind in DATAGRAMS:
+        deny(errno.EPERM, "socketpair", seccomp.Arg(1, seccomp.MASKED_EQ, SOCKET_TYPE, kind))
     if profile == "job":
         deny(errno.EPERM, "socket")
         return

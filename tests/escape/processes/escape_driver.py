@@ -81,11 +81,13 @@ async def attack_all(sandbox: Sandbox, names: list[str], report: dict) -> None:
             with (
                 tempfile.TemporaryDirectory(prefix="world-") as folder,
                 socket.socket(socket.AF_UNIX) as by_path,
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log,
             ):
                 facts = make_world(Path(folder))
                 facts |= {"unix": f"{facts['outside']}/socket", "abstract": Path(folder).name}
                 by_path.bind(facts["unix"])
                 by_path.listen()
+                log.bind(f"{facts['workspace']}/log")
                 with socket.socket(socket.AF_UNIX) as abstract, socket.create_server(("127.0.0.1", 0)) as tcp:
                     abstract.bind("\0" + facts["abstract"])
                     abstract.listen()

@@ -38,7 +38,7 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "userfaultfd": 323, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
         "fchmod": 91, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203,
         "ioprio_set": 251, "fchmodat": 268, "sched_setattr": 314, "openat2": 437, "fchmodat2": 452,
-        "open": 2, "creat": 85, "chmod": 90, "mknod": 133,
+        "open": 2, "creat": 85, "chmod": 90, "mknod": 133, "socketpair": 53,
     },
     "aarch64": {
         "read": 63, "write": 64, "mmap": 222, "mprotect": 226, "ioctl": 29, "shmget": 194, "socket": 198, "clone": 220,
@@ -47,7 +47,7 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "perf_event_open": 241, "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "bpf": 280,
         "userfaultfd": 282, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
         "fchmod": 52, "setpriority": 140, "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122,
-        "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452,
+        "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452, "socketpair": 199,
     },
 }  # fmt: skip
 REFUSED_TO_JOBS = (
@@ -55,6 +55,8 @@ REFUSED_TO_JOBS = (
     "perf_event_open", "setns", "process_vm_readv", "bpf", "userfaultfd", "fsopen", "pidfd_getfd",
 )  # fmt: skip
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_VSOCK = 1, 2, 10, 16, 17, 40
+STREAM, DATAGRAM, RAW, SEQUENCED = 1, 2, 3, 5
+NON_BLOCKING, CLOSED_BY_EXEC = 0o4000, 0o2000000
 NEW_USER, NEW_NETWORK, SIGCHLD, THREAD = 0x10000000, 0x40000000, 17, 0x3D0F00
 CHARACTER_DEVICE, BLOCK_DEVICE, FIFO = 0o020666, 0o060666, 0o010666
 TYPE_INTO_TERMINAL, WINDOW_SIZE = 0x5412, 0x5413
@@ -169,6 +171,17 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
     assert {AF_UNIX, AF_NETLINK, AF_PACKET, AF_VSOCK} <= families.keys()
     for name in ("read", "write", "mmap", "mprotect", "execve", "openat", "kill", "prlimit64"):
         assert told(name) == ALLOW, name
+
+
+@pytest.mark.parametrize("architecture", AUDIT_ARCH)
+@pytest.mark.parametrize("profile", ["job", "job-network"])
+@pytest.mark.parametrize("flags", [0, NON_BLOCKING, NON_BLOCKING | CLOSED_BY_EXEC, 1 << 32])
+def test_programs_have_pairs_of_sockets_that_stay_pairs(profile, architecture, flags):
+    told = {
+        kind: verdict(profile, architecture, "socketpair", AF_UNIX, kind | flags)
+        for kind in (STREAM, DATAGRAM, RAW, SEQUENCED)
+    }
+    assert told == {STREAM: ALLOW, DATAGRAM: PERMISSION, RAW: PERMISSION, SEQUENCED: ALLOW}
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
