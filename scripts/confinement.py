@@ -42,6 +42,7 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   they exist and the tier is `namespaces`, else they are put back after the run and reported: content, owner, mode, ACL
   and attributes, not times. A run after which one could not be put back, because it was a socket or the disk is full,
   is an error that names it. They may hold 64 MiB in all. `sandbox.protected_paths` can refuse the run.
+  Where one is a link, that is protected, and what it leads to is not: `refuse` refuses such a workspace.
 * That holds for the workspace itself, not for folders below it: a program that may write there can make another
   repository in one, with hooks and settings that `git` obeys when it is called there, and from above, too, when the
   program has made it a submodule (`git status --ignore-submodules=all` does not look into it). It holds for
@@ -62,7 +63,7 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 | protected paths | cannot be changed where they are, else are put back | are put back |
 | other processes | are not there | cannot be signalled, traced, slowed down or looked into |
 | `/tmp`, `/dev/shm` | directories of each program's own, in memory | cannot be written to; `TMPDIR` is in scratch |
-| `/proc` | its own | its own entry, and a few facts about the machine |
+| `/proc` | its own | its own entry, which tells of mounts and connections of the machine, and a few facts about it |
 | network, when none is granted | an empty one, and no sockets | no sockets |
 | the last process | dies with the first, by the kernel | is found and killed by the warden |
 
