@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 from typing import NamedTuple
 
 import pytest
@@ -166,3 +167,27 @@ def test_a_command_loads_nothing_that_other_packages_would_have_validation_load(
         )
         told[name] = "loaded" in done.stderr
     assert told == {"plain": True, "start": False}
+
+
+@pytest.mark.parametrize("arguments", [("serve", "mcp"), ("temporal", "serve")])
+def test_what_lives_long_looks_for_garbage_as_often_as_other_processes(tmp_path, arguments):
+    code = (
+        "import gc, sys; sys.argv[1:] = {!r}; usual = gc.get_threshold(); given = gc.set_threshold; "
+        "gc.set_threshold = lambda *to: (given(*to), print(to == usual, flush=True)); "
+        "from paddock.surfaces.cli import main; main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code.format(list(arguments))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    ) as serving:
+        assert serving.stdout is not None
+        patience = Timer(60, serving.kill)
+        patience.start()
+        told = [serving.stdout.readline() for _ in range(2)]
+        patience.cancel()
+        serving.terminate()
+    assert told == ["False\n", "True\n"]

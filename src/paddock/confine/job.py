@@ -133,6 +133,9 @@ class Job:
         self._late.cancel()
         self._loop.remove_reader(self._warden.fileno())
         stdin, stdout, stderr = self._pipes
+        self._pipes = (
+            None  # they know this job: nothing would free what they keep before garbage is looked for
+        )
         stdin.close()
         out, err = stdout.finish(), stderr.finish()
         try:

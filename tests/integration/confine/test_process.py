@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import hashlib
 import os
 import resource
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.confine.output import decoded
+from paddock.confine.job import Job
+from paddock.confine.output import Reader, Writer, decoded
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -46,6 +48,20 @@ def test_s18_a_program_runs_and_its_output_is_there(tier):
     assert result.usage.processes_peak == 1
     assert result.usage.peak_bytes > MIB
     assert result.sandbox == SandboxFacts(tier=tier)
+
+
+def test_what_is_kept_of_a_program_is_free_before_garbage_is_looked_for():
+    async def go():
+        async with Sandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
+            gc.collect()
+            gc.disable()
+            try:
+                await sandbox.run(["sh", "-c", "seq 100"])
+                return [each for each in gc.get_objects() if isinstance(each, Job | Reader | Writer)]
+            finally:
+                gc.enable()
+
+    assert patiently(go()) == []
 
 
 @tiers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.configuration import TOKEN_VARIABLE, load
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import options, stay
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
@@ -126,6 +126,7 @@ async def _serve(
     with cancelled_by_signals(), suppress(asyncio.CancelledError):
         async with open_session(settings, workspace, launcher=launcher) as session:
             served = service.Service(session, settings, workspace, names, settings_of)
+            stay()
             await (served.stdio() if door is None else served.http(door))
             for text in session.warnings:
                 warn(text)

@@ -13,7 +13,7 @@ from paddock.flows.temporal import listing
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.surfaces.cli import options
+from paddock.surfaces.cli import options, stay
 from paddock.surfaces.cli.execution import INTERRUPTED, value_of
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.sequence import carry_out, tell
@@ -82,6 +82,7 @@ async def _serve(workspace: Path, settings: "Settings", *, as_json: bool) -> Non
         try:
             async with session(settings, workspace) as opened:
                 opened.flowing.flows.on_step = tell
+                stay()
 
                 async def fire(name: str, due: datetime) -> None:
                     outcome = await opened.gate.execute(_request(name, workspace, {"due": due.isoformat()}))
