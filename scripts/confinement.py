@@ -45,9 +45,10 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   Where one is a link, that is protected, and what it leads to is not: `refuse` refuses such a workspace.
 * That holds for the workspace itself, not for folders below it: a program that may write there can make another
   repository in one, with hooks and settings that `git` obeys when it is called there, and from above, too, when the
-  program has made it a submodule (`git status --ignore-submodules=all` does not look into it). It holds for
-  all programs of one Paddock: when two write to the same workspace at the same time, what a program leaves for a
-  moment can be taken by the other for the user's own, and put back.
+  program has made it a submodule (`git status --ignore-submodules=all` does not look into it). What `.git/modules` and
+  `.git/worktrees` hold is not protected either: settings of submodules and of linked worktrees, wherever those are.
+  It holds for all programs of one Paddock: when two write to the same workspace at the same time, what a program
+  leaves for a moment can be taken by the other for the user's own, and put back.
 * A file of a writable workspace that has another name outside of it (a hard link) is written to by both names.
 * A script tool does not start when a link has taken the place of its folder since it was found. What is in the folder
   is as trustworthy as who may write there: programs that may write to a workspace, beside its tools, among them.
