@@ -161,8 +161,10 @@ def _let_be(_number: int, _frame: object) -> None:
 
 def main() -> None:
     """Serve: `python -I -S -c ... CONTROL_FD`."""
-    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # Ctrl-C is the server's to handle
-        signal.signal(number, _let_be)
+    for number in signal.valid_signals():
+        # Ctrl-C is the server's to handle. What the server was started to ignore, as by nohup(1), programs need not.
+        if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, _let_be)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     lockdown.hide()
     lockdown.adopt_orphans()

@@ -65,6 +65,20 @@ def test_what_is_kept_of_a_program_is_free_before_garbage_is_looked_for():
 
 
 @tiers
+def test_a_program_hears_the_signals_that_paddock_was_started_to_ignore(tier):
+    """By nohup(1), or as a job in the background of a script; a shell can never trap what it was started to ignore."""
+    numbers = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR2)
+    heard = "trap 'echo heard' HUP QUIT INT USR2; for name in HUP QUIT INT USR2; do kill -$name $$; done"
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        result = run(tier, ["sh", "-c", heard])
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    assert result.stdout.head == "heard\n" * 4
+
+
+@tiers
 def test_p27_death_by_signal_is_no_success(tier):
     result = run(tier, ["sh", "-c", "kill -9 $$"])
     assert (result.status, result.exit_code, result.signal) == ("failed", None, 9)
