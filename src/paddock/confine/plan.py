@@ -17,7 +17,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "pki", "ca-certificates", "crypto-policies",
     "passwd", "group", "nsswitch.conf", "localtime", "timezone", "mime.types", "os-release", "debian_version",
-    "locale.alias", "inputrc", "terminfo", "magic", "java", "perl", "python3", "R", "php", "ghc",
+    "locale.alias", "inputrc", "terminfo", "magic", "fonts", "java", "perl", "python3", "R", "php", "ghc",
 )  # fmt: skip
 _ETC_NETWORK = ("resolv.conf", "hosts", "host.conf", "gai.conf", "protocols", "services")
 _MACHINE = ("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage")

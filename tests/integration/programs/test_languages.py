@@ -90,6 +90,12 @@ def test_r_says_of_other_errors_what_it_says_anyway(languages):
     assert languages.text("r", "cat(Sys.getenv('R_PROFILE_USER'), ls(), sep = '')") == ""
 
 
+def test_r_draws_with_the_fonts_of_the_machine(languages):
+    code = 'name <- tempfile(); png(name); plot(1:3); invisible(dev.off()); cat(rawToChar(readBin(name, "raw", 4)[2:4]))'
+    result = languages.run("r", code=code).program
+    assert (result.stdout.head, result.stderr.head) == ("PNG", "")
+
+
 def test_go_without_a_main_package_is_no_program(languages):
     outcome = languages.run("go", "package other\n\nfunc main() {}\n")
     assert (outcome.status, outcome.program.phase) == ("failed", "compile")
