@@ -175,6 +175,15 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
 @pytest.mark.parametrize("profile", ["job", "job-network"])
+def test_calls_younger_than_the_filter_are_missing_in_programs(profile, architecture):
+    removexattrat, open_tree_attr, last = 466, 467, X32 - 1
+    told = {call: verdict(profile, architecture, call) for call in (*range(open_tree_attr, 1000), last)}
+    assert told == dict.fromkeys(told, MISSING)
+    assert verdict(profile, architecture, removexattrat) == ALLOW
+
+
+@pytest.mark.parametrize("architecture", AUDIT_ARCH)
+@pytest.mark.parametrize("profile", ["job", "job-network"])
 @pytest.mark.parametrize("flags", [0, NON_BLOCKING, NON_BLOCKING | CLOSED_BY_EXEC, 1 << 32])
 def test_programs_have_pairs_of_sockets_that_stay_pairs(profile, architecture, flags):
     told = {
