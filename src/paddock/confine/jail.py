@@ -7,6 +7,7 @@ confines the program, which can neither signal it nor look into it; when it ends
 Only the standard library may be imported here.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -29,6 +30,11 @@ _MOST = 2**53
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _FILE_BYTES = 4096
 """What a file of a directory in memory counts at least: an empty one takes a kilobyte of the kernel's."""
+_ROOTS = (
+    "allocinfo", "keys", "kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "timer_list",
+    "vmallocinfo",
+)  # fmt: skip
+"""What the kernel shows below /proc to root's number, whatever that may do: it tells of the whole machine."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -61,6 +67,10 @@ def open_up() -> int:
     While somebody holds them, the last process in them does not wait for the kernel to clear them away. Raises OSError.
     """
     _mount("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC)
+    if not os.getuid():
+        for name in _ROOTS:
+            with contextlib.suppress(FileNotFoundError):  # of other kernels
+                _bind("/dev/null", f"/proc/{name}")
     return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -156,6 +166,11 @@ def _place(path: str, tree: int) -> None:
     moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
     check(f"move_mount {path}", moved)
     os.close(tree)
+
+
+def _bind(source: str, path: str) -> None:
+    bound = _LIBC.mount(os.fsencode(source), os.fsencode(path), None, _BIND, None)
+    check(f"mount {source} {path}", bound)
 
 
 def _mount(kind: str, path: str, flags: int, options: str = "") -> None:
