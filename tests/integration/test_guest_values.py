@@ -195,6 +195,27 @@ def test_whatever_is_thrown_is_reported(guest, source, facts):
     assert (outcome.status, (error.name, error.message, error.thrown)) == ("failed", facts)
 
 
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("throw { code: 42, message: 'custom' }", 'it threw {"code":42,"message":"custom"}'),
+        ("throw [1, [2]]", "it threw [1,[2]]"),
+        ("throw new Map([[1, 2n]])", 'it threw [[1,"2n"]]'),
+        ("throw { text: 'x'.repeat(1e6) }", 'it threw {"text":"' + "x" * 991 + "..."),
+        ("throw 'text'", ""),
+        ("throw {}", ""),
+        ("throw { get a() { throw 1 } }", ""),
+    ],
+)
+def test_what_is_in_a_thrown_object_is_told(guest, source, hint):
+    assert (guest.run(source).error.hint, guest.run(source, raw_results=True).error.hint) == (hint, "")
+
+
+def test_a_rejection_that_nobody_handles_shows_what_is_in_its_reason(guest):
+    outcome = guest.run("Promise.reject({ code: 42 }); await sleep(1)")
+    assert texts(outcome) == ['Unhandled rejection: {"code":42}']
+
+
 def test_m23_error_texts_are_bounded(guest):
     outcome = guest.run("const e = new Error('m'.repeat(20e6)); e.name = 'n'.repeat(1 << 20); throw e")
     assert (outcome.status, outcome.error.name) == ("failed", "n" * 256 + "...")

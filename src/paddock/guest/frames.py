@@ -106,7 +106,7 @@ class Failed(NamedTuple):
     thrown: str
     stack: str
     causes: tuple[str, ...]
-    """What it carries besides itself: causes, and the errors of an AggregateError."""
+    """What it carries besides its text: causes, the errors of an AggregateError, or what is in a thrown object."""
     is_error: bool
 
 

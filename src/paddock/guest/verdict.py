@@ -60,6 +60,8 @@ def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
     """Return what to say of a rejected promise that nobody has asked about."""
     error = thrown_error(program, rejected.reason)
     named = f"{error.name}: {error.message}" if rejected.reason.is_error and error.message else error.message
+    if not rejected.reason.is_error:
+        named = "".join(rejected.reason.causes[:1]) or named
     place = f" (line {error.line}, column {error.column})" if error.line else ""
     return f"Unhandled rejection: {(named or error.name)[:_CAUSE_LENGTH]}{place}"
 
@@ -113,7 +115,7 @@ class Verdict(NamedTuple):
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
-        hint = f"caused by {causes}" if causes else ""
+        hint = f"{'caused by' if failed.is_error else 'it threw'} {causes}" if causes else ""
         if not hint and not self.job.work.raw_results:
             hint = advice(info.name, info.message)
         return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info

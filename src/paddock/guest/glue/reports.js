@@ -25,6 +25,8 @@ function describe(thrown) {
     } else {
       report.name = "Thrown";
       report.message = report.thrown;
+      const seen = shown(thrown);
+      if (seen !== report.thrown && seen !== "{}") report.causes[0] = cut(seen, CAUSE);
     }
   } catch {
     report.message = report.thrown;
