@@ -12,7 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple, Self
 
 from paddock.guest.clock import Clock
 from paddock.hub.person import Form, Unanswerable
@@ -91,6 +92,23 @@ class Run:
     questions: int = 0
 
 
+class Behind(NamedTuple):
+    """Who is behind a call, and where. Contexts of timers outlive calls, so that nothing that a call sends is in it."""
+
+    request: str
+    parent: str | None
+    run: str
+    actor: str
+    surface: str
+    workspace: Path
+
+    @classmethod
+    def of(cls, request: ExecutionRequest) -> Self:
+        """Return what a question says of a request."""
+        run = request.root or request.id
+        return cls(request.id, request.parent, run, request.actor, request.surface, request.workspace)
+
+
 class Approvals:
     """Settles decisions that ask, one for each gate."""
 
@@ -165,9 +183,7 @@ class Approvals:
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
         return await self._ask(question, Run(asker or self._asker), facts, parent=None)
 
-    async def pass_on(
-        self, request: ExecutionRequest, server: str, form: Form
-    ) -> Literal["accept", "decline"]:
+    async def pass_on(self, call: Behind, server: str, form: Form) -> Literal["accept", "decline"]:
         """Return what a person says to a question that a server asks in the midst of a call.
 
         Raises Unanswerable when nobody can be asked or answers, LedgerError when it cannot be recorded.
@@ -175,24 +191,20 @@ class Approvals:
         what = f"answer what server {server} asks in the midst of a call"
         shown = {"question": form.message, "answer": dict(form.values)}
         question = asking.act(
-            request.id,
+            call.request,
             what,
             shown,
             "the answer shown is all that is sent",
             self._outgoing,
             wait_ms=self._settings.wait_ms,
         )
-        about = {
-            "actor": asking.plain(request.actor),
-            "surface": request.surface,
-            "run": request.root or request.id,
-        }
-        question = question.model_copy(update={**about, "workspace": asking.plain(str(request.workspace))})
+        about = {"actor": asking.plain(call.actor), "surface": call.surface, "run": call.run}
+        question = question.model_copy(update={**about, "workspace": asking.plain(str(call.workspace))})
         facts: dict[str, Field] = {"actor": question.actor, "surface": question.surface, "kind": "question"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
-        run = self._of(request)
+        run = self._runs.get(call.run) or Run(self._asker)
         async with run.turn:
-            answer = await self._ask(question, run, facts, parent=request.parent)
+            answer = await self._ask(question, run, facts, parent=call.parent)
         if answer.verdict in YES:
             return "accept"
         if answer.verdict == "denied":

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from paddock.approvals import Approvals, Asker, refusal_name
+from paddock.approvals import Approvals, Asker, Behind, refusal_name
 from paddock.ends import to_the_end
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
@@ -340,7 +340,7 @@ class Gate:
         self, request: ExecutionRequest, work: ServerCall, limit_ms: int, *, counted: bool
     ) -> RawResult:
         started = time.perf_counter()
-        person = PERSON.set(partial(self.approvals.pass_on, request, work.server))
+        person = PERSON.set(partial(self.approvals.pass_on, Behind.of(request), work.server))
         try:
             result = await self._engines.servers.call(
                 work.server, work.tool, work.arguments, limit_ms=limit_ms

@@ -193,6 +193,7 @@ class Connection:
             failure = CallFailed(ServerUnavailable(self._hide(text), sent=trace.sent), Verdict.FAILURE)
         finally:
             TRACE.reset(token)
+            trace.limit = None  # it knows the task, and so its result; contexts of timers keep the trace
         raise failure from None
 
     async def _late(self) -> str:
