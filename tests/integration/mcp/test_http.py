@@ -10,6 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from paddock.surfaces.mcp.http import SESSIONS
+
 from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, TOKEN, Place, Web, all_end, descendants, watched
 from .test_lines import SPIN, running_workers
 
@@ -24,6 +26,23 @@ def modern(method: str, params: dict[str, Any]) -> tuple[dict[str, str], dict[st
         headers["Mcp-Name"] = params["name"]
     params = {**params, "_meta": {**MODERN, **params.get("_meta", {})}}
     return {**ACCEPT, **headers}, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "w", "version": "1"}}
+
+
+async def shaken_hands(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
+    """Open a session of 2025-11-25; return the headers of its requests."""
+    begun = await http.post(
+        url, json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}, headers=ACCEPT
+    )
+    headers = {
+        **ACCEPT,
+        "Mcp-Session-Id": begun.headers["mcp-session-id"],
+        "MCP-Protocol-Version": "2025-11-25",
+    }
+    await http.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=headers)
+    return headers
 
 
 @asynccontextmanager
@@ -158,17 +177,7 @@ def test_a_session_ends_its_programs(place: Place, how: str) -> None:
             place.web() as web,
             httpx2.AsyncClient(headers={**AUTHORIZED, **ACCEPT}, timeout=60) as http,
         ):
-            hello = {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": {"name": "w", "version": "1"},
-            }
-            begun = await http.post(
-                web.url, json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
-            )
-            http.headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
-            http.headers["MCP-Protocol-Version"] = "2025-11-25"
-            await http.post(web.url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+            http.headers.update(await shaken_hands(http, web.url))
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}
             async with spinning(http, web.url, {}, body):
                 handles = watched(running_workers(web.process.pid))
@@ -178,6 +187,24 @@ def test_a_session_ends_its_programs(place: Place, how: str) -> None:
                     note = {"method": "notifications/cancelled", "params": {"requestId": 1}}
                     assert (await http.post(web.url, json={"jsonrpc": "2.0", **note})).status_code == 202
                 assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+def test_sessions_that_were_left_keep_nobody_out(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            stays, left = await shaken_hands(http, web.url), await shaken_hands(http, web.url)
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            async with http.stream("GET", web.url, headers=stays) as stream:
+                assert stream.status_code == 200
+                for _ in range(SESSIONS):
+                    last = await shaken_hands(http, web.url)
+                statuses = [
+                    (await http.post(web.url, json=ping, headers=each)).status_code
+                    for each in (stays, left, last)
+                ]
+                assert statuses == [200, 404, 200]
 
     asyncio.run(main())
 

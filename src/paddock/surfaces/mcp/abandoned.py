@@ -19,7 +19,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_SESSION = b"mcp-session-id"
+SESSION = b"mcp-session-id"
 
 
 class AbandonedSessions:
@@ -35,7 +35,7 @@ class AbandonedSessions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and take note of how its connection ends."""
-        session = dict(scope.get("headers", ())).get(_SESSION)
+        session = dict(scope.get("headers", ())).get(SESSION)
         if session is None:
             await self._app(scope, receive, send)
             return
@@ -69,13 +69,15 @@ class AbandonedSessions:
     def _end(self, session: bytes) -> None:
         scope = self._dropped.pop(session)
         del self._timers[session]
-        headers = [each for each in scope["headers"] if not each[0].startswith(b"content-")]
-        task = asyncio.create_task(self._delete({**scope, "method": "DELETE", "headers": headers}))
+        task = asyncio.create_task(end_session(self._app, session, scope))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _delete(self, scope: Scope) -> None:
-        await self._app(scope, _nothing, _nowhere)
+
+async def end_session(app: App, session: bytes, scope: Scope) -> None:
+    """Delete a session of an application in the name of the client that sent a request to it."""
+    kept = [each for each in scope["headers"] if each[0] != SESSION and not each[0].startswith(b"content-")]
+    await app({**scope, "method": "DELETE", "headers": [(SESSION, session), *kept]}, _nothing, _nowhere)
 
 
 async def _nothing() -> MutableMapping[str, Any]:

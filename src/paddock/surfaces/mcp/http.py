@@ -18,6 +18,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.surfaces.mcp.door import PATH, Door
 from paddock.surfaces.mcp.patience import PatientConnection, Strangers
+from paddock.surfaces.mcp.places import SessionPlaces
 from paddock.surfaces.mcp.stdio import LINE_LIMIT
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 METRICS = "/metrics"
 SESSIONS = 64
+"""Sessions of 2025-11-25. For a further one the one that is idle for longest is ended; none may be, then it is 503."""
 CONNECTIONS = 256
 _UNTOLD = ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket")
 
@@ -133,7 +135,7 @@ async def http_service(
     """
     port = door.listener.getsockname()[1]
     hosts = [f"{host}:{port}" for host in door.names]
-    app: App = AbandonedSessions(application(server, hosts))
+    app: App = AbandonedSessions(SessionPlaces(application(server, hosts), SESSIONS))
     if metrics is not None:
         app = Measured(app, metrics, hosts)
     config = uvicorn.Config(
