@@ -10,6 +10,7 @@ import itertools
 import json
 from typing import Any, cast
 
+from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, ErrorData
 from pydantic import ValidationError
@@ -70,6 +71,8 @@ class Lane:
         number = answer.get("id")
         if "method" in answer or isinstance(number, bool | dict | list):
             return False
+        if isinstance(number, str):  # as the library does: some servers give every number back as a text
+            number = coerce_request_id(number)
         answered = self._waiting.get(number)
         if answered is None or not ("result" in answer or "error" in answer):
             return False
@@ -105,9 +108,10 @@ def odd(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object in a line that quicker readers do not take; None when there is none.
 
     One that is nested too deep is an error in its place: whoever writes it as JSON needs as deep a stack as its reader.
+    Bytes that are not UTF-8 are replaced, as in JavaScript, and a text may hold any control character.
     """
     try:
-        document: object = json.loads(line)
+        document: object = json.loads(line.decode("utf-8-sig", "replace"), strict=False)
     except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
-from mcp_types import JSONRPCError
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 from paddock.hub.failure import TRACE, Trace
 from paddock.hub.lane import Lane
@@ -75,7 +75,7 @@ def test_answers_come_in_any_order() -> None:
     "other",
     [
         line(id=1, result={}),
-        line(id=str(FIRST), result={}),
+        line(id=f"request {FIRST}", result={}),
         line(id=True, result={}),
         line(id=[FIRST], result={}),
         line(id=None, error={"code": 1, "message": "m"}),
@@ -96,6 +96,33 @@ def test_what_is_no_answer_of_ours_is_left(other: bytes) -> None:
         assert await request is None
 
     on_lane(use)
+
+
+def test_a_number_may_come_back_as_a_text() -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        assert lane.take(line(id=str(FIRST), result={"a": 1}))
+        assert await request == {"a": 1}
+
+    on_lane(use)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [(b"caf\xe9", "caf\ufffd"), (b"a\tb\x1d\x00c", "a\tb\x1d\0c"), (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd")],
+)
+def test_a_text_that_is_not_quite_json_is_still_the_answer(written: bytes, read: str) -> None:
+    answer = b'{"jsonrpc":"2.0","id":%d,"result":{"text":"' % FIRST + written + b'"}}'
+
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        assert lane.take(answer)
+        assert await request == {"text": read}
+
+    on_lane(use)
+    message = parse(answer)
+    assert message is not None
+    assert message.message == JSONRPCResponse(jsonrpc="2.0", id=FIRST, result={"text": read})
 
 
 @pytest.mark.parametrize(
