@@ -222,6 +222,27 @@ def test_termination_ends_everything(place: Place) -> None:
     asyncio.run(main())
 
 
+def test_termination_is_told_to_who_waits_and_is_no_error(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            session = await shaken_hands(http, web.url)
+            older = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}
+            async with spinning(http, web.url, session, older):
+                call = {"name": "execute_code", "arguments": {"code": SPIN}}
+                headers, body = modern("tools/call", call)
+                plain = asyncio.create_task(http.post(web.url, headers=headers, json=body))
+                async with asyncio.timeout(60):
+                    while len(running_workers(web.process.pid)) < 2:  # noqa: ASYNC110 - they are of another process
+                        await asyncio.sleep(0)
+                web.process.send_signal(signal.SIGTERM)
+                response = await plain
+                assert (response.status_code, response.text) == (503, "This server is ending.\n")
+                assert await asyncio.wait_for(web.process.wait(), 30) == 0
+                assert await web.process.stderr.read() == b""
+
+    asyncio.run(main())
+
+
 def serve(place: Place, *flags: str, **environment: str) -> tuple[int, str]:
     """Run a server that must not start; return its exit code and what it says."""
     done = subprocess.run(

@@ -28,7 +28,11 @@ METRICS = "/metrics"
 SESSIONS = 64
 """Sessions of 2025-11-25. For a further one the one that is idle for longest is ended; none may be, then it is 503."""
 CONNECTIONS = 256
-_UNTOLD = ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket")
+_UNTOLD = {
+    "uvicorn.error": ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"),
+    "mcp.shared.jsonrpc_dispatcher": ("shutdown error response ",),
+}
+"""What is said by whom, and left out of the log."""
 
 Metrics = Callable[[], Awaitable[bytes]]
 
@@ -46,13 +50,7 @@ class TokenRequired:
             await _with_client(self._app, scope, receive, send)
             return
         text = b"This server wants its token: send the header `Authorization: Bearer TOKEN`.\n"
-        headers = [
-            (b"www-authenticate", b"Bearer"),
-            (b"content-type", b"text/plain"),
-            (b"connection", b"close"),
-        ]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": text})
+        await _answer(send, 401, text, (b"www-authenticate", b"Bearer"))
 
     def _has_token(self, scope: Scope) -> bool:
         given = _values(scope, b"authorization")
@@ -61,8 +59,11 @@ class TokenRequired:
 
 
 async def _with_client(app: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Have a request answered. That a client goes in the midst of it is no fault of ours, and not in the log."""
-    gone = False
+    """Have a request answered, when the server ends too.
+
+    That a client goes in the midst of it is no fault of ours, and not in the log.
+    """
+    gone = begun = False
 
     async def heard() -> MutableMapping[str, Any]:
         nonlocal gone
@@ -70,11 +71,27 @@ async def _with_client(app: App, scope: Scope, receive: Receive, send: Send) -> 
         gone = gone or message["type"] == "http.disconnect"
         return message
 
+    async def noting(message: MutableMapping[str, Any]) -> None:
+        nonlocal begun
+        begun = True
+        await send(message)
+
     try:
-        await app(scope, heard, send)
+        await app(scope, heard, noting)
+    except asyncio.CancelledError:
+        if begun:
+            raise
+        await _answer(send, 503, b"This server is ending.\n")
     except Exception:
         if not gone:
             raise
+
+
+async def _answer(send: Send, status: int, text: bytes, *headers: tuple[bytes, bytes]) -> None:
+    """Answer with a text, and end the connection."""
+    told = [*headers, (b"content-type", b"text/plain"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": told})
+    await send({"type": "http.response.body", "body": text})
 
 
 class Measured:
@@ -151,7 +168,8 @@ async def http_service(
     )
     # That what still runs is cancelled is how every service ends here, and no error; and nobody without the token may
     # fill the log.
-    logging.getLogger("uvicorn.error").addFilter(lambda record: not str(record.msg).startswith(_UNTOLD))
+    for name, texts in _UNTOLD.items():
+        logging.getLogger(name).addFilter(partial(_is_told, texts))
     http = _Http(config)
     task = asyncio.create_task(http.serve(sockets=[door.listener]))
     try:
@@ -159,6 +177,11 @@ async def http_service(
     finally:
         http.should_exit = True
         await asyncio.wait({task})
+
+
+def _is_told(untold: tuple[str, ...], record: logging.LogRecord) -> bool:
+    ended = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not ended and not record.getMessage().startswith(untold)
 
 
 class _Http(uvicorn.Server):
