@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -26,14 +26,20 @@ Reaped = Callable[[int, int, resource.struct_rusage], None]
 """Gets pid, wait status and cost of a child that was collected; the cost is with all that the child has collected."""
 
 
+class Process(NamedTuple):
+    """One living process."""
+
+    place: str
+    """Its folder below /proc, or that of one of its threads when the first one has ended (pthread_exit(3))."""
+    resident_bytes: int
+
+
 class Sample(NamedTuple):
     """What a tree uses at one moment."""
 
-    processes: tuple[int, ...]
+    processes: tuple[Process, ...]
     threads: int
     """Of these processes, the first one of each included."""
-    resident_bytes: int
-    """Pages that processes share count for each of them; see `proportional_bytes`."""
     cpu_ms: float
     """CPU time of the living and of the children that they have waited for."""
     user_ms: float
@@ -56,31 +62,51 @@ def children(pid: int) -> list[int]:
 
 def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
     """Sample the processes below this one, without children in `spare`; of a jail's `first`, its time alone."""
-    processes: list[int] = []
-    threads, pages, ticks = 0, 0, 0
+    processes: list[Process] = []
+    threads, ticks = 0, 0
     user = system = 0
     for pid in _below(os.getpid(), spare):
         fields = _stat(pid)
-        if fields is None or fields[0] == b"Z":
+        if fields is None or (process := _process(pid, fields)) is None:
             continue
         own = [int(field) for field in fields[_USER_TIME : _SYSTEM_TIME + 1]]
         ticks += sum(own)
         if pid != first:
-            processes.append(pid)
+            processes.append(process)
             threads += int(fields[_THREADS])
-            pages += int(fields[_RESIDENT])
             user, system = user + own[0] + own[2], system + own[1] + own[3]
     of_tick = 1000 / _TICKS
-    return Sample(tuple(processes), threads, pages * _PAGE, ticks * of_tick, user * of_tick, system * of_tick)
+    return Sample(tuple(processes), threads, ticks * of_tick, user * of_tick, system * of_tick)
 
 
-def proportional_bytes(pids: Iterable[int]) -> int:
-    """Return the memory of processes with shared pages counted once, as far as the kernel tells (smaps_rollup)."""
-    total = 0
-    for pid in pids:
+def _process(pid: int, fields: list[bytes]) -> Process | None:
+    """Return a process with those fields of its /proc/<pid>/stat; None when it has ended, but for its collection."""
+    if fields[0] != b"Z":
+        return Process(f"/proc/{pid}", int(fields[_RESIDENT]) * _PAGE)
+    if int(fields[_THREADS]) > 1:
         with contextlib.suppress(OSError):
-            text = _read(f"/proc/{pid}/smaps_rollup")
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                own = _stat(f"{pid}/task/{thread}")
+                if own is not None and own[0] not in {b"Z", b"X"}:
+                    return Process(f"/proc/{pid}/task/{thread}", int(own[_RESIDENT]) * _PAGE)
+    return None
+
+
+def resident_bytes(processes: Sequence[Process], most: int) -> int:
+    """Return the memory of processes; what they share counts once where it would be more than `most` otherwise.
+
+    That takes the kernel's word (smaps_rollup, in proc_pid_smaps(5)); who hides from it shares nothing.
+    """
+    total = sum(process.resident_bytes for process in processes)
+    if total <= most or len(processes) == 1:
+        return total
+    total = 0
+    for process in processes:
+        try:
+            text = _read(f"{process.place}/smaps_rollup")
             total += int(text[text.index(b"\nPss:") + 5 :].split(None, 1)[0]) * 1024
+        except (OSError, ValueError):
+            total += process.resident_bytes
     return total
 
 
@@ -219,7 +245,7 @@ def _alive(pid: int) -> bool:
     return fields is not None and fields[0] != b"Z"
 
 
-def _stat(pid: int) -> list[bytes] | None:
+def _stat(pid: int | str) -> list[bytes] | None:
     try:
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:

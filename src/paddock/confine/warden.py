@@ -21,13 +21,17 @@ import select
 import signal
 import socket
 import time
+from typing import TYPE_CHECKING
 
-from paddock.confine import protected, reach, scratch, tree
+from paddock.confine import nameless, protected, reach, scratch, tree
 from paddock.confine.cgroup import Leaf
 from paddock.confine.jail import Told
 from paddock.confine.namespaces import Root, Roots
 from paddock.confine.order import MESSAGE_BYTES, MORE_THREADS, Order, Report, StartError
 from paddock.confine.shim import Shim, ruleset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
@@ -41,6 +45,7 @@ REPORT_WITHIN_S = 0.18
 _PATIENCE_S = 30.0
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
+"""So long after a look at scratch, or at files without a name, the next one begins."""
 
 
 class Warden:
@@ -61,6 +66,12 @@ class Warden:
         self._before: protected.Before | None = None
         self._scratch_walk = scratch.usage(order.scratch)
         self._scratch_due = 0.0
+        self._scratch_bytes = 0
+        self._nameless_walk: Iterator[nameless.Amount | None] = iter(())
+        self._nameless_due = 0.0
+        self._nameless = nameless.Amount()
+        self._gauges: nameless.Amount | None = None
+        """How the machine's gauges stood when the job began, from its first look on."""
         self._deadline = 0.0
         self._look = _FIRST_LOOK_S
         self.rubbish: list[str] = []
@@ -209,32 +220,52 @@ class Warden:
         if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
         self._look = _SOON_S if grown else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
+        self._look_for_nameless(sample)
+        if self._leaf is None and self._nameless.memory > ceilings.memory_bytes:
+            return "memory"
         return "scratch" if self._scratch_full() else ""
 
     def _measure(self) -> tree.Sample:
         return tree.measure(spare=self._roots.keepers, first=self._pid if self._order.jail else 0)
 
     def _takes_too_much(self, sample: tree.Sample) -> bool:
-        most, resident = self._order.ceilings.memory_bytes, sample.resident_bytes
-        if resident > most and len(sample.processes) > 1:
-            resident = tree.proportional_bytes(sample.processes) or resident
+        most = self._order.ceilings.memory_bytes
+        resident = tree.resident_bytes(sample.processes, most)
         self._report.peak_bytes = max(self._report.peak_bytes, resident)
         return resident > most
+
+    def _look_for_nameless(self, sample: tree.Sample) -> None:
+        """Go on with looking for files without a name by one step."""
+        now = time.monotonic()
+        if now < self._nameless_due:
+            return
+        try:
+            found = next(self._nameless_walk)
+        except StopIteration:
+            ceilings, gauges = self._order.ceilings, nameless.gauges(self._order.scratch)
+            self._gauges = self._gauges or gauges
+            self._nameless_walk = nameless.usage(
+                [process.place for process in sample.processes],
+                self._order.scratch,
+                moved=gauges.since(self._gauges),
+                most=nameless.Amount(ceilings.memory_bytes, ceilings.scratch_bytes),
+            )
+            return
+        if found is not None:
+            self._nameless, self._nameless_due = found, now + _SCRATCH_EVERY_S
+            self._report.peak_bytes = max(self._report.peak_bytes, found.memory)
 
     def _scratch_full(self) -> bool:
         """Go on with measuring scratch by one step, so that a huge tree never delays the deadline."""
         now = time.monotonic()
-        if now < self._scratch_due:
-            return False
-        try:
-            total = next(self._scratch_walk)
-        except StopIteration:
-            self._scratch_walk = scratch.usage(self._order.scratch)
-            return False
-        if total is None:
-            return False
-        self._scratch_due = now + _SCRATCH_EVERY_S
-        return total > self._order.ceilings.scratch_bytes
+        if now >= self._scratch_due:
+            try:
+                total = next(self._scratch_walk)
+            except StopIteration:
+                self._scratch_walk, total = scratch.usage(self._order.scratch), None
+            if total is not None:
+                self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
+        return self._scratch_bytes + self._nameless.disk > self._order.ceilings.scratch_bytes
 
     def _end(self) -> None:
         """Kill and reap all, then account for all."""

@@ -22,6 +22,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 
 ATTACKS = Path(__file__).parent / "attacks"
 HOOK = ".git/hooks/pre-commit"
+MIB = 1024 * 1024
 
 
 def make_world(folder: Path) -> dict:
@@ -94,7 +95,7 @@ async def attack_all(sandbox: Sandbox, names: list[str], report: dict) -> None:
                     facts["tcp"] = tcp.getsockname()[1]
                     grants = ProcessGrants(workspace=Path(facts["workspace"]), access="workspace-write")
                     program = f"FACTS = {facts!r}\n{source.replace('from __future__', '#')}"
-                    limits = ProcessLimits(wall_ms=5000)
+                    limits = ProcessLimits(wall_ms=5000, memory_bytes=128 * MIB, scratch_bytes=64 * MIB)
                     result = await sandbox.run(
                         ["/usr/bin/python3", "-I", "-S", "-c", program], grants, limits
                     )

@@ -1,0 +1,197 @@
+"""Files without a name that a job holds: no folder shows them, and no process need have them in its memory.
+
+What was removed lives on while it is open or mapped. Memory files (memfd_create(2), and what processes share without
+any file) take memory, removed files of scratch take the disk. What is open counts by its blocks. What is mapped alone,
+on its way through a socket, or held by who hides it from his user (PR_SET_DUMPABLE of prctl(2)) cannot be told so well.
+It is looked for when the machine's own gauges have moved by more than the job may have, and believed as far as they
+moved.
+
+Only the standard library may be imported here: the module runs in wardens.
+"""
+
+import contextlib
+import ctypes
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+_BLOCK = 512
+_STEP = 500
+_MEMORY = ("/memfd:", "/dev/zero (deleted)")
+"""How links and mappings call files that are memory and nothing else (proc_pid_maps(5))."""
+_REMOVED = " (deleted)"
+_IN_FLIGHT = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
+"""Descriptors that were sent through a socket and not taken yet."""
+_MAPPING = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)$", re.MULTILINE
+)
+_SHMEM = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+_FLAGS, _EXITING = 5, 4
+"""Which field of /proc/<pid>/stat after the state (proc_pid_stat(5)), and PF_EXITING of the kernel in it."""
+
+_T = TypeVar("_T")
+_File = tuple[int, int]
+"""Device and inode."""
+
+
+class Amount(NamedTuple):
+    """Bytes of memory files, and of files on the disk."""
+
+    memory: int = 0
+    disk: int = 0
+
+    def since(self, earlier: "Amount") -> "Amount":
+        """Return by how much this is more than `earlier`."""
+        return Amount(max(0, self.memory - earlier.memory), max(0, self.disk - earlier.disk))
+
+
+def gauges(directory: str) -> Amount:
+    """Return what this machine has in memory files, and on the file system of a directory; 0 where it does not say."""
+    memory = disk = 0
+    with contextlib.suppress(OSError):
+        shared = _SHMEM.search(_read("/proc/meminfo"))
+        memory = int(shared[1]) * 1024 if shared else 0
+        facts = os.statvfs(directory)
+        disk = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
+    return Amount(memory, disk)
+
+
+def usage(places: Iterable[str], scratch: str, *, moved: Amount, most: Amount) -> Iterator[Amount | None]:
+    """Yield None every few hundred descriptors, and in the end what processes hold below `scratch` and in memory.
+
+    `places` are their folders below /proc, or those of one of their threads. `moved` is by how much the gauges have
+    moved since the job began, `most` what it may have.
+    """
+    thorough = moved.memory > most.memory or moved.disk > most.disk
+    look = _Look(f"{scratch}/", thorough=thorough)
+    for place in places:
+        for thread in look.threads(place):
+            numbers = look.descriptors(thread)
+            while numbers:
+                look.at(thread, numbers[:_STEP])
+                numbers = numbers[_STEP:]
+                if look.is_due():
+                    yield None
+        if thorough:
+            look.at_mappings(place)
+            yield None
+    yield look.found(moved)
+
+
+class _Look:
+    """One look at some processes."""
+
+    def __init__(self, below: str, *, thorough: bool) -> None:
+        self._below = below
+        self._thorough = thorough
+        self._open: dict[_File, Amount] = {}
+        self._mapped: dict[_File, Amount] = {}
+        self._hides = False
+        self._seen = 0
+
+    def is_due(self) -> bool:
+        """Tell whether it is time for something else."""
+        self._seen, due = self._seen % _STEP, self._seen >= _STEP
+        return due
+
+    def threads(self, place: str) -> list[str]:
+        """Return where descriptors are to be looked for: a thread may have its own (CLONE_FILES of clone(2))."""
+        if not self._thorough:
+            return [place]
+        tasks = f"{place.partition('/task')[0]}/task"
+        return [f"{tasks}/{thread}" for thread in self._seen_by_owner(tasks, lambda: os.listdir(tasks))]  # noqa: PTH208
+
+    def descriptors(self, place: str) -> list[str]:
+        """Return the descriptors of a process or thread; none when it is gone, or hides them."""
+        return self._seen_by_owner(place, lambda: os.listdir(f"{place}/fd"))  # noqa: PTH208
+
+    def at(self, place: str, numbers: Sequence[str]) -> None:
+        """Look at open files."""
+        self._seen += len(numbers)
+        self._seen_by_owner(place, lambda: [self._at_file(place, number) for number in numbers])
+
+    def _at_file(self, place: str, number: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            self._at_open_file(place, number)
+
+    def _at_open_file(self, place: str, number: str) -> None:
+        path = f"{place}/fd/{number}"
+        name = os.readlink(path)  # noqa: PTH115
+        if self._thorough and name.startswith("socket:"):
+            self._hides |= _IN_FLIGHT.search(_read(f"{place}/fdinfo/{number}")) is not None
+        elif name.startswith(_MEMORY):
+            facts = os.stat(path)  # noqa: PTH116
+            self._open[facts.st_dev, facts.st_ino] = Amount(memory=facts.st_blocks * _BLOCK)
+        elif name.startswith(self._below) and name.endswith(_REMOVED):
+            facts = os.stat(path)  # noqa: PTH116
+            if not facts.st_nlink:  # else its folder shows it
+                self._open[facts.st_dev, facts.st_ino] = Amount(disk=facts.st_blocks * _BLOCK)
+
+    def at_mappings(self, place: str) -> None:
+        """Look at mapped files; how much of one is there only its blocks would tell."""
+        maps = self._seen_by_owner(place, lambda: [_read(f"{place}/maps")])
+        for first, end, offset, major, minor, inode, raw in _MAPPING.findall(b"".join(maps)):
+            name = os.fsdecode(raw)
+            reaches = int(end, 16) - int(first, 16) + int(offset, 16)
+            if name.startswith(_MEMORY):
+                amount = Amount(memory=reaches)
+            elif name.startswith(self._below) and name.endswith(_REMOVED):
+                amount = Amount(disk=reaches)
+            else:
+                continue
+            file = os.makedev(int(major, 16), int(minor, 16)), int(inode)
+            self._mapped[file] = max(amount, self._mapped.get(file, amount))
+
+    def found(self, moved: Amount) -> Amount:
+        """Return what was found."""
+        known = _sum(self._open.values())
+        if self._hides and self._thorough:
+            return Amount(max(known.memory, moved.memory), max(known.disk, moved.disk))
+        more = _sum(amount for file, amount in self._mapped.items() if file not in self._open)
+        return Amount(known.memory + min(more.memory, moved.memory), known.disk + min(more.disk, moved.disk))
+
+    def _seen_by_owner(self, place: str, look: Callable[[], list[_T]]) -> list[_T]:
+        """Return what `look` does with the rights of a process's user; nothing where it is gone, or hides.
+
+        Root without CAP_SYS_PTRACE may not look into the processes of others (ptrace(2)).
+        """
+        user, group = os.geteuid(), os.getegid()
+        try:
+            if not user:
+                facts = os.stat(place)  # noqa: PTH116
+                _LIBC.setfsgid(facts.st_gid)
+                _LIBC.setfsuid(facts.st_uid)
+            return look()
+        except PermissionError:
+            self._hides |= not _is_ending(place)
+        except OSError:
+            pass
+        finally:
+            if not user:
+                _LIBC.setfsuid(user)
+                _LIBC.setfsgid(group)
+        return []
+
+
+def _is_ending(place: str) -> bool:
+    """Tell whether a process or thread has ended or is about to: what is there of it is root's, and nothing."""
+    try:
+        state, *fields = _read(f"{place}/stat").rpartition(b")")[2].split()
+        return state in {b"Z", b"X"} or bool(int(fields[_FLAGS]) & _EXITING)
+    except OSError:
+        return True
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    memory = disk = 0
+    for amount in amounts:
+        memory, disk = memory + amount.memory, disk + amount.disk
+    return Amount(memory, disk)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123
+        return file.read()

@@ -1,0 +1,112 @@
+"""What programs hold where few look counts against their limits, and what is within them is no fault."""
+
+import pytest
+
+from paddock.confine.process import Sandbox, Streams
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants, ProcessLimits
+
+from .conftest import patiently
+
+MIB = 1024 * 1024
+tiers = pytest.mark.parametrize("tier", ["landlock", "namespaces"])
+
+WAIT = "\nimport time\nend = time.monotonic() + 0.6\nwhile time.monotonic() < end: time.sleep(0.01)\nprint('done')\n"
+"""Long enough for several looks at what the program holds."""
+
+MODEST = {
+    "a memory file that eight processes share": """
+import os
+file = os.memfd_create("shared")
+for _ in range(60): os.write(file, bytes(1 << 20))
+for _ in range(8):
+    if not os.fork():
+        import time
+        time.sleep(0.5)
+        os._exit(0)
+""",
+    "memory files with nothing in them": """
+import os
+files = [os.memfd_create("sparse") for _ in range(8)]
+for file in files: os.ftruncate(file, 200 << 20)
+""",
+    "a large mapping that is not used": """
+import mmap
+kept = mmap.mmap(-1, 4 << 30)
+""",
+    "a temporary file": """
+import tempfile
+file = tempfile.TemporaryFile()
+for _ in range(60): file.write(bytes(1 << 20))
+file.flush()
+""",
+}
+
+BUSY = """
+import ctypes, os, threading, time
+def work():
+    while True: pass
+threading.Thread(target=work).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # exit(2), of this thread alone
+"""
+
+
+def run(tier, program, **limits):
+    async def go():
+        said = bytearray()
+        async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
+            result = await sandbox.run(
+                ["/usr/bin/python3", "-I", "-S", "-c", program],
+                ProcessGrants(),
+                ProcessLimits(**{"memory_bytes": 256 * MIB, "scratch_bytes": 96 * MIB, **limits}),
+                Streams(stdout=said.extend, stderr=said.extend),
+            )
+        return result, bytes(said)
+
+    return patiently(go())
+
+
+@tiers
+@pytest.mark.parametrize("program", MODEST.values(), ids=MODEST)
+def test_what_is_within_the_limits_is_no_fault(tier, program):
+    result, said = run(tier, program + WAIT)
+    assert (result.status, result.limit, said) == ("ok", None, b"done\n")
+
+
+@tiers
+def test_memory_files_of_all_processes_count_together(tier):
+    program = """
+import os, time
+for _ in range(4):
+    if not os.fork():
+        break
+file = os.memfd_create("own")
+for _ in range(100): os.write(file, bytes(1 << 20))
+time.sleep(20)
+"""
+    result, _ = run(tier, program, wall_ms=30_000)
+    assert (result.status, result.limit) == ("memory_limit", "memory")
+    assert result.usage.peak_bytes > 256 * MIB
+
+
+@tiers
+def test_removed_files_count_with_those_that_have_names(tier):
+    program = """
+import os, time
+for number in range(2):
+    path = f"{os.environ['TMPDIR']}/{number}"
+    file = os.open(path, os.O_RDWR | os.O_CREAT)
+    for _ in range(64): os.write(file, bytes(1 << 20))
+    if number: os.unlink(path)
+time.sleep(20)
+"""
+    result, _ = run(tier, program, wall_ms=30_000)
+    assert (result.status, result.limit) == ("output_limit", "scratch")
+
+
+@tiers
+def test_the_time_of_threads_counts_after_the_end_of_the_first_one(tier):
+    result, _ = run(tier, BUSY, cpu_ms=500, wall_ms=30_000)
+    assert (result.status, result.limit) == ("timeout", "cpu")
+    assert result.usage.cpu_user_ms + result.usage.cpu_system_ms >= 500
+    assert result.usage.wall_ms < 15_000
