@@ -55,6 +55,11 @@ class Admission:
         standing = self._standings.get(server, {}).get(tool)
         return standing.tool if standing is not None else None
 
+    def reads_only(self, server: str, tool: str) -> bool:
+        """Tell whether a server marked a tool as one that only reads when it last listed it, whatever is pinned."""
+        marks = [each.annotations.get("readOnlyHint") for each in self._listed[server] if each.name == tool]
+        return bool(marks) and all(mark is True for mark in marks)
+
     def admit(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
         """Let a call pass. Raises UnknownTool, ToolChanged or InvalidArguments.
 

@@ -35,13 +35,10 @@ if TYPE_CHECKING:
     from paddock.hub.connection import Connection
 
 T = TypeVar("T")
-
 WAIT_MS = 5_000
 """How long a call waits for a place in a full pool."""
-
 SWEEP_MS = 60_000
 """How often idle servers are looked for."""
-
 _WARNINGS_KEPT = 20
 
 
@@ -160,6 +157,13 @@ class Hub:
         """Ask the server for its tools. Raises ServerError."""
         record = self._record(server)
         return await self._twice(record, lambda c: self._list(record, c, record.server.timeout_ms))
+
+    async def listed(self, server: str) -> None:
+        """Have admission know what a server lists now; one that it knows is not asked again. Raises ServerError."""
+        record, child = self._record(server), self._pool.children.get(server)
+        connection = self._connections.get(child.number) if child is not None else None
+        if connection is None or not connection.listed:
+            await self._twice(record, lambda c: self._listed(record, c, record.server.timeout_ms))
 
     def changes(self, server: str) -> int:
         """Return how often a server has said that its tools changed."""
@@ -295,9 +299,8 @@ class Hub:
             record.connect_error = failed.error
             self._feed(on.ConnectFailed(child, failed.verdict))
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
-            record.connect_error = ServerUnavailable(
-                record.server.secrets.hide(explained(f"{type(error).__name__}: {error}"))
-            )
+            text = record.server.secrets.hide(explained(f"{type(error).__name__}: {error}"))
+            record.connect_error = ServerUnavailable(text)
             self._feed(on.ConnectFailed(child, Verdict.FAILURE))
 
     async def _live(self, child: int, record: _Record, *, probe: bool) -> None:
@@ -324,9 +327,8 @@ class Hub:
             if process is not None:
                 await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
         except OSError as error:
-            raise CallFailed(
-                ServerUnavailable(server.secrets.hide(explained(str(error)))), Verdict.FAILURE
-            ) from None
+            text = server.secrets.hide(explained(str(error)))
+            raise CallFailed(ServerUnavailable(text), Verdict.FAILURE) from None
         except ExceptionGroup as group:
             if child not in self._connections:
                 text = server.secrets.hide(f"the connection broke ({group.exceptions[0]!r})")

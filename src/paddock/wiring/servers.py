@@ -34,7 +34,6 @@ class Servers:
         self._settings = settings.servers
         self._file = settings.servers.config or workspace / ".mcp.json"
         self._hub: Hub | None = None
-        self._reading: dict[str, set[str]] = {}
         self.used = False
 
     @cached_property
@@ -61,13 +60,9 @@ class Servers:
         return result
 
     async def is_read_only(self, server: str, tool: str) -> bool:
-        """Return whether a server says that a tool only reads; it is asked once. Raises ServerError."""
-        if server not in self._reading:
-            tools = await self.tools(server)
-            self._reading[server] = {
-                each.name for each in tools if each.annotations.get("readOnlyHint") is True
-            }
-        return tool in self._reading[server]
+        """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""
+        await self._live().listed(server)
+        return self.admission.reads_only(server, tool)
 
     async def tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools, as they are now. Raises ServerError."""

@@ -48,9 +48,10 @@ class Workspace:
     async def session(self):
         async with open_session(self.settings, self.directory) as session:
 
-            async def run(source):
+            async def run(source, calls="run"):
                 work = GuestRun(source=source)
-                return await session.gate.execute(ExecutionRequest(workspace=self.directory, work=work))
+                request = ExecutionRequest(workspace=self.directory, work=work, calls=calls)
+                return await session.gate.execute(request)
 
             session.run = run
             yield session
@@ -182,3 +183,25 @@ def test_search_and_describe_at_the_command_line(workspace):
     assert workspace.paddock("search", "x", "--server", "pots") == (
         1, "", "Unknown server: pots; did you mean `post`?\n",
     )  # fmt: skip
+
+
+def test_programs_that_may_only_read_go_by_what_a_server_says_now(workspace):
+    reads = {"readOnlyHint": True}
+    look, found = {**SEND, "annotations": reads}, {**SEND, "name": "find", "annotations": reads}
+    workspace.says(look, TURN)
+
+    async def main():
+        async with workspace.session() as session:
+            before = await session.run(CALL, "read_only")
+            await session.run(f"await servers.post.turn({{tools: {json.dumps([SEND, TURN, found])}}})")
+            assert (await session.run(CALL)).error.message.startswith(REFUSED)
+            assert workspace.paddock("approve", "post")[0] == 0
+            new = await session.run(CALL.replace("send", "find"), "read_only")
+            return before, new, await session.run(CALL, "read_only"), await session.run(CALL)
+
+    before, new, now, may_write = asyncio.run(main())
+    assert [each.status for each in (before, new, now, may_write)] == ["ok", "ok", "failed", "ok"]
+    assert now.error.message == (
+        "post/send is not marked as read-only by its server, and this run may only read; "
+        "rehearse it with dry_run, or ask for a run that may do all"
+    )
