@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
     processes: tuple[Process, ...]
     threads: int
-    """Of these processes, the first one of each included."""
+    """Of these processes, the first one of each included, and processes that have ended and were not collected."""
     cpu_ms: float
     """CPU time of the living and of the children that they have waited for."""
     user_ms: float
@@ -67,7 +67,10 @@ def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
     user = system = 0
     for pid in _below(os.getpid(), spare):
         fields = _stat(pid)
-        if fields is None or (process := _process(pid, fields)) is None:
+        if fields is None:
+            continue
+        if (process := _process(pid, fields)) is None:
+            threads += 1
             continue
         own = [int(field) for field in fields[_USER_TIME : _SYSTEM_TIME + 1]]
         ticks += sum(own)

@@ -51,13 +51,13 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0) 
 """
 
 
-def run(tier, program, **limits):
+def run(tier, program, grants=None, **limits):
     async def go():
         said = bytearray()
         async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
             result = await sandbox.run(
                 ["/usr/bin/python3", "-I", "-S", "-c", program],
-                ProcessGrants(),
+                grants,
                 ProcessLimits(**{"memory_bytes": 256 * MIB, "scratch_bytes": 96 * MIB, **limits}),
                 Streams(stdout=said.extend, stderr=said.extend),
             )
@@ -110,3 +110,19 @@ def test_the_time_of_threads_counts_after_the_end_of_the_first_one(tier):
     assert (result.status, result.limit) == ("timeout", "cpu")
     assert result.usage.cpu_user_ms + result.usage.cpu_system_ms >= 500
     assert result.usage.wall_ms < 15_000
+
+
+@tiers
+def test_processes_that_nobody_collects_count(tier, tmp_path):
+    program = """
+import os, time
+def fork():
+    if not os.fork(): os._exit(0)
+for _ in range(2000):
+    fork()
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+time.sleep(20)
+"""
+    own = ProcessGrants(workspace=tmp_path, access="workspace-write")
+    result, _ = run(tier, program, own, processes=32, wall_ms=30_000)
+    assert (result.status, result.limit) == ("process_limit", "processes")
