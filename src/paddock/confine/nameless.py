@@ -76,7 +76,7 @@ def usage(places: Iterable[str], scratch: str, *, moved: Amount, most: Amount) -
                 if look.is_due():
                     yield None
         if thorough:
-            look.at_mappings(place)
+            yield from look.at_mappings(place)
             yield None
     yield look.found(moved)
 
@@ -130,20 +130,28 @@ class _Look:
             if not facts.st_nlink:  # else its folder shows it
                 self._open[facts.st_dev, facts.st_ino] = Amount(disk=facts.st_blocks * _BLOCK)
 
-    def at_mappings(self, place: str) -> None:
-        """Look at mapped files; how much of one is there only its blocks would tell."""
+    def at_mappings(self, place: str) -> Iterator[None]:
+        """Look at mapped files, some hundred at a time.
+
+        How much of one is there its blocks tell, which root alone may see (map_files, in proc(5)).
+        """
         maps = self._seen_by_owner(place, lambda: [_read(f"{place}/maps")])
-        for first, end, offset, major, minor, inode, raw in _MAPPING.findall(b"".join(maps)):
+        for number, line in enumerate(_MAPPING.finditer(b"".join(maps)), 1):
+            if number % _STEP == 0:
+                yield
+            first, end, offset, major, minor, inode, raw = line.groups()
             name = os.fsdecode(raw)
-            reaches = int(end, 16) - int(first, 16) + int(offset, 16)
-            if name.startswith(_MEMORY):
-                amount = Amount(memory=reaches)
-            elif name.startswith(self._below) and name.endswith(_REMOVED):
-                amount = Amount(disk=reaches)
-            else:
+            in_memory = name.startswith(_MEMORY)
+            if not in_memory and not (name.startswith(self._below) and name.endswith(_REMOVED)):
                 continue
             file = os.makedev(int(major, 16), int(minor, 16)), int(inode)
-            self._mapped[file] = max(amount, self._mapped.get(file, amount))
+            try:
+                facts = os.stat(f"{place}/map_files/{first.decode()}-{end.decode()}")  # noqa: PTH116
+                known, size = self._open, facts.st_blocks * _BLOCK
+            except OSError:
+                known, size = self._mapped, int(end, 16) - int(first, 16) + int(offset, 16)
+            amount = Amount(memory=size) if in_memory else Amount(disk=size)
+            known[file] = max(amount, known.get(file, amount))
 
     def found(self, moved: Amount) -> Amount:
         """Return what was found."""
