@@ -18,6 +18,7 @@ from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
     INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
     Implementation,
     ToolListChangedNotification,
 )
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CLIENT = Implementation(name="paddock", version="1")
+_LAST_ANSWERS_S = 5.0
+"""Seconds for the answers to calls that are under way when a session is forgotten."""
 _AUTH_WORDS = ("unauthorized", "invalid_token", "forbidden")
 
 for _name in ("client", "mcp.client", "httpx2", "httpcore2"):
@@ -82,6 +85,9 @@ class Connection:
         self._broken_rule = ""
         self._auth = auth
         self._questions = Questions() if server.questions else None
+        self._under_way = 0
+        self._forgotten = False
+        self._quiet = asyncio.Event()
 
     @property
     def protocol(self) -> str:
@@ -101,6 +107,13 @@ class Connection:
             self._on_lost()
             if self.lane is not None:
                 self.lane.end()
+
+    async def over(self) -> None:
+        """Wait until the connection is lost, and for answers that may still come on it, for some seconds."""
+        await self.lost.wait()
+        if self._forgotten and self._under_way:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._quiet.wait(), _LAST_ANSWERS_S)
 
     @property
     def elicited(self) -> "ElicitationFnT | None":
@@ -177,6 +190,8 @@ class Connection:
         """Wait for a request, at most `timeout_ms`; turn whatever goes wrong into CallFailed."""
         trace = Trace()
         token = TRACE.set(trace)
+        self._under_way += 1
+        self._quiet.clear()
         try:
             # Our clock and not the library's, which starts only when the request is written: a server that
             # does not read would hold the call for ever.
@@ -214,14 +229,17 @@ class Connection:
             if remedy and trace.status in AUTH_STATUS:
                 text = f"Server {name} {remedy} ({told})."
             return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
-        if error.code == CONNECTION_CLOSED and (
-            self.lost.is_set() or not trace.sent or error.message.startswith("SSE stream")
-        ):  # a server may use this code in an answer of its own
-            return await self._lost(error, trace)
         if _is_forgotten_session(error, trace):
+            self._forgotten = True  # other calls hear of it themselves, or are still answered
             self.end()
             text = f"Server {self._server.name} has forgotten our session."
             return CallFailed(ServerUnavailable(text, retryable=True), Verdict.NEUTRAL, again=True)
+        if error.code == CONNECTION_CLOSED:  # a server may use this code in an answer of its own
+            if self._process is None and error.message.startswith("SSE stream"):
+                return self._broken_off(error, trace)
+            unheard = not trace.sent or (self._process is None and trace.status is None and not trace.cause)
+            if self.lost.is_set() or unheard:
+                return await self._lost(error, trace)
         if isinstance(self._server, HttpServer) and (failure := unanswered(self._server, error, trace)):
             return CallFailed(failure, Verdict.FAILURE)
         # An answer. One that blames the request comes from a healthy server.
@@ -234,8 +252,7 @@ class Connection:
         self.end()
         name, process = self._server.name, self._process
         if process is None:
-            text = self._hide(f"Server {name} broke off its answer ({error.message}).")
-            return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
+            return self._broken_off(error, trace)
         if self._broken_rule:
             text = f"Server {name} was cut off: {self._broken_rule}."
             return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
@@ -252,6 +269,11 @@ class Connection:
         failure = ServerUnavailable(text, retryable=True, sent=trace.sent)
         return CallFailed(failure, Verdict.NEUTRAL, again=True)
 
+    def _broken_off(self, error: MCPError, trace: Trace) -> CallFailed:
+        """Explain an answer over HTTP that ended too early. Other calls have streams of their own."""
+        text = self._hide(f"Server {self._server.name} broke off its answer ({error.message}).")
+        return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
+
     def _hide(self, text: str) -> str:
         text = self._server.secrets.hide(text)
         return self._auth.hide(text) if self._auth is not None else text
@@ -260,11 +282,11 @@ class Connection:
 def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
     """Tell whether the server refused the call because it does not know our session, as after its restart.
 
-    It should answer 404, which the library turns into the words below; many servers answer 400.
+    It should answer 404, which the library turns into "Session terminated" where the body says nothing; many servers
+    answer 400. Servers of the stateless era answer 404 where they do not know a method.
     """
-    if trace.status == HTTPStatus.NOT_FOUND:
-        return error.message == "Session terminated"
-    return trace.status == HTTPStatus.BAD_REQUEST and "session" in error.message.lower()
+    refused = trace.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
+    return refused and error.code != METHOD_NOT_FOUND and "session" in error.message.lower()
 
 
 def _is_text(tool: str, arguments: dict[str, Any]) -> bool:

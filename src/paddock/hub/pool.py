@@ -323,7 +323,7 @@ class Hub:
                 record.legacy = connection.legacy
                 self._connections[child] = connection
                 self._feed(on.Connected(child))
-                await connection.lost.wait()
+                await connection.over()
             if process is not None:
                 await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
         except OSError as error:

@@ -40,14 +40,15 @@ class _Client(httpx2.AsyncClient):
             return await self._farewell(request, options)
         if request.method == "GET":
             await _rest(trace)
+        before, trace.sent = trace.sent, True  # also for whoever waits no longer
         try:
             response = await super().send(request, **options)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             # The library's transport would end with all its calls; a gateway in between would answer just so.
-            trace.sent = trace.sent or not isinstance(error, _UNSENT)
+            trace.sent = before or not isinstance(error, _UNSENT)
             trace.cause = cause(error)
             return httpx2.Response(502, request=request)
-        trace.sent, trace.status, trace.cause = True, response.status_code, ""
+        trace.status, trace.cause = response.status_code, ""
         trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.headers.get("content-encoding", "").strip().lower() not in _PLAIN:
             # Decoded by the library, a few bytes would fill our memory.

@@ -15,6 +15,13 @@ from paddock.model.errors import InvalidArguments, ServerRejected, ServerUnautho
 
 from .conftest import failure, text
 
+FORGOTTEN = {
+    "forget_404": (404, None),
+    "forget_404_in_words": (404, {"code": -32001, "message": "Session not found"}),
+    "forget_400": (400, {"code": -32000, "message": "Bad Request: No valid session ID provided"}),
+}
+"""What a server answers that does not know a session any more."""
+
 
 class Upstream(ThreadingHTTPServer):
     """A 2025-11-25 server over loopback HTTP. `script` maps a tool to the HTTP status of its answer."""
@@ -72,10 +79,10 @@ class Handler(BaseHTTPRequestHandler):
         elif "id" not in message:
             self.reply(202)
         elif message["method"] == "tools/call":
-            if self.headers["Mcp-Session-Id"] == "session-1" and tool in ("forget_404", "forget_400"):
-                error = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+            if self.headers["Mcp-Session-Id"] == "session-1" and tool in FORGOTTEN:
+                status, error = FORGOTTEN[tool]
                 document = {"jsonrpc": "2.0", "id": message["id"], "error": error}
-                self.reply(*((404,) if tool == "forget_404" else (400, document)))
+                self.reply(*((status, document) if error else (status,)))
                 return
             result = {"content": [{"type": "text", "text": self.headers["Mcp-Session-Id"]}]}
             body = self.server.body.get(tool, {"result": result})
@@ -247,7 +254,7 @@ def test_secrets_reach_no_log(hub, odd, upstream, caplog):
     assert "tok-1234" not in caplog.text
 
 
-@pytest.mark.parametrize("tool", ["forget_404", "forget_400"])
+@pytest.mark.parametrize("tool", FORGOTTEN)
 def test_forgotten_session_is_opened_anew_and_the_call_repeated(hub, upstream, tool):
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:

@@ -9,6 +9,7 @@ import pytest
 
 from paddock.hub import web
 from paddock.hub.config import HttpServer
+from paddock.hub.lifecycle import State
 from paddock.model.errors import ServerTimeout, ServerUnavailable
 
 from .conftest import failure, text
@@ -164,6 +165,80 @@ def test_an_answer_that_breaks_off_leaves_other_calls_alone(hub):
             error = await failure(h.call("web", "cut", {}), ServerUnavailable)
             assert str(error) == "Server web gave no whole answer: it closed the connection."
             assert (error.sent, text(await slow), h.status()["web"].starts) == (True, "fine", 1)
+
+    asyncio.run(main())
+
+
+def test_a_stream_that_breaks_off_leaves_other_calls_alone(hub):
+    arrived, cut = asyncio.Event(), asyncio.Event()
+
+    async def patient(writer, number):
+        arrived.set()
+        await cut.wait()
+        writer.write(answer(result(number)))
+
+    async def main():
+        ending = SSE + b"0\r\n\r\n"
+        async with rude(cut=ending, slow=patient) as server, hub(HttpServer("web", server.url)) as h:
+            slow = asyncio.create_task(h.call("web", "slow", {}))
+            await arrived.wait()
+            error = await failure(h.call("web", "cut", {}), ServerUnavailable)
+            assert str(error) == "Server web broke off its answer (SSE stream ended without a response)."
+            cut.set()
+            assert (error.sent, text(await slow), h.status()["web"].starts) == (True, "fine", 1)
+
+    asyncio.run(main())
+
+
+def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again(hub):
+    opened = 0
+    arrived, lost = asyncio.Semaphore(0), asyncio.Event()
+
+    async def opens(writer, number):
+        nonlocal opened
+        opened += 1
+        hello = {"jsonrpc": "2.0", "id": number, "result": HELLO}
+        writer.write(answer(hello, "200 OK", f"Mcp-Session-Id: s{opened}"))
+
+    async def forgotten(writer, number):
+        error = {"code": -32001, "message": "Session not found"}
+        refused = answer({"jsonrpc": "2.0", "id": number, "error": error}, "404 Not Found")
+        writer.write(refused if opened == 1 else answer(result(number, f"session {opened}")))
+
+    async def late(writer, number):
+        arrived.release()
+        await lost.wait()
+        await forgotten(writer, number)
+
+    async def knows(writer, number):
+        arrived.release()
+        await lost.wait()
+        writer.write(answer(result(number)))
+
+    async def main():
+        says = {"initialize": opens, "first": forgotten, "late": late, "knows": knows}
+        async with rude(**says) as server, hub(HttpServer("web", server.url)) as h:
+            others = [asyncio.create_task(h.call("web", name, {})) for name in ("late", "knows")]
+            for _ in others:
+                await arrived.acquire()
+            first = asyncio.create_task(h.call("web", "first", {}))
+            while h.status()["web"].state is not State.FAILED:  # noqa: ASYNC110 - of which nothing tells
+                await asyncio.sleep(0)
+            lost.set()
+            results = [text(each) for each in await asyncio.gather(first, *others)]
+            assert results == ["session 2", "session 2", "fine"]
+            assert (h.status()["web"].starts, h.status()["web"].failures) == (2, 0)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_call_without_an_answer_may_have_been_made(hub):
+    async def never(_writer, _number):
+        await asyncio.Event().wait()
+
+    async def main():
+        async with rude(never=never) as server, hub(HttpServer("web", server.url)) as h:
+            assert (await failure(h.call("web", "never", {}, timeout_ms=200), ServerTimeout)).sent
 
     asyncio.run(main())
 
