@@ -60,6 +60,31 @@ def test_what_is_stored_is_searched_and_paged(place: Place) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("mode", ERAS)
+def test_excerpts_stand_alone(place: Place, mode: str) -> None:
+    asked = {
+        "runtime": "perl",
+        "code": 'print "one\\nTARGET\\nthree\\n"',
+        "outputMode": "intent",
+        "contextLines": 0,
+    }
+
+    async def main() -> list[Any]:
+        async with place.client(mode=mode) as client:
+            terms = (["target"], ["absent"])
+            return [await client.call_tool("run_program", {**asked, "queryTerms": each}) for each in terms]
+
+    found, nothing = asyncio.run(main())
+    assert found.content[0].text.partition("--- ")[2] == "stdout 2-2\nTARGET"
+    assert found.structured_content["excerpts"] == [
+        {"lineStart": 2, "lineEnd": 2, "content": "TARGET", "source": "stdout"}
+    ]
+    assert nothing.content[0].text.splitlines()[1:] == [
+        f"output: {nothing.structured_content['artifactHandle']}"
+    ]
+    assert (found.is_error, nothing.is_error) == (False, False)
+
+
 def test_mistakes_are_told(place: Place) -> None:
     results = calls(
         place,

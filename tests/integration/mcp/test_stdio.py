@@ -89,6 +89,18 @@ def test_arguments_that_make_no_sense_are_explained(place: Place, mode: str) -> 
     asyncio.run(main())
 
 
+def test_a_whole_number_may_be_written_as_any_other(place: Place) -> None:
+    async def main() -> None:
+        async with place.client() as client:
+            asked = [{"code": "return 1", "timeout_ms": wish} for wish in (5e3, 1e30)]
+            quick, long = [await client.call_tool("execute_code", each) for each in asked]
+            assert quick.structured_content["value"] == 1
+            assert " is over the ceiling of 600000 (" in text(long)
+            assert long.structured_content["status"] == "denied"
+
+    asyncio.run(main())
+
+
 def test_x36_secrets_leave_neither_as_text_nor_as_data(place: Place) -> None:
     key = "ghp_" + "a" * 36
 

@@ -26,7 +26,10 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
 
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
-        limits = LimitOverrides(wall_ms=arguments.get("timeout_ms"))
+        wish = arguments.get("timeout_ms")
+        limits = LimitOverrides(
+            wall_ms=None if wish is None else int(wish)
+        )  # a whole number may be written 1e9
         request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
         outcome = await gate.execute(request, on_console=caller.on_console, asker=caller.asker)
         shown = answer(outcome, cap)

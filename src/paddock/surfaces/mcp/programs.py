@@ -200,8 +200,8 @@ def _told(response: Mapping[str, Any], run: str) -> str:
     if "outputLines" in response:
         lines.append(f"{response['outputLines']} lines, {response['outputBytes']} bytes")
     for name, title in (("stdoutSummary", "stdout"), ("stderrSummary", "stderr")):
-        if response[name]:
-            lines += [f"--- {title}", response[name]]
+        if shown := response.get(name):  # excerpts stand alone
+            lines += [f"--- {title}", shown]
     if "digest" in response:
         lines += ["--- digest", compact(response["digest"])]
     for excerpt in response.get("excerpts", []):
