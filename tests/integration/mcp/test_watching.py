@@ -3,7 +3,14 @@
 import asyncio
 from typing import Any
 
-from .conftest import Lines, Place
+import httpx2
+
+from paddock.surfaces.mcp.announce import CLIENTS
+from paddock.tools.authoring import create
+
+from .conftest import AUTHORIZED, Lines, Place
+from .test_http import shaken_hands
+from .test_script_tools import CHANGED, FOLDER
 
 UPDATED = "notifications/resources/updated"
 LISTED = "notifications/resources/list_changed"
@@ -85,5 +92,37 @@ def test_what_one_client_watches_is_bounded(place: Place) -> None:
             answers = [await watch(f"paddock://scripts/{number}") for number in range(101)]
             assert [answer.get("result") for answer in answers[:100]] == [{}] * 100
             assert answers[100]["error"] == {"code": -32602, "message": text}
+
+    asyncio.run(main())
+
+
+def test_a_session_is_told_of_changes_however_many_others_came_and_went(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+
+            async def ask(headers: dict[str, str], method: str, params: dict[str, Any]) -> str:
+                body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                return (await http.post(web.url, headers=headers, json=body)).text
+
+            async def begun() -> dict[str, str]:
+                headers = await shaken_hands(http, web.url)
+                await ask(headers, "resources/subscribe", {"uri": REPORT})
+                await ask(headers, "logging/setLevel", {"level": "debug"})
+                return headers
+
+            stays = await begun()
+            await ask(stays, "tools/list", {})
+            async with http.stream("GET", web.url, headers=stays) as stream, asyncio.timeout(30):
+                for _ in range(CLIENTS):
+                    assert (await http.delete(web.url, headers=await begun())).status_code == 200
+                call = {"name": "execute_code", "arguments": {"code": "console.log('hi')"}}
+                assert "notifications/message" in await ask(stays, "tools/call", call)
+                write(place, "report", "return 1")
+                create(place.workspace / FOLDER, "word_count", "python")
+                wanted = {UPDATED, CHANGED}
+                async for line in stream.aiter_lines():
+                    wanted -= {each for each in wanted if each in line}
+                    if not wanted:
+                        break
 
     asyncio.run(main())

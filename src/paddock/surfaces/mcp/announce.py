@@ -1,8 +1,7 @@
 """Tell connected clients that the tools are others now: each era has a way of its own."""
 
 import asyncio
-from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +45,18 @@ def session_of(context: Context) -> str:
     return context.request.headers.get("mcp-session-id", "") if context.request else ""
 
 
+def at_the_end(context: Context, forget: Callable[[str], object]) -> None:
+    """Have a session forgotten when it ends: sessions that ended would take the places of those that live."""
+    connection = context.session._connection  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - it has no other name
+    connection.exit_stack.callback(forget, session_of(context))
+
+
 class Announcer:
     """Who is told of changes: clients of 2025-11-25 that shook hands, and streams that clients of 2026-07-28 opened."""
 
     def __init__(self) -> None:
         self._bus = InMemorySubscriptionBus()
-        self._sessions: deque[ServerSession] = deque(maxlen=CLIENTS)
+        self._sessions: dict[str, ServerSession] = {}
         self._watched: dict[str, tuple[ServerSession, set[str]]] = {}
 
     def attach(self, server: "Server[Any]") -> None:
@@ -65,7 +70,9 @@ class Announcer:
     async def tools_changed(self) -> None:
         """Tell everybody. A client that does not read is not waited for."""
         await self._bus.publish(ToolsListChanged())
-        await asyncio.gather(*(_tell(session.send_tool_list_changed()) for session in tuple(self._sessions)))
+        await asyncio.gather(
+            *(_tell(session.send_tool_list_changed()) for session in tuple(self._sessions.values()))
+        )
 
     async def resources_changed(self) -> None:
         """Tell those who listen for it; clients of 2025-11-25 are not told that they could."""
@@ -79,6 +86,8 @@ class Announcer:
 
     async def _subscribe(self, context: Context, params: SubscribeRequestParams) -> dict[str, Json]:
         """Have a client watch a resource, which may not exist yet."""
+        if session_of(context) not in self._watched:
+            at_the_end(context, lambda session: self._watched.pop(session, None))
         _, uris = self._watched.pop(session_of(context), (None, set[str]()))
         self._watched[session_of(context)] = (context.session, uris)
         if len(self._watched) > CLIENTS:
@@ -95,7 +104,11 @@ class Announcer:
         return {}
 
     async def _meet(self, context: Context, _params: NotificationParams) -> None:
-        self._sessions.append(context.session)
+        if session_of(context) not in self._sessions:
+            at_the_end(context, lambda session: self._sessions.pop(session, None))
+        self._sessions[session_of(context)] = context.session
+        if len(self._sessions) > CLIENTS:
+            del self._sessions[next(iter(self._sessions))]
 
 
 async def _tell(sending: Coroutine[Any, Any, None]) -> None:

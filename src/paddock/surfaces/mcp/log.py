@@ -21,7 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
 from paddock.surfaces import render
-from paddock.surfaces.mcp.announce import CLIENTS, session_of
+from paddock.surfaces.mcp.announce import CLIENTS, at_the_end, session_of
 from paddock.surfaces.mcp.progress import LONGEST, MOST, Sink
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Logs:
 
     async def _choose(self, context: Context, params: SetLevelRequestParams) -> dict[str, Json]:
         session = session_of(context)
+        if session not in self._least:
+            at_the_end(context, lambda ended: self._least.pop(ended, None))
         self._least.pop(session, None)
         self._least[session] = params.level
         if len(self._least) > CLIENTS:
