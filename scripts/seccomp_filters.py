@@ -27,6 +27,8 @@ import pyseccomp as seccomp
 TARGET = Path(__file__).parent.parent / "src/paddock/confine/filters"
 ARCHITECTURES = {"x86_64": seccomp.Arch.X86_64, "aarch64": seccomp.Arch.AARCH64}
 PROT_EXEC = 4
+UNBOUNDED = (0x01, 0x100)
+"""MAP_SHARED, which the other kinds of sharing contain, and MAP_GROWSDOWN: mappings that RLIMIT_DATA does not count."""
 
 ALLOWED = """
 read write readv writev recvfrom recvmsg sendto sendmsg poll ppoll close lseek fstat
@@ -238,12 +240,16 @@ def guest(profile: str, architecture: str) -> seccomp.SyscallFilter:
     for number, names in REFUSED.items():
         for name in names:
             add(seccomp.ERRNO(number), name)
+    bounded = seccomp.Arg(3, seccomp.MASKED_EQ, sum(UNBOUNDED), 0)
     for name in ("mmap", "mprotect", "pkey_mprotect"):
+        alike = (bounded,) if name == "mmap" else ()
         if profile == "guest-jit":
-            add(seccomp.ALLOW, name)
+            add(seccomp.ALLOW, name, *alike)
         else:
-            add(seccomp.ALLOW, name, seccomp.Arg(2, seccomp.MASKED_EQ, PROT_EXEC, 0))
+            add(seccomp.ALLOW, name, seccomp.Arg(2, seccomp.MASKED_EQ, PROT_EXEC, 0), *alike)
             add(seccomp.ERRNO(errno.EPERM), name, seccomp.Arg(2, seccomp.MASKED_EQ, PROT_EXEC, PROT_EXEC))
+    for flag in UNBOUNDED:
+        add(seccomp.ERRNO(errno.EPERM), "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, flag, flag))
     # A worker lowers its own data limit when it learns its budget; process 0 is itself.
     add(seccomp.ALLOW, "prlimit64", seccomp.Arg(0, seccomp.EQ, 0))
     add(seccomp.ERRNO(errno.EPERM), "prlimit64", seccomp.Arg(0, seccomp.NE, 0))

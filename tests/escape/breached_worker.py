@@ -130,7 +130,7 @@ PROBES: dict[str, Callable[[], int]] = {
     "prctl name": call(157, 15, PATH, 0, 0, 0), "seccomp": call(317, 1, 0, FUNCTION), "landlock_create_ruleset": call(444, None, 0, 1), "personality": call(135, 0x0040000), "arch_prctl": call(158, 0x1002, 0), "modify_ldt": call(154, 0, BUFFER, 16), "iopl": call(172, 3),
     "x32 getpid": call(39 | X32), "x32 open": call(2 | X32, PASSWD, os.O_RDONLY), "x32 execve": call(520 | X32, SHELL, None, None), "no such call": call(9999),
     "mmap rwx": call(9, 0, 4096, RWX, PRIVATE_ANONYMOUS, -1, 0), "mmap rx": call(9, 0, 4096, RX, PRIVATE_ANONYMOUS, -1, 0), "mprotect rwx": protected(RWX), "mprotect rx": protected(RX), "pkey_mprotect rx": protected(RX, 329),
-    "mmap of a descriptor": call(9, 0, 4096, RW, 1, OWN, 0), "remap_file_pages": call(216, BUFFER, 4096, 0, 0, 0), "32-bit call": legacy_call,
+    "mmap of a descriptor": call(9, 0, 4096, RW, 2, OWN, 0), "mmap shared": call(9, 0, 4096, RW, 0x21, -1, 0), "mmap shared, validated": call(9, 0, 4096, RW, 0x23, -1, 0), "mmap growing down": call(9, 0, 4096, RW, 0x122, -1, 0), "remap_file_pages": call(216, BUFFER, 4096, 0, 0, 0), "32-bit call": legacy_call,
     "shmget": call(29, 0, 4096, 0o1600), "shmat": call(30, 1, 0, 0), "msgget": call(68, 0, 0o1600), "semget": call(64, 0, 1, 0o1600), "mq_open": call(240, PATH, 0o102, 0o600, None),
     "prlimit of another": call(302, 1, 7, None, BUFFER), "prlimit: more processes": call(302, 0, 6, UNLIMITED, None), "prlimit: more memory": raised_again, "setrlimit": call(160, 6, UNLIMITED), "setpriority": call(141, 0, 0, -20),
     "sched_setaffinity": call(203, 0, 8, UNLIMITED), "sched_setscheduler": call(144, 0, 1, BUFFER), "sched_setattr": call(314, 0, BUFFER, 0), "ioprio_set": call(251, 1, 0, 0),

@@ -23,7 +23,7 @@ ENDS = {
     "EPERM": [
         "prctl dumpable", "prctl seccomp", "prctl keep caps", "prctl pdeathsig", "prctl name", "shmget", "shmat",
         "prlimit of another", "prlimit: more processes", "prlimit: more memory", "sched_setscheduler", "fcntl", "ioctl",
-        "getuid",
+        "getuid", "mmap shared", "mmap shared, validated", "mmap growing down",
     ],
     "EISCONN": ["sendto an address"],
     "ENODEV": ["mmap of a descriptor"],

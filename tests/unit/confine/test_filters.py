@@ -61,6 +61,7 @@ NEW_USER, NEW_NETWORK, SIGCHLD, THREAD = 0x10000000, 0x40000000, 17, 0x3D0F00
 CHARACTER_DEVICE, BLOCK_DEVICE, FIFO = 0o020666, 0o060666, 0o010666
 TYPE_INTO_TERMINAL, WINDOW_SIZE = 0x5412, 0x5413
 READ_WRITE, READ_EXECUTE = 3, 5
+SHARED, PRIVATE, SHARED_VALIDATED, GROWS_DOWN = 1, 2, 3, 0x100
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyseccomp") is None, reason="needs pyseccomp")
@@ -244,4 +245,7 @@ def test_guests_get_little_more_than_memory(profile, architecture):
     for name in ("mmap", "mprotect"):
         executable = ALLOW if profile == "guest-jit" else PERMISSION
         assert (told(name, 0, 0, READ_WRITE), told(name, 0, 0, READ_EXECUTE)) == (ALLOW, executable)
+    for kind in (SHARED, SHARED_VALIDATED, PRIVATE | GROWS_DOWN):  # RLIMIT_DATA does not count them
+        assert [told("mmap", 0, 0, how, kind) for how in (READ_WRITE, READ_EXECUTE)] == [PERMISSION] * 2
+    assert told("mmap", 0, 0, READ_WRITE, PRIVATE) == ALLOW
     assert (told("prlimit64", 0), told("prlimit64", 1)) == (ALLOW, PERMISSION)
