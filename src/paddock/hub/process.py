@@ -78,6 +78,17 @@ class ServerOutput(asyncio.StreamReaderProtocol):
         self._begun.clear()
 
 
+class ServerPipes(SubprocessStreamProtocol):
+    """The other pipes of a server. That its input breaks is told by the end of its output."""
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Follow asyncio.SubprocessProtocol. Python up to 3.11.4 logs an error that nobody asked for at this future."""
+        super().pipe_connection_lost(fd, exc)
+        closed: asyncio.Future[None] = vars(self)["_stdin_closed"]
+        if closed.done() and not closed.cancelled():
+            closed.exception()
+
+
 class ServerProcess:
     """A running server process. Whoever starts one must `stop()` it."""
 
@@ -181,7 +192,7 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
         output = await loop.connect_read_pipe(ServerOutput, os.fdopen(ours, "rb", buffering=0))
         try:
             transport, pipes = await loop.subprocess_exec(
-                lambda: SubprocessStreamProtocol(limit=LINE_LIMIT, loop=loop),
+                lambda: ServerPipes(limit=LINE_LIMIT, loop=loop),
                 *argv,
                 stdin=PIPE,
                 stdout=theirs,

@@ -1,13 +1,16 @@
 """Servers over standard streams end when they are not needed, and with everything that they started."""
 
 import asyncio
+import gc
+import os
+import signal
 import subprocess
 import sys
 import time
 
 from paddock.hub.breaker import Breaker
-from paddock.hub.config import Lifecycle
-from paddock.hub.process import ServerProcess
+from paddock.hub.config import Lifecycle, StdioServer
+from paddock.hub.process import ServerProcess, start_process
 from paddock.model.errors import (
     ServerUnavailable,
 )
@@ -181,3 +184,20 @@ def test_close_while_starting_and_while_calling(hub, odd):
         assert ended(server, 0)
 
     asyncio.run(main())
+
+
+def test_an_input_that_breaks_is_no_error_of_ours():
+    told = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        server = StdioServer("sleeper", "/bin/sleep", ("60",))
+        process = await start_process(server, {"PATH": os.environ["PATH"]})
+        os.kill(process.pid, signal.SIGKILL)
+        assert ended(process.pid, 60)  # and the event loop does not know it yet
+        process.stdin.write(b"hello\n")
+        await process.stop()
+
+    asyncio.run(main())
+    gc.collect()
+    assert told == []
