@@ -82,7 +82,7 @@ class ServerPipes(SubprocessStreamProtocol):
     """The other pipes of a server. That its input breaks is told by the end of its output."""
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Follow asyncio.SubprocessProtocol. Python up to 3.11.4 logs an error that nobody asked for at this future."""
+        """Follow asyncio.SubprocessProtocol. Early Pythons 3.11 log an error that nobody asked this future for."""
         super().pipe_connection_lost(fd, exc)
         closed: asyncio.Future[None] = vars(self)["_stdin_closed"]
         if closed.done() and not closed.cancelled():
