@@ -354,7 +354,7 @@ class Gate:
             return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
         value = native_value(result)
         if result.is_error:
-            told = value or "the tool failed and did not say why"
+            told = result.said or value or "the tool failed and did not say why"
             error = _tool_error(told if isinstance(told, str) else json.dumps(told)[:_TOLD])
             return RawResult(status=Status.FAILED, value=value, has_value=True, error=error, usage=usage)
         return RawResult(status=Status.OK, value=value, has_value=True, usage=usage)

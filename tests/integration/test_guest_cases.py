@@ -230,6 +230,29 @@ def test_x27_a_tool_that_reports_failure(guest):
     assert guest.failure("await servers.odd.is_error({ mute: 1 })") == ("failed", "ToolError", told)
 
 
+@pytest.mark.parametrize(
+    ("also", "told", "content"),
+    [
+        ({"structuredContent": {"code": 429}}, "it broke", {"code": 429}),
+        ({"content": [], "structuredContent": {"code": 429}}, '{"code": 429}', {"code": 429}),
+        (
+            {
+                "content": [
+                    {"type": "image", "data": "aGk="},
+                    {"type": "text", "text": "a"},
+                    {"type": "text", "text": "b"},
+                ]
+            },
+            "a\nb",
+            [{"type": "image", "data": "aGk="}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        ),
+    ],
+)
+def test_a_failure_is_told_in_its_own_words(guest, also, told, content):
+    source = "try { await servers.odd.is_error(input) } catch (e) { return [e.message, e.content] }"
+    assert guest.value(source, given={"also": also}) == [told, content]
+
+
 def test_x36_secrets_are_redacted_in_every_part(guest):
     key = "ghp_" + "a" * 36
     assert guest.value(f"return {{key: 'x {key}', password: 'x'}}") == {

@@ -61,7 +61,7 @@ def call(options, name, arguments):
             return -32602
         case "is_error":
             said = {"content": []} if "mute" in arguments else text("it broke")
-            return {**said, "isError": True}
+            return {**said, **arguments.get("also", {}), "isError": True}
         case "invalid":
             return {"content": "just text", "isError": "yes", "structuredContent": None}
         case "no_object":

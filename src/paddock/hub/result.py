@@ -30,6 +30,13 @@ class ToolResult(NamedTuple):
     """Where the result breaks the protocol; it is passed on all the same."""
 
     @property
+    def said(self) -> str:
+        """What it says to people: its texts, one below the other."""
+        blocks = [block for block in cast("list[Any]", self.raw["content"]) if _is_block(block)]
+        texts = [block.get("text") for block in blocks if block["type"] == "text"]
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+    @property
     def is_error(self) -> bool:
         """Whether the tool itself reports failure (X27: a value, not an exception)."""
         return self.raw.get("isError") is True
