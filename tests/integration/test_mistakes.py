@@ -75,6 +75,18 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
             ),
         ),
         (
+            ("tool", "run", "a", "--timeout", "nan"), 2,
+            USAGE.format(
+                "tool run [OPTIONS] ID", "tool run", "Invalid value for '--timeout': must be a number of seconds above 0"
+            ),
+        ),
+        (
+            ("tool", "run", "a", "--timeout", "1e308"), 2,
+            USAGE.format(
+                "tool run [OPTIONS] ID", "tool run", "Invalid value for '--timeout': must be a number of seconds above 0"
+            ),
+        ),
+        (
             ("output", "query", "runtime-demo-1774356909696-fc5aa1f22e33e17c", "--term", b"\xff"), 2,
             USAGE.format("output query [OPTIONS] HANDLE", "output query", "a term is no UTF-8 text; output is searched as that"),
         ),

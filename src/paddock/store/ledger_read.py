@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -43,7 +44,7 @@ def read(
         for record in _records(directory, least[:10], _needles(event, request), newest_first=newest_first)
         if record.ts >= least and event in (None, record.event) and request in (None, record.request)
     )
-    return islice(found, limit)
+    return islice(found, None if limit is None else min(limit, sys.maxsize))
 
 
 def _records(

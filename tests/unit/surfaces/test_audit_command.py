@@ -53,6 +53,16 @@ def test_tail_and_show(directory: Path) -> None:
     assert (unknown.exit_code, unknown.stderr) == (1, f"No record of nothing in {directory}\n")
 
 
+def test_numbers_and_ids_may_be_as_large_as_they_can(directory: Path) -> None:
+    with Ledger(directory) as ledger:
+        record = ledger.append("decided", new_id(), {"status": "denied"})
+    latest = "7" + "Z" * 25
+    unknown = audit("show", latest)
+    assert (unknown.exit_code, unknown.stderr) == (1, f"No record of {latest} in {directory}\n")
+    tail = audit("tail", "-n", str(2**64), "--json")
+    assert [each["id"] for each in json.loads(tail.stdout)] == [record]
+
+
 def test_verify_tells_whether_somebody_changed_the_ledger(directory: Path) -> None:
     with Ledger(directory) as ledger:
         ledger.claim(new_id(), {"kind": "guest"})

@@ -220,7 +220,7 @@ def test_timeout_and_jit_are_asked_for(home: Path) -> None:
     assert (gate.requests[0].limits, gate.requests[0].jit) == (LimitOverrides(wall_ms=1500), True)
     assert gate.settings[0].grants.jit
     assert (gate.requests[0].surface, gate.closed) == ("cli", 1)
-    for wrong in ("0", "-1", "nan", "inf", "x"):
+    for wrong in ("0", "-1", "nan", "inf", "1e308", "x"):
         assert run(gate, "-", "--timeout", wrong).exit_code == 2
 
 

@@ -90,7 +90,10 @@ def _directory(workspace: Path, flags: dict[str, str]) -> Path:
 def _minted(id_: str) -> datetime | None:
     """Return when an id was made; no record of it is older."""
     seconds = minted_at(id_)
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except ValueError:  # an id can tell of years after 9999
+        return None
 
 
 def _print(records: Iterable[AuditRecord], *, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Options that several commands share, each defined once."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +47,13 @@ def _pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[
 def pairs(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - the name that click gives it
     """Return a repeatable option whose values are KEY=VALUE."""
     return click.option(*names, multiple=True, metavar="KEY=VALUE", callback=_pairs, help=help)
+
+
+def seconds(_context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Return a time that is above 0 and, as milliseconds too, a finite number; the callback of a float."""
+    if value is not None and not 0 < value * 1000 < math.inf:
+        raise click.BadParameter("must be a number of seconds above 0", param=parameter)
+    return value
 
 
 settings = pairs("--set", "flags", help="Set a setting for this command, e.g. limits.script.sleep_ms=50.")

@@ -1,6 +1,5 @@
 """`paddock run`: one script, its output on standard output, its error on standard error (spec 1.1)."""
 
-import math
 import sys
 from pathlib import Path
 
@@ -25,12 +24,6 @@ def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str
     return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
 
-def _seconds(_context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not 0 < value < math.inf:
-        raise click.BadParameter("must be a number of seconds above 0", param=parameter)
-    return value
-
-
 @click.command(
     "run",
     epilog=examples(
@@ -49,7 +42,7 @@ def _seconds(_context: click.Context, parameter: click.Parameter, value: float |
 )
 @click.option("--input", "input_text", metavar="JSON|@FILE|-", help="JSON value the script reads as `input`.")
 @click.option(
-    "--timeout", type=float, metavar="SECONDS", callback=_seconds, help="Longest wall time, e.g. 2.5."
+    "--timeout", type=float, metavar="SECONDS", callback=options.seconds, help="Longest wall time, e.g. 2.5."
 )
 @click.option(
     "--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file forbids it."

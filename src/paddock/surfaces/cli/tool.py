@@ -168,9 +168,7 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 @options.pairs(
     "--env", "variables", help="A variable of the script, over the tool's own; repeat it for more."
 )
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Longest wall time."
-)
+@click.option("--timeout", type=float, metavar="SECONDS", callback=options.seconds, help="Longest wall time.")
 @options.workspace
 @options.settings
 @options.as_json
