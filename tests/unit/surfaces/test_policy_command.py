@@ -63,6 +63,11 @@ def test_what_is_no_request() -> None:
     result = policy("check", "cobol")
     assert result.exit_code == 2
     assert "cobol is neither a runtime (node, typescript, " in result.stderr
+    for ask in ("check", "explain"):
+        result = policy(ask, "python", "--timeout-ms", "700000")
+        fault = "a program's timeout is 100 to 600000 ms, not 700000"
+        assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {fault}")
+        assert policy(ask, "python", "--executable", "").exit_code == 2
 
 
 def test_the_explanation_ends_with_the_first_objection() -> None:

@@ -139,7 +139,7 @@ def command(
         answered = given["mode"] is not None or bool(given["terms"])
         context.exit(_execute(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:
-        raise click.UsageError(_told(problem)) from None
+        raise click.UsageError(faults(problem)) from None
     except PaddockError as error:
         raise Failure(str(error), exit_code=OUR_FAULT) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -317,7 +317,7 @@ def _stdin() -> bytes:
     return data
 
 
-def _told(problem: ValidationError) -> str:
+def faults(problem: ValidationError) -> str:
     """Return what is wrong with a request, without what was given."""
     lines: list[str] = []
     for error in problem.errors(include_input=False, include_url=False):

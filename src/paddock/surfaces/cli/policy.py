@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+from pydantic import ValidationError
 
 from paddock.configuration import load
 from paddock.model.base import Json
@@ -19,7 +20,7 @@ from paddock.policy.decision import decide
 from paddock.policy.layers import RULES
 from paddock.policy.programs import stages
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.exec import DENIED
+from paddock.surfaces.cli.exec import DENIED, faults
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json, print_table
@@ -159,13 +160,19 @@ def _request(
         work = ServerCall(server=server, tool=tool)
     elif target in RUNTIMES:
         fields = {"executable": executable, "cwd": cwd, "access": access, "network": network}
-        work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
+        try:
+            work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
+        except ValidationError as problem:
+            raise click.UsageError(faults(problem)) from None
     else:
         raise click.BadParameter(
             f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
         )
     limits = LimitOverrides(wall_ms=timeout_ms)
-    return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
+    try:
+        return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
+    except ValidationError as problem:
+        raise click.UsageError(faults(problem)) from None
 
 
 def _executables(runtime: Runtime) -> Executables:
