@@ -49,9 +49,10 @@ class Access(httpx2.Auth):
         self._name = name
         self._source = source
 
-    def hide(self, text: str) -> str:
-        """Return a text without the secrets of the login."""
-        return Secrets(self._source.secrets()).hide(text)
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets of the login, as they are now."""
+        return Secrets(self._source.secrets())
 
     async def async_auth_flow(
         self, request: httpx2.Request

@@ -18,7 +18,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from paddock.files import read_bounded
 from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
-from paddock.hub.redaction import NONE, Secrets
+from paddock.hub.redaction import NONE, Secrets, is_credential
 
 DEFAULT_TIMEOUT_MS = 60_000
 _MOST_BYTES = 4 * 1024 * 1024
@@ -50,6 +50,8 @@ class StdioServer:
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     lifecycle: Lifecycle = Lifecycle()
     secrets: Secrets = NONE
+    credentials: Secrets = NONE
+    """Those of the secrets that let somebody in: not even the server's own results hold them."""
     questions: bool = False
     """Whether it may have a person asked in the midst of a call."""
 
@@ -70,6 +72,8 @@ class HttpServer:
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     lifecycle: Lifecycle = Lifecycle()
     secrets: Secrets = NONE
+    credentials: Secrets = NONE
+    """Those of the secrets that let somebody in: not even the server's own results hold them."""
     oauth: OAuth = DEFAULT
     questions: bool = False
     """Whether it may have a person asked in the midst of a call."""
@@ -173,6 +177,8 @@ class _Interpolation:
         self._environ = environ
         self.warn = warn
         self.resolved: set[str] = set()
+        self.credentials: set[str] = set()
+        """Those of them that let somebody in, by the names of their variables."""
 
     def __call__(self, text: str) -> str:
         return _VARIABLE.sub(self._value, text)
@@ -188,6 +194,8 @@ class _Interpolation:
         assert value is not None
         if name not in _PLACES:
             self.resolved.add(value)
+        if is_credential(name, value):
+            self.credentials.add(value)
         return value
 
 
@@ -233,6 +241,9 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
         timeout_ms=entry.timeout_ms,
         lifecycle=_lifecycle(entry),
         secrets=Secrets(fill.resolved | literal),
+        credentials=Secrets(
+            {value for key, value in env.items() if is_credential(key, value)} | fill.credentials
+        ),
     )
 
 
@@ -258,6 +269,9 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
         return None
     # `Bearer x` and its parts: servers repeat the bare token.
     literal = {word for value in headers.values() for word in (value, *value.split())} | _credentials(url)
+    named = [value for key, value in headers.items() if is_credential(key, value)]
+    named += [value for key, value in parse_qsl(urlsplit(url).query) if is_credential(key, value)]
+    credentials = {word for value in named for word in (value, value.split()[-1])} | _password(url)
     return HttpServer(
         name=name,
         url=url,
@@ -265,6 +279,7 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
         timeout_ms=entry.timeout_ms,
         lifecycle=_lifecycle(entry),
         secrets=Secrets(fill.resolved | literal | {oauth.client_secret, oauth.private_key}),
+        credentials=Secrets(credentials | fill.credentials | {oauth.client_secret, oauth.private_key}),
         oauth=oauth,
     )
 
@@ -288,13 +303,19 @@ def _is_web_address(url: str) -> bool:
 
 
 def _credentials(url: str) -> set[str]:
-    """Return what an address holds of secrets: its password, as it is sent, too, and long values of its query."""
+    """Return what an address holds of secrets: its password, and long values of its query."""
+    return _password(url) | {
+        value for _, value in parse_qsl(urlsplit(url).query) if len(value) >= _LITERAL_SECRET
+    }
+
+
+def _password(url: str) -> set[str]:
+    """Return the password of an address, as it is sent, too."""
     parts = urlsplit(url)
-    found = {value for _, value in parse_qsl(parts.query) if len(value) >= _LITERAL_SECRET}
-    if parts.password:
-        pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
-        found |= {parts.password, unquote(parts.password), b64encode(pair.encode()).decode()}
-    return found
+    if not parts.password:
+        return set()
+    pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
+    return {parts.password, unquote(parts.password), b64encode(pair.encode()).decode()}
 
 
 def host(url: str) -> str:

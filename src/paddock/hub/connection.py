@@ -33,6 +33,7 @@ from paddock.hub.lifecycle import Verdict
 from paddock.hub.person import Unanswerable
 from paddock.hub.process import LINE_LIMIT, ServerProcess
 from paddock.hub.questions import Questions, asks_back
+from paddock.hub.redaction import NONE, Secrets
 from paddock.hub.session import AUTH_STATUS, PAGES, Session
 from paddock.hub.unanswered import unanswered
 from paddock.hub.web import http_client
@@ -145,7 +146,7 @@ class Connection:
                 f"person be asked: `servers.questions` names the servers that may."
             )
             raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS)
-        return answer
+        return (self._server.credentials | self._login_secrets).hide_in(answer)
 
     async def tools(self, timeout_ms: float) -> list[object]:
         """Return the raw entries of all pages of `tools/list`. Raises CallFailed."""
@@ -275,8 +276,11 @@ class Connection:
         return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
 
     def _hide(self, text: str) -> str:
-        text = self._server.secrets.hide(text)
-        return self._auth.hide(text) if self._auth is not None else text
+        return (self._server.secrets | self._login_secrets).hide(text)
+
+    @property
+    def _login_secrets(self) -> Secrets:
+        return self._auth.secrets if self._auth is not None else NONE
 
 
 def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:

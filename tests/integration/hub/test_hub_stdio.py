@@ -182,6 +182,18 @@ def test_children_see_only_the_allowed_environment(hub, odd, monkeypatch):
     asyncio.run(main())
 
 
+def test_no_answer_of_a_server_holds_its_credentials(hub, odd):
+    env = {"API_TOKEN": "tok-12345", "PLACE": "/home/somebody"}
+
+    async def main():
+        async with hub(odd(env=env, credentials=Secrets(["tok-12345"]))) as h:
+            seen = (await h.call("odd", "environment", {})).raw["structuredContent"]
+            assert (seen["API_TOKEN"], seen["PLACE"]) == ("[REDACTED]", "/home/somebody")
+            assert text(await h.call("odd", "echo", {"text": "tok-12345"})) == "[REDACTED]"
+
+    asyncio.run(main())
+
+
 def test_faulty_results_are_passed_on_with_a_warning(hub, odd):
     async def main():
         async with hub(odd()) as h:
