@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from errno import EISDIR, ELOOP
 from io import BytesIO
 from pathlib import Path
 
@@ -242,10 +243,16 @@ class Artifacts:
     def _manifest(self, handle: Handle) -> bytes | None:
         """Return the manifest's bytes, far too many if there are; None when there is none."""
         data = None
-        for piece in self._object(handle, _MANIFEST, _MANIFEST_BYTES):
-            data = (data or b"") + piece
-            if len(data) > _MANIFEST_BYTES:
-                break
+        try:
+            for piece in self._object(handle, _MANIFEST, _MANIFEST_BYTES):
+                data = (data or b"") + piece
+                if len(data) > _MANIFEST_BYTES:
+                    break
+        except ArtifactError as error:
+            # A link or a directory is a damaged manifest, and no reason why others cannot be read.
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in {ELOOP, EISDIR}:
+                raise
+            data = b""
         return data
 
     def _object(self, handle: Handle, name: str, chunk: int) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ An object has a name in a group, which is a directory or the first part of a key
 system or the client raises it.
 """
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -114,7 +115,8 @@ class Folder:
     def delete(self, group: str, names: Iterable[str]) -> None:
         """Follow Objects."""
         for name in names:
-            (self._directory / group / name).unlink(missing_ok=True)
+            with contextlib.suppress(IsADirectoryError):  # `drop` removes it
+                (self._directory / group / name).unlink(missing_ok=True)
         self.drop(group)
 
     def drop(self, group: str) -> None:

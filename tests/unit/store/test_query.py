@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import tracemalloc
 import zlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifac
 from paddock.model.limits import MIB
 from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.policy.redaction import Redactor
-from paddock.store.artifacts import Artifacts
+from paddock.store.artifacts import Artifacts, Swept
 from paddock.store.query import Reading, query, read_bytes
 
 HOME = Path("/home/u/repo")
@@ -177,6 +177,25 @@ def test_s50_a_corrupt_manifest_does_not_keep_from_searching(artifacts: Artifact
     handle = store(artifacts, "a needle\n")
     without_manifest(artifacts, handle)
     assert ask(artifacts, handle, queryTerms=["needle"])["matchCount"] == 1
+
+
+@pytest.mark.parametrize("kind", ["link", "directory"])
+def test_a_manifest_that_is_no_file_keeps_nobody_from_the_others(artifacts: Artifacts, kind: str) -> None:
+    good, handle = store(artifacts, "a"), store(artifacts, "a needle\n")
+    manifest = artifacts.settings.directory / handle / "manifest.json"
+    manifest.unlink()
+    if kind == "link":
+        manifest.symlink_to("/etc/passwd")
+    else:
+        manifest.mkdir()
+    found = {str(each.handle): each.manifest is not None for each in artifacts.readable(None)}
+    assert found == {good: True, handle: False}
+    assert ask(artifacts, handle, queryTerms=["needle"])["matchCount"] == 1
+    assert artifacts.sweep() == Swept(0, 1)
+    later = datetime.now(UTC) + timedelta(days=400)
+    swept = Artifacts(artifacts.settings, Redactor(RedactionSettings()), clock=lambda: later).sweep()
+    assert swept == Swept(2, 0)
+    assert list(artifacts.list()) == []
 
 
 @pytest.mark.parametrize("layers", [1, 2])
