@@ -96,6 +96,7 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
             "nobody: no change waits for approval; paddock servers diff nobody looks for some\n",
         ),
         (("servers", "diff", "nobody"), 1, "warning: nobody: Unknown server: nobody\n"),
+        (("servers", "tools", "nobody"), 1, "Unknown server: nobody\n  those there are: none\n"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told(place, args, code, told):

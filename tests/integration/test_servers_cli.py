@@ -50,7 +50,11 @@ def test_tools_are_listed(paddock: Any, warning: str) -> None:
 
 def test_x25_a_server_that_is_not_configured(paddock: Any, warning: str) -> None:
     code, output, errors = paddock("servers", "tools", "nonexistent")
-    assert (code, output, errors) == (1, "", f"{warning}nonexistent: Unknown server: nonexistent\n")
+    assert (code, output, errors) == (
+        1,
+        "",
+        f"{warning}Unknown server: nonexistent\n  those there are: all\n",
+    )
 
 
 def test_a_call_and_what_the_ledger_says_of_it(paddock: Any, warning: str) -> None:

@@ -61,6 +61,8 @@ def find(argument: str, workspace: Path) -> Path:
     known = list(dict.fromkeys(name for name, _ in listed(workspace)))
     if nearest := get_close_matches(argument.removesuffix(Path(argument).suffix), known):
         lines.append(f"  did you mean: {', '.join(nearest)}?")
+    elif not known:
+        lines.append("  there are none yet: `paddock script new` makes one")
     raise ScriptNotFound("\n".join(lines))
 
 

@@ -115,6 +115,14 @@ def test_m3_a_script_that_is_nowhere(home: Path) -> None:
     )
 
 
+def test_where_there_is_no_script_at_all_it_is_told_how_to_make_one(home: Path) -> None:
+    result = run(Gate(), "hello")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        1,
+        "  there are none yet: `paddock script new` makes one",
+    )
+
+
 def test_m4_a_path_is_not_searched_for(home: Path) -> None:
     write(Path("my-scripts/audit.ts"), "path")
     write(Path(".paddock/scripts/audit.ts"), "name")

@@ -11,7 +11,7 @@ import click
 from paddock.configuration import load
 from paddock.hub.config import HttpServer, Server, ServersConfig, StdioServer
 from paddock.hub.result import ToolInfo
-from paddock.model.errors import ServerError
+from paddock.model.errors import ServerError, UnknownServer
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
 from paddock.surfaces.cli import candidates, login, options, provision
@@ -140,6 +140,8 @@ async def _tools(
     failures: list[str] = []
     for name, answer in zip(names, answers, strict=True):
         match answer:
+            case UnknownServer():
+                failures.append(f"{answer}\n  those there are: {', '.join(servers.config.servers) or 'none'}")
             case ServerError():
                 failures.append(f"{name}: {answer}")
             case BaseException():
