@@ -271,7 +271,7 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
     literal = {word for value in headers.values() for word in (value, *value.split())} | _credentials(url)
     named = [value for key, value in headers.items() if is_credential(key, value)]
     named += [value for key, value in parse_qsl(urlsplit(url).query) if is_credential(key, value)]
-    credentials = {word for value in named for word in (value, value.split()[-1])} | _password(url)
+    credentials = {word for value in named for word in (value, *value.split()[-1:])} | _password(url)
     return HttpServer(
         name=name,
         url=url,

@@ -209,6 +209,9 @@ class Connection:
             failure = CallFailed(ServerUnavailable(self._hide(text), sent=trace.sent), Verdict.FAILURE)
         finally:
             TRACE.reset(token)
+            self._under_way -= 1
+            if not self._under_way:
+                self._quiet.set()
             trace.limit = None  # it knows the task, and so its result; contexts of timers keep the trace
         raise failure from None
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from paddock.hub import web
+from paddock.hub import connection, web
 from paddock.hub.config import HttpServer
 from paddock.hub.lifecycle import State
 from paddock.model.errors import ServerTimeout, ServerUnavailable
@@ -190,9 +190,17 @@ def test_a_stream_that_breaks_off_leaves_other_calls_alone(hub):
     asyncio.run(main())
 
 
-def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again(hub):
+def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again(hub, monkeypatch):
     opened = 0
-    arrived, lost = asyncio.Semaphore(0), asyncio.Event()
+    arrived, lost, over = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
+
+    class Watched(connection.Connection):
+        async def over(self):
+            await super().over()
+            over.set()
+
+    monkeypatch.setattr(connection, "Connection", Watched)
+    monkeypatch.setattr(connection, "_LAST_ANSWERS_S", 3600)
 
     async def opens(writer, number):
         nonlocal opened
@@ -228,6 +236,7 @@ def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again
             results = [text(each) for each in await asyncio.gather(first, *others)]
             assert results == ["session 2", "session 2", "fine"]
             assert (h.status()["web"].starts, h.status()["web"].failures) == (2, 0)
+            await over.wait()  # nothing is waited for once the last of them is answered
 
     asyncio.run(asyncio.wait_for(main(), 60))
 

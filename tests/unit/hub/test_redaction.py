@@ -68,6 +68,7 @@ def test_the_servers_file_says_which_of_its_secrets_let_somebody_in(tmp_path):
     servers = {
         "local": {"command": "x", "args": ["${ROOT}"], "env": {"A_TOKEN": "own-token", "WHERE": "${ROOT}", "NAME": "some-name"}},
         "arguments": {"command": "x", "args": ["--as", "${TOKEN}", "--in", "${ROOT}"]},
+        "blank": {"url": "https://web.example/mcp?token=++++++++", "headers": {"X-Token": "        "}},
         "web": {
             "url": "https://me:pass-word@web.example/mcp?api_key=query-key&project=paddock-one",
             "headers": {"X-Api-Key": "${TOKEN}", "Cookie": "id=12345678", "Accept-Language": "de-DE, de"},
@@ -77,6 +78,7 @@ def test_the_servers_file_says_which_of_its_secrets_let_somebody_in(tmp_path):
     file.write_text(json.dumps({"mcpServers": servers}))
     found = load_servers(file, {"TOKEN": "tok-12345", "ROOT": "/home/somebody"}).servers
     assert found["local"].credentials == Secrets(["own-token"])
+    assert found["blank"].credentials == Secrets(["        "])
     assert found["arguments"].credentials == Secrets(["tok-12345"])
     text = "tok-12345 id=12345678 pass-word query-key paddock-one de-DE bWU6cGFzcy13b3Jk"
     assert found["web"].credentials.hide(text) == (
