@@ -22,6 +22,7 @@ from paddock.model.nesting import is_deeper
 _FIRST = 1 << 30
 """The library counts its own requests from 1."""
 _DEEPEST = 500
+EMPTY = "the answer has neither a result nor an error"
 
 
 class Lane:
@@ -62,7 +63,7 @@ class Lane:
             del self._waiting[number]
         if "result" in answer:
             return answer["result"]
-        raise _error(answer["error"])
+        raise _error(answer.get("error", {"message": EMPTY}))
 
     def take(self, line: bytes) -> bool:
         """Take a line that is the answer to one of our requests; tell whether it was."""
@@ -74,7 +75,7 @@ class Lane:
         if isinstance(number, str):  # as the library does: some servers give every number back as a text
             number = coerce_request_id(number)
         answered = self._waiting.get(number)
-        if answered is None or not ("result" in answer or "error" in answer):
+        if answered is None or not is_answer(answer):
             return False
         if not answered.done():
             answered.set_result(answer)
@@ -86,6 +87,14 @@ class Lane:
         for answered in self._waiting.values():
             if not answered.done():
                 answered.set_exception(_closed())
+
+
+def is_answer(message: dict[str, Any]) -> bool:
+    """Tell whether a message with a request's number answers it, rather than being a line of some log.
+
+    A handler in JavaScript that gives undefined becomes an answer with neither a result nor an error.
+    """
+    return not message.keys().isdisjoint(("result", "error", "jsonrpc"))
 
 
 def written(message: dict[str, Any]) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
+from pydantic_core import from_json, to_json
 
 from paddock.hub.config import HttpServer
 from paddock.hub.failure import TRACE, Trace
@@ -22,6 +23,8 @@ _APART_S = 0.5
 """Seconds between two requests for the rest of one stream; a server may ask for none."""
 _PLAIN = ("", "identity")
 _SHOWN = 200
+_CHECKED = 64 << 10
+"""Bytes of an answer up to which it is looked at whose answer it is; what fails is short."""
 
 
 def http_client(server: HttpServer, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
@@ -60,6 +63,8 @@ class _Client(httpx2.AsyncClient):
         if trace.kind != "text/event-stream":  # whose events the library bounds
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Bounded(response.stream, trace)
+            if response.is_success and request.method == "POST" and trace.kind == "application/json":
+                response.stream = _Addressed(response.stream, request.content, trace)
         return response
 
     async def _farewell(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
@@ -110,8 +115,45 @@ class _Bounded(httpx2.AsyncByteStream):
             raise self._fault(cause(error)) from None
 
     def _fault(self, text: str) -> httpx2.StreamError:
-        self._trace.fault = text
-        return httpx2.StreamError(text)
+        return _fault(self._trace, text)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class _Addressed(httpx2.AsyncByteStream):
+    """An answer in JSON that is the answer to its request: for one with another number, everybody would wait in vain.
+
+    An error whose server did not read the number (JSON-RPC 2.0, section 5: `id` is null) gets the request's.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, request: bytes, trace: Trace) -> None:
+        self._stream = stream
+        self._request = request
+        self._trace = trace
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = b"".join([chunk async for chunk in self._stream])
+        yield self._addressed(body) if len(body) <= _CHECKED else body
+
+    def _addressed(self, body: bytes) -> bytes:
+        try:
+            asked, answer = from_json(self._request), from_json(body)
+            number, other = asked["id"], answer["id"]
+        except (ValueError, LookupError, TypeError):
+            return body  # nobody waits for it, or the library says what is wrong with it
+        if other is None and "error" in answer:
+            return to_json({**answer, "id": number})
+        if str(other) != str(number):
+            raise _fault(
+                self._trace, f"it answers another request, {str(other)[:_SHOWN]!r} instead of {number!r}"
+            )
+        return body
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _fault(trace: Trace, text: str) -> httpx2.StreamError:
+    trace.fault = text
+    return httpx2.StreamError(text)

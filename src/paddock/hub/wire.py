@@ -21,7 +21,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from paddock.hub.failure import TRACE
-from paddock.hub.lane import odd, written
+from paddock.hub.lane import EMPTY, is_answer, odd, written
 from paddock.hub.process import LINE_LIMIT
 
 
@@ -119,8 +119,8 @@ def _answer(line: bytes) -> SessionMessage | None:
         return SessionMessage(
             JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=fields["result"])
         )
-    if "error" in fields:
-        error = fields["error"]
+    if is_answer(fields):
+        error = fields.get("error", EMPTY)
         told = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
         text = told if isinstance(told, str) else json.dumps(told)
         return SessionMessage(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import zlib
 from contextlib import asynccontextmanager
 
@@ -10,7 +11,7 @@ import pytest
 from paddock.hub import connection, web
 from paddock.hub.config import HttpServer
 from paddock.hub.lifecycle import State
-from paddock.model.errors import ServerTimeout, ServerUnavailable
+from paddock.model.errors import ServerRejected, ServerTimeout, ServerUnavailable
 
 from .conftest import failure, text
 
@@ -129,6 +130,9 @@ ODD = {
         "Server web answers with what is no message of the protocol."
     ),
     answer([1]): "Server web answers with what is no message of the protocol.",
+    answer(
+        result(999)
+    ): "Server web gave no whole answer: it answers another request, '999' instead of NUMBER.",
     answer(b"", "302 Found", "Location: http://u:p@elsewhere.test/mcp?key=tok-1234"): (
         "Server web answers HTTP 302 and leads to http://elsewhere.test/mcp; correct its `url`."
     ),
@@ -140,8 +144,20 @@ ODD = {
 def test_what_is_no_answer_of_the_protocol(hub, said, told):
     async def main():
         async with rude(t=said) as server, hub(HttpServer("web", server.url)) as h:
-            assert str(await failure(h.call("web", "t", {}), ServerUnavailable)) == told
+            error = await failure(h.call("web", "t", {}), ServerUnavailable)
+            assert re.sub(r"instead of \d+", "instead of NUMBER", str(error)) == told
             assert text(await h.call("web", "other", {})) == "fine"
+
+    asyncio.run(main())
+
+
+def test_an_error_without_a_number_is_the_answer_of_the_request_it_comes_for(hub):
+    """JSON-RPC 2.0, section 5: whoever could not read the number of a request answers with null."""
+    said = answer({"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "no luck"}})
+
+    async def main():
+        async with rude(t=said) as server, hub(HttpServer("web", server.url)) as h:
+            assert str(await failure(h.call("web", "t", {}), ServerRejected)) == "no luck"
 
     asyncio.run(main())
 

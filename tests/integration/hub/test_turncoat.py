@@ -180,6 +180,12 @@ def test_search_and_describe_at_the_command_line(workspace):
     assert workspace.paddock("describe", "post.sendd") == (
         1, "", "post.sendd: there is no such tool; did you mean post.send or post.turn?\n",
     )  # fmt: skip
+    assert workspace.paddock("describe", "pots.send", "post/x", "send") == (
+        1, "",
+        "pots.send: Unknown server: pots; did you mean `post`?\n"
+        "post/x: there is no such tool; did you mean post.turn or post.send?\n"
+        "send: a tool is named SERVER.TOOL; did you mean post.send?\n",
+    )  # fmt: skip
     assert workspace.paddock("search", "x", "--server", "pots") == (
         1, "", "Unknown server: pots; did you mean `post`?\n",
     )  # fmt: skip

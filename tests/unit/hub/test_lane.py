@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
-from mcp_types import JSONRPCError, JSONRPCResponse
+from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
 from paddock.hub.failure import TRACE, Trace
 from paddock.hub.lane import Lane
@@ -79,7 +79,7 @@ def test_answers_come_in_any_order() -> None:
         line(id=True, result={}),
         line(id=[FIRST], result={}),
         line(id=None, error={"code": 1, "message": "m"}),
-        line(id=FIRST),
+        b'{"id": %d, "level": "info"}' % FIRST,
         line(id=FIRST, method="sampling/createMessage", params={}),
         line(method="notifications/progress", params={}),
         b"Starting server ...",
@@ -96,6 +96,25 @@ def test_what_is_no_answer_of_ours_is_left(other: bytes) -> None:
         assert await request is None
 
     on_lane(use)
+
+
+def test_an_answer_with_nothing_in_it_is_an_error_and_no_wait() -> None:
+    """As a handler in JavaScript gives it that returns undefined."""
+    text = "the answer has neither a result nor an error"
+
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        assert lane.take(line(id=FIRST))
+        with pytest.raises(MCPError) as raised:
+            await request
+        assert (raised.value.error.code, raised.value.error.message) == (-32603, text)
+
+    on_lane(use)
+    message = parse(line(id=FIRST))
+    assert message is not None
+    assert message.message == JSONRPCError(
+        jsonrpc="2.0", id=FIRST, error=ErrorData(code=-32603, message=text)
+    )
 
 
 def test_a_number_may_come_back_as_a_text() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     from paddock.hub.catalog import Unknown  # noqa: PLC0415 - help does without
 
     settings = load(workspace, flags=flags).settings
-    described, listing = asyncio.run(_describe(settings, workspace, names))
+    described, listing, servers = asyncio.run(_describe(settings, workspace, names))
     _tell(listing)
     known = [each for each in described if not isinstance(each, Unknown)]
     if as_json:
@@ -75,7 +76,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
             print_text(f"// {name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
             print_text(each.declaration)
     if unknown := [each for each in described if isinstance(each, Unknown)]:
-        raise Failure("\n".join(_missing(each) for each in unknown))
+        raise Failure("\n".join(_missing(each, servers, listing) for each in unknown))
 
 
 @click.command("diff", epilog=examples("paddock servers diff", "paddock servers diff git --json"))
@@ -131,10 +132,10 @@ async def _search(
 
 async def _describe(
     settings: Settings, workspace: Path, names: tuple[str, ...]
-) -> "tuple[tuple[Described | Unknown, ...], Listing]":
+) -> "tuple[tuple[Described | Unknown, ...], Listing, tuple[str, ...]]":
     async with session(settings, workspace) as opened:
         catalog = opened.servers.catalog
-        return await catalog.describe(names), await catalog.listing()
+        return await catalog.describe(names), await catalog.listing(), tuple(opened.servers.config.servers)
 
 
 async def _diff(
@@ -184,6 +185,15 @@ def _description(each: "Described") -> dict[str, Json]:
     }
 
 
-def _missing(unknown: "Unknown") -> str:
+def _missing(unknown: "Unknown", servers: tuple[str, ...], listing: "Listing") -> str:
+    server = re.split(r"[./]", unknown.name, maxsplit=1)[0]
+    if server == unknown.name:
+        why = "a tool is named SERVER.TOOL"
+    elif server not in servers:
+        return f"{unknown.name}: {UnknownServer(server, servers)}"
+    elif server in listing.failures:
+        why = f"server {server} did not tell its tools"
+    else:
+        why = "there is no such tool"
     near = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""
-    return f"{unknown.name}: there is no such tool{near}"
+    return f"{unknown.name}: {why}{near}"
