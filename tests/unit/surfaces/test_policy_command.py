@@ -59,6 +59,13 @@ def test_a_request_is_tried_on_policy(args: tuple[str, ...], code: int, text: st
     assert (result.exit_code, result.stdout) == (code, text)
 
 
+@pytest.mark.parametrize("half", ["git/", "/git_log"])
+def test_half_a_tool_is_no_request(half: str) -> None:
+    result = policy("check", half)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Invalid value for TARGET: {half} is neither a runtime (node, " in result.stderr
+
+
 def test_what_is_no_request() -> None:
     result = policy("check", "cobol")
     assert result.exit_code == 2

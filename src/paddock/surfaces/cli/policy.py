@@ -155,8 +155,8 @@ def _request(
     access: str,
     network: str,
 ) -> ExecutionRequest:
-    server, slash, tool = target.partition("/")
-    if slash:
+    server, _, tool = target.partition("/")
+    if server and tool:
         work = ServerCall(server=server, tool=tool)
     elif target in RUNTIMES:
         fields = {"executable": executable, "cwd": cwd, "access": access, "network": network}
