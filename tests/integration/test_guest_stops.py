@@ -310,6 +310,62 @@ def test_a_call_in_a_callback_that_nobody_waited_for(guest):
     assert outcome.error.excerpt.startswith("  await servers.odd.call(")
 
 
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("return await Promise.race([servers.odd.call('hang'), sleep(5).then(() => 'late')])", "late"),
+        (
+            "return await Promise.any([servers.odd.call('hang'), servers.odd.call('echo', { text: 'x' })])",
+            "x",
+        ),
+        (
+            "const work = (async () => (await servers.odd.call('hang')).text)();"
+            " const late = new Promise((_, no) => setTimeout(() => no(new Error('late')), 5));"
+            " try { return await Promise.race([work, late]) } catch (error) { return error.message }",
+            "late",
+        ),
+    ],
+)
+def test_a_call_that_lost_a_race_is_no_forgotten_one(guest, source, value):
+    outcome = guest.run(source)
+    assert (outcome.status, outcome.error, outcome.value, outcome.in_flight) == ("ok", None, value, 1)
+    assert [(line.level, line.text) for line in outcome.console] == [
+        ("warn", "Cancelled, since the program ended while it was under way: odd.hang")
+    ]
+
+
+def test_a_call_after_a_race_and_a_race_that_nobody_waited_for_are_forgotten(guest):
+    hang = "servers.odd.call('hang')"
+    for source in (
+        f"await Promise.race([1, sleep(5)]); {hang}; return 1",
+        f"Promise.race([{hang}, sleep(900)]); return 1",
+    ):
+        assert guest.failure(source) == (
+            "failed",
+            "UnawaitedCall",
+            "the program ended while it had not waited for odd.hang",
+        )
+
+
+def test_races_are_those_of_the_language(guest):
+    source = """
+      class Other extends Promise {}
+      const told = async (run) => { try { return await run() } catch (error) { return String(error) } }
+      return [
+        Promise.race.name, Promise.any.length, Object.keys(Promise), Other.any([1]) instanceof Other,
+        await told(() => Promise.race(5)), await told(() => Promise.race.call(1, [])),
+        await told(() => Promise.any([Promise.reject(1)])), await told(() => Promise.race([Promise.reject(2)])),
+        await Promise.race(new Set([3, sleep(5)])), await Promise.any([Promise.reject(1), sleep(1), 4]),
+      ]
+    """
+    assert guest.value(source) == [
+        "race", 1, [], True,
+        "TypeError: number 5 is not iterable (cannot read property Symbol(Symbol.iterator))",
+        "TypeError: Promise.race called on non-object",
+        "AggregateError: All promises were rejected", "2", 3, 4,
+    ]  # fmt: skip
+
+
 def test_a_failed_call_that_nobody_looked_at(guest):
     later = "await servers.nope.call('t').catch(() => 0)"  # by then the one before it has failed
     assert guest.failure(f"servers.nope.call('t'); {later}; return 1") == (

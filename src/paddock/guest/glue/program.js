@@ -30,6 +30,18 @@ function fail(thrown) {
 }
 
 const OPEN_SHOWN = 16;
+function openCalls(from, to) {
+  const names = [];
+  let site = "";
+  for (let id = from; id <= to && names.length < OPEN_SHOWN; id++) {
+    const call = apply(mapGet, calls, [id]);
+    if (call === undefined) continue;
+    if (names.length === 0) site = framesOf(call.site.stack, "");
+    names[names.length] = call.server + "." + call.tool;
+  }
+  return { names, site };
+}
+
 function finish(value) {
   if (header[SETTLED] !== 0) return;
   let text;
@@ -43,15 +55,12 @@ function finish(value) {
   }
   tellRejections(unseen);
   if (!rawResults) tellLost(value, text);
-  const open = [];
-  let site = "";
-  for (let id = 1; id <= callCount && open.length < OPEN_SHOWN; id++) {
-    const call = apply(mapGet, calls, [id]);
-    if (call === undefined) continue;
-    if (open.length === 0) site = framesOf(call.site.stack, "");
-    open[open.length] = call.server + "." + call.tool;
+  const left = openCalls(1, raced);
+  if (left.names.length > 0 && !rawResults) {
+    print("warn", ["Cancelled, since the program ended while it was under way: " + apply(join, left.names, [", "])]);
   }
-  const head = '{"open":' + stringify(open) + (site === "" ? "" : ',"site":' + stringify(site));
+  const { names, site } = openCalls(raced + 1, callCount);
+  const head = '{"open":' + stringify(names) + (site === "" ? "" : ',"site":' + stringify(site));
   if (text === undefined) return settle("done", head + "}");
   let room = settings.result;
   if (text.length > room || !fits(text)) {
@@ -125,7 +134,7 @@ function forget() {
   delete NativeError.prototype.toJSON;
   apply(mapDelete, known, ["rehearsal"]);
   header[SETTLED] = 0;
-  callCount = 0;
+  callCount = raced = 0;
   timerCount = 0;
 }
 
