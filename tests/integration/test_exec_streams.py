@@ -71,6 +71,16 @@ def test_what_was_closed_is_nowhere(place, redirection, options, out, bad):
     assert verified.stdout.startswith("ok: ")
 
 
+@pytest.mark.parametrize("redirection", ["<&-", "2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_what_was_closed_is_closed_for_no_worker(place, redirection):
+    """A file that a worker opens must not get the number of a stream that its own child then replaces."""
+    (place / "one.js").write_text("return 1")
+    words = ["sh", "-c", f'exec "$0" run one.js {redirection}', PADDOCK]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place, timeout=300)
+    out = "" if ">&- 2" in redirection else "1\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, out, "")
+
+
 @pytest.mark.parametrize("options", [(), ("--json",), ("--mode", "summary")])
 def test_output_that_cannot_be_written_is_told(place, options):
     code, _, told = at_shell(place, ">/dev/full", *options)

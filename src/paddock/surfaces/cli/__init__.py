@@ -50,7 +50,10 @@ def _open_what_is_closed() -> None:
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             device = os.open(os.devnull, os.O_RDWR)
-            os.dup2(device, number)
-            if device != number:
+            if device == number:
+                # A child without it would open something else in its place.
+                os.set_inheritable(number, True)  # noqa: FBT003 - it takes no names
+            else:
+                os.dup2(device, number)
                 os.close(device)
             setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
