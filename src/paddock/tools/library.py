@@ -159,7 +159,7 @@ class ToolLibrary:
         while todo and seen < _MOST_DIRECTORIES:
             directory, depth = todo.pop()
             seen += 1
-            if (directory / _PROMPT).is_file():
+            if _is_file(directory / _PROMPT):
                 yield from _with_manifest(directory / "tools", directory.name)
             if depth < _MOST_DEPTH and not workspace:
                 todo += [(child, depth + 1) for child in reversed(_directories(directory))]
@@ -172,14 +172,14 @@ def load(directory: Path, *, prompt: str = "") -> Tool:
     except ManifestError as problem:
         raise ToolError(f"{MANIFEST}: {problem}") from None
     schema, named = _EMPTY, manifest.schema_file
-    if named != Manifest.model_fields["schema_file"].default or (directory / named).exists():
+    if named != Manifest.model_fields["schema_file"].default or _is_there(directory, named):
         schema = _schema(directory, named)
     try:
         compiled = Schema(schema)
     except ValueError as problem:
         raise ToolError(f"{named}: {problem}") from None
     content, named = "", manifest.description_file
-    if named != Manifest.model_fields["description_file"].default or (directory / named).exists():
+    if named != Manifest.model_fields["description_file"].default or _is_there(directory, named):
         content = read_inside(directory, named).strip()
     return Tool(manifest, directory, prompt, compiled, content)
 
@@ -237,11 +237,27 @@ def _schema(directory: Path, name: str) -> dict[str, Json]:
 
 
 def _with_manifest(folder: Path, prompt: str) -> Iterator[_Found]:
-    if folder.is_symlink():
+    if os.path.islink(folder):  # noqa: PTH114 - as in `_is_file`
         return
     for directory in _directories(folder):
-        if (directory / MANIFEST).is_file():
+        if _is_file(directory / MANIFEST):
             yield _Found(directory, prompt)
+
+
+def _is_file(path: Path) -> bool:
+    """Tell whether a file is there; what cannot be looked at, such as a link to an endless name, is none."""
+    return os.path.isfile(path)  # noqa: PTH113 - that of `Path` raises: one such link would hide every tool
+
+
+def _is_there(directory: Path, name: str) -> bool:
+    """Tell whether a tool has a file. Raises ToolError when that cannot be looked at."""
+    try:
+        (directory / name).stat()
+    except FileNotFoundError:
+        return False
+    except OSError as problem:
+        raise ToolError(f"{name}: {problem.strerror}") from None
+    return True
 
 
 def _directories(folder: Path) -> list[Path]:

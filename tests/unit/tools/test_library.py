@@ -155,6 +155,21 @@ def test_directories_behind_links_hold_no_tools(workspace: Path, make_tool: Make
     assert names(ToolLibrary(workspace, (tmp_path / "elsewhere",))) == [("a", "")]
 
 
+def test_what_cannot_be_looked_at_hides_no_other_tool(workspace: Path, make_tool: MakeTool):
+    make_tool("a")
+    endless = "n" * 300
+    broken = make_tool("b")
+    (broken / "schema.json").symlink_to(endless)
+    for name in (".paddock/tools/c/tool.yaml", "prompts/d/prompt.yaml", "resources/scripts"):
+        link = workspace / name
+        link.parent.mkdir(parents=True)
+        link.symlink_to(endless)
+    library = ToolLibrary(workspace)
+    why = "schema.json: File name too long"
+    assert [each for each in library.all() if isinstance(each, Broken)] == [Broken("b", broken, why)]
+    assert list(library.tools()) == ["a"]
+
+
 def test_a_change_is_seen_at_the_next_look(workspace: Path, make_tool: MakeTool):
     directory = make_tool("a", description="One.")
     library = ToolLibrary(workspace)
