@@ -8,6 +8,10 @@ NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
 BYTES = (
     "texts become bytes and back by Uint8Array.fromBase64(text) and bytes.toBase64(), or by fromHex and toHex"
 )
+RESULT = (
+    "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "
+    "servers.<name>.callRaw(tool, args) gives the whole message"
+)
 
 
 def told(outcome):
@@ -23,6 +27,17 @@ def told(outcome):
         ("setInterval(() => 0, 10)", "use setTimeout, or a loop with `await sleep(ms)`"),
         ("const a = 1, b = 2; return a &lt; b", "the text is escaped for HTML; send it as it is"),
         ("return 1n", "JSON has no BigInt: use String(n), or Number(n) where it is small"),
+        ("await mcp.callTool('odd', 'echo', {})", "tools are in `servers`: await servers.<name>.<tool>(...)"),
+        ("new AbortController()", "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"),
+        ("return None", "this is JavaScript: true, false, null"),
+        ("console.table([{ a: 1 }])", "console has log, info, warn, error and debug"),
+        ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.content[0].text", RESULT),
+        ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn JSON.parse(r.content?.[0]?.text)", RESULT),
+        ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.structuredContent.value", RESULT),
+        ("return JSON.parse({ a: 1 })", RESULT),
+        ("return JSON.parse('{')", ""),
+        ("const none = undefined; return none.contents[0]", ""),
+        ("throw new Error('content[0].text')", ""),
         ("return nothing", ""),
         ("throw new ReferenceError('__proto__ is not defined')", ""),
         ("throw new Error('fetch is not defined')", ""),
@@ -44,6 +59,7 @@ ADVISED = {
     "UTF-8": ("return encodeURIComponent('é')", "%C3%A9"),
     "the next turn": ("return await new Promise((done) => setTimeout(done, 0, 1))", 1),
     "copies": ("return JSON.parse(JSON.stringify({ a: [1] }))", {"a": [1]}),
+    "race": ("return await Promise.race([new Promise(() => 0), sleep(1).then(() => 'late')])", "late"),
     "Map": ("return Object.fromEntries(new Map([['a', 1]]))", {"a": 1}),
 }
 

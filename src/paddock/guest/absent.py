@@ -2,6 +2,8 @@
 
 import re
 
+from paddock.model.outcome import ErrorInfo
+
 _NO_MODULES = "a program is one text without modules; call tools through servers.<name>.<tool>(...)"
 _NO_NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
 _NO_FILES = "there are no files; call a tool: await servers.<name>.<tool>(...)"
@@ -15,12 +17,20 @@ _UTF_8 = "encodeURIComponent(text) gives the bytes of UTF-8, with percent signs"
 _URLS = "write addresses as texts; encodeURIComponent(part) escapes what goes into one"
 _GLOBAL = "there is no global object; declare names with const or let"
 _SCHEDULE = "use `await null`, or setTimeout(f, 0)"
+_TOOLS = "tools are in `servers`: await servers.<name>.<tool>(...)"
+_NODE = "there is no Node.js; what a program is given is in `input` and `paddock.vars`"
+_ABORT = "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"
+_BROWSER = "there is no browser; a program returns data"
+_PYTHON = "this is JavaScript: true, false, null"
 
 INSTEAD = {
     "require": _NO_MODULES,
     "module": _RETURN,
     "exports": _RETURN,
-    "process": "there is no Node.js; what a program is given is in `input` and `paddock.vars`",
+    "process": _NODE,
+    "Deno": _NODE,
+    "Bun": _NODE,
+    "os": _NODE,
     "fs": _NO_FILES,
     "path": _NO_FILES,
     "__dirname": _NO_FILES,
@@ -29,8 +39,18 @@ INSTEAD = {
     "axios": _NO_NETWORK,
     "XMLHttpRequest": _NO_NETWORK,
     "WebSocket": _NO_NETWORK,
-    "tools": "tools are in `servers`: await servers.<name>.<tool>(...)",
-    "codemode": "tools are in `servers`: await servers.<name>.<tool>(...)",
+    "Request": _NO_NETWORK,
+    "Response": _NO_NETWORK,
+    "Headers": _NO_NETWORK,
+    "FormData": _NO_NETWORK,
+    "tools": _TOOLS,
+    "codemode": _TOOLS,
+    "mcp": _TOOLS,
+    "server": _TOOLS,
+    "callTool": _TOOLS,
+    "call_tool": _TOOLS,
+    "AbortController": _ABORT,
+    "AbortSignal": _ABORT,
     "Buffer": _BYTES,
     "atob": _BYTES,
     "btoa": _BYTES,
@@ -49,9 +69,13 @@ INSTEAD = {
     "globalThis": _GLOBAL,
     "window": _GLOBAL,
     "self": _GLOBAL,
-    "document": "there is no browser; a program returns data",
+    "document": _BROWSER,
+    "localStorage": _BROWSER,
     "print": "use console.log",
     "alert": "use console.log",
+    "True": _PYTHON,
+    "False": _PYTHON,
+    "None": _PYTHON,
     "lt": _ESCAPED,
     "gt": _ESCAPED,
     "amp": _ESCAPED,
@@ -61,11 +85,27 @@ INSTEAD = {
 
 _NOT_DEFINED = re.compile(r"([\w$]{1,32}) is not defined")
 _NO_BIGINT = "Do not know how to serialize a BigInt"
+_NO_LOG = re.compile(r"console\.\w+ is not a function")
+_NOT_JSON = ('"undefined" is not valid JSON', '"[object Object]" is not valid JSON')
+_OF_A_MESSAGE = re.compile(r"\.(content|structuredContent)\b")
+_LOGS = "console has log, info, warn, error and debug"
+_RESULT = (
+    "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "
+    "servers.<name>.callRaw(tool, args) gives the whole message"
+)
 
 
-def advice(name: str, message: str) -> str:
-    """Return what to use in the place of that of which an error says that it does not exist; empty for other errors."""
-    if name == "TypeError" and message == _NO_BIGINT:
+def advice(error: ErrorInfo) -> str:
+    """Return what to write in the place of what an error says does not exist; empty for other errors."""
+    if error.name == "ReferenceError":
+        found = _NOT_DEFINED.fullmatch(error.message)
+        return INSTEAD.get(found[1], "") if found else ""
+    if error.name == "SyntaxError":
+        return _RESULT if error.message in _NOT_JSON else ""
+    if error.name != "TypeError":
+        return ""
+    if error.message == _NO_BIGINT:
         return "JSON has no BigInt: use String(n), or Number(n) where it is small"
-    found = _NOT_DEFINED.fullmatch(message) if name == "ReferenceError" else None
-    return INSTEAD.get(found[1], "") if found else ""
+    if _NO_LOG.fullmatch(error.message):
+        return _LOGS
+    return _RESULT if _OF_A_MESSAGE.search(error.excerpt) else ""
