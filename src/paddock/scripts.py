@@ -162,12 +162,15 @@ class Languages:
     async def command(
         self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int
     ) -> "Command | NoCommand":
-        """Return how a runtime runs a script: with its toolchain, compiled before where the language wants it."""
+        """Return how a runtime runs a script: with its toolchain, compiled before where the language wants it.
+
+        Raises Unreadable.
+        """
         from paddock.confine import plan  # noqa: PLC0415
         from paddock.runtimes.recipe import recipes  # noqa: PLC0415
         from paddock.runtimes.steps import steps  # noqa: PLC0415
         from paddock.runtimes.toolchain import Missing  # noqa: PLC0415
-        from paddock.tools.engine import Command, NoCommand  # noqa: PLC0415
+        from paddock.tools.engine import Command, NoCommand, Unreadable  # noqa: PLC0415
 
         name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
         recipe = recipes().get(name)
@@ -178,7 +181,10 @@ class Languages:
         if isinstance(found, Missing):
             stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""
             return NoCommand(known=True, hint=f"{found.remedy}{stripped}")
-        source = await asyncio.to_thread(_source, script)
+        try:
+            source = await asyncio.to_thread(_source, script)
+        except OSError as problem:
+            raise Unreadable(problem.strerror) from None
         planned = steps(found, source)
 
         def start(scratch: Path) -> tuple[list[str], dict[str, str]]:
@@ -218,5 +224,5 @@ def _source(script: Path) -> str:
 def _sha256(script: Path) -> str:
     try:
         return hashlib.sha256(read_bounded(script, SCRIPT_BYTES)).hexdigest()
-    except OSError:
+    except (OSError, ValueError):  # the latter for a name with a NUL in it
         return ""

@@ -1,6 +1,7 @@
 """Help who writes a tool: a directory to start from, and what is wrong with the one that is there."""
 
 import json
+import os
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -113,9 +114,10 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[Finding]:
 
 def _missing(directory: Path, script: str, working_dir: str | None) -> Iterator[str]:
     try:
-        if not inside(directory, script).is_file():
+        # Those of `Path` raise where a name is too long.
+        if not os.path.isfile(inside(directory, script)):  # noqa: PTH113
             yield f"Script not found: {script}"
-        if working_dir is not None and not inside(directory, working_dir).is_dir():
+        if working_dir is not None and not os.path.isdir(inside(directory, working_dir)):  # noqa: PTH112
             yield f"Working directory not found: {working_dir}"
     except ToolError as problem:
         yield str(problem)

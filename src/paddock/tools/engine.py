@@ -12,6 +12,7 @@ import json
 import math
 import os
 import signal
+import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -77,8 +78,12 @@ class Runtimes(Protocol):
     async def command(
         self, runtime: str, script: Path, *, sandbox: Sandbox, grants: ProcessGrants, memory_bytes: int
     ) -> Command | NoCommand:
-        """Return how a runtime runs a script."""
+        """Return how a runtime runs a script. Raises Unreadable."""
         ...
+
+
+class Unreadable(Exception):  # noqa: N818 - reads as the fact it states
+    """The script cannot be read; the text says why."""
 
 
 class _RefusedError(Exception):
@@ -140,9 +145,13 @@ class ToolEngine:
             script = inside(tool.directory, tool.manifest.script)
         except ToolError as problem:
             raise _RefusedError(f"Script not allowed: {problem}") from None
-        if not script.is_file():
+        try:
+            facts = script.stat()
+        except OSError:
+            facts = None
+        if facts is None or not stat.S_ISREG(facts.st_mode):
             raise _RefusedError(f"Script not found: {tool.script}")
-        if script.stat().st_size > SCRIPT_BYTES:
+        if facts.st_size > SCRIPT_BYTES:
             raise _RefusedError(f"Script larger than {SCRIPT_BYTES} bytes: {tool.script}")
         checked = check(job.work.inputs, tool.schema, strict_nulls=self._strict_nulls)
         if checked.errors:
@@ -154,9 +163,12 @@ class ToolEngine:
         sandbox = await self._sandbox()
         runtime = self._runtime(tool, script)
         grants = _grants(job, _working_directory(tool))
-        command = await self._runtimes.command(
-            runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
-        )
+        try:
+            command = await self._runtimes.command(
+                runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
+            )
+        except Unreadable as problem:  # it may have gone while this run waited for its turn
+            raise _RefusedError(f"Script cannot be read: {problem}: {tool.script}") from None
         if isinstance(command, NoCommand):
             status = Status.UNAVAILABLE if command.known else Status.INVALID
             named = tool.manifest.runtime if tool.manifest.runtime != "auto" else runtime
@@ -208,7 +220,7 @@ def _working_directory(tool: Tool) -> Path:
         path = inside(tool.directory, name)
     except ToolError as problem:
         raise _RefusedError(f"Working directory not allowed: {problem}") from None
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 - that of `Path` raises where a name is too long
         raise _RefusedError(f"Working directory not found: {name}")
     return path
 

@@ -1,5 +1,6 @@
 """Script tools run: what goes in, what comes out, in the words of the original (spec 4.2)."""
 
+import errno
 import json
 import os
 import time
@@ -12,6 +13,7 @@ from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.outcome import Status
 from paddock.model.tool import ToolEnd
 from paddock.scripts import tool_run
+from paddock.tools.authoring import findings
 
 ECHO = "import sys; print(sys.stdin.read())"
 
@@ -33,6 +35,37 @@ def test_p17_a_missing_script_is_told_before_wrong_inputs(workshop: Any):
     assert workshop.run(tool).error == "Input validation failed: Missing required field: a"
     (workshop.directory(tool) / "script.py").unlink()
     assert workshop.run(tool).error == f"Script not found: {workshop.directory(tool)}/script.py"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ({"script": "a" * 300}, f"Script not found: {{}}/{'a' * 300}"),
+        ({"script": "a\0b"}, "Script not allowed: 'a\\x00b' is no path"),
+        ({"workingDir": "a" * 300}, f"Working directory not found: {'a' * 300}"),
+    ],
+)
+def test_a_name_that_no_file_can_have(workshop: Any, manifest: dict[str, str], why: str):
+    tool = workshop.make(ECHO)
+    directory = workshop.directory(tool)
+    (directory / "tool.yaml").write_text(
+        json.dumps({"id": tool, "name": tool, "script": "script.py"} | manifest)
+    )
+    outcome = workshop.outcome(tool)
+    assert (outcome.status, outcome.error.message) == (Status.INVALID, why.format(directory))
+    assert [each.severity for each in findings(directory, ["python"])] == ["error"]
+
+
+def test_a_script_that_cannot_be_read(workshop: Any, monkeypatch: pytest.MonkeyPatch):
+    tool = workshop.make(ECHO)
+
+    def refused(path: Path, _most: int) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("paddock.scripts.read_bounded", refused)
+    outcome = workshop.outcome(tool)
+    why = f"Script cannot be read: Permission denied: {workshop.directory(tool)}/script.py"
+    assert (outcome.status, outcome.error.message) == (Status.INVALID, why)
 
 
 def test_a_script_that_would_fill_memory(workshop: Any):
