@@ -35,8 +35,8 @@ _FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS})
 _FAULT = "it used memory that is not its own; recursion without end ends like this, too"
 
 _NO_NETWORK = (
-    *("name resolution", "eai_again", "resolve host", "nxdomain", "socket", "econnrefused", "connect eperm"),
-    "failed to connect",
+    *("name resolution", "nameresolution", "service not known", "eai_again", "resolve host", "nxdomain"),
+    *("socket", "econnrefused", "connect eperm", "failed to connect", "network is unreachable"),
 )
 _OFFLINE = "it has no network; ask for the network full, up to runtimes.network"
 _NO_WRITING = ("read-only file system", "permission denied", "accessdenied", "eacces")

@@ -115,6 +115,9 @@ def missed(
 @pytest.mark.parametrize(
     "said",
     [
+        "[Errno -2] Name or service not known",
+        "Unhandled Exception: System.Net.WebException: Error: NameResolutionFailure",
+        "connect: Network is unreachable",
         "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
         "Error: getaddrinfo EAI_AGAIN example.com",
         "curl: (6) Could not resolve host: example.com",
