@@ -177,7 +177,10 @@ class ToolEngine:
         if command.sha256 != job.work.script_sha256:
             # A rule or a person said yes to another one, perhaps long ago: they may take their time.
             raise _RefusedError("Script has changed since it was asked for; ask again")
-        stdin = json.dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        # What is half a character is no UTF-8; with a backslash it is the escape that JSON has for it.
+        stdin = json.dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode(
+            "utf-8", "backslashreplace"
+        )
         grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
         limits = _limits(terms, len(stdin))
         place = await sandbox.place(grants, limits)

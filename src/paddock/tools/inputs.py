@@ -5,11 +5,13 @@ number is a number (P9).
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from paddock.model.base import Json
+from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.schema import CostlyValueError, Schema
 
 if TYPE_CHECKING:
@@ -106,13 +108,17 @@ def _parsed(text: str, otherwise: str) -> Json:
     if not text.startswith(("[", "{")):
         return otherwise
     try:
-        return json.loads(text, parse_constant=_refused)
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
         return otherwise
+    return otherwise if is_deeper(value, MAX_DEPTH) else value
 
 
-def _refused(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not JSON")
+    return value
 
 
 def _passing_nulls(inputs: Inputs, document: Mapping[str, Json]) -> Iterator[str]:

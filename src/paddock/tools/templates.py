@@ -1,6 +1,7 @@
 """Fill `{{script:id.field k='v'}}` in a template with what scripts say (spec 4.3, P42, P43)."""
 
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
@@ -92,7 +93,10 @@ def _bare(text: str) -> Json:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, int | float | None) else text
+    is_json = not isinstance(value, float) or math.isfinite(
+        value
+    )  # Python's reader knows NaN, and 1e999 as infinity
+    return value if is_json and isinstance(value, int | float | None) else text
 
 
 def _value(tool: str, field: str | None, end: ToolEnd) -> Json:

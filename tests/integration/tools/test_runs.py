@@ -327,6 +327,13 @@ def test_inputs_arrive_as_compact_json(workshop: Any):
     assert end.stdout == '{"list":[1,{}],"text":"é","nothing":null}\n'
 
 
+def test_half_a_character_arrives_as_json(workshop: Any):
+    tool = workshop.make(ECHO)
+    end = workshop.run(tool, **{"half": "\ud83d", "other\udfff": ["é\ud800"]})
+    assert end.stdout == '{"half":"\\ud83d","other\\udfff":["é\\ud800"]}\n'
+    assert end.output == {"half": "\ud83d", "other\udfff": ["é\ud800"]}
+
+
 def test_a_run_is_on_the_record_without_its_inputs(workshop: Any):
     tool = workshop.make("print('printed')")
     outcome = workshop.outcome(tool, text="given")

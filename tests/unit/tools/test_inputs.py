@@ -101,7 +101,9 @@ def test_p12_an_empty_text_for_an_optional_object_is_left_out():
     )
 
 
-@pytest.mark.parametrize("text", ["{bad", "[NaN]", "[" * 100_000, "{}}"])
+@pytest.mark.parametrize(
+    "text", ["{bad", "[NaN]", "[" * 100_000, "{}}", '{"a": -1e999}', '{"a":' * 201 + "1" + "}" * 201]
+)
 def test_p13_a_text_that_is_no_json_stays_a_text(text: str):
     assert errors(of("x", {"type": "object"}), {"x": text}) == ("Field 'x': expected object, got string",)
 

@@ -50,6 +50,12 @@ def test_arguments_of_a_reference_go_over_the_context():
     assert scripts.runs == [("a", {"k": "old", "c": [1]}), ("a", {"k": "old", "c": [1], **own})]
 
 
+def test_a_number_that_json_does_not_know_is_a_text():
+    scripts = Scripts(a=good("x"))
+    assert filled("{{script:a n=NaN i=-Infinity b=1e999}}", scripts) == "x"
+    assert scripts.runs == [("a", {"n": "NaN", "i": "-Infinity", "b": "1e999"})]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
