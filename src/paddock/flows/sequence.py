@@ -1,5 +1,6 @@
 """What a sequence file says: `.paddock/sequences/NAME.toml`, of the workspace or of the home directory."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from paddock.flows.filling import condition, references
 from paddock.model.base import Json, PositiveInt, Value
@@ -71,6 +72,15 @@ class Step(Value):
     server: str | None = None
     """`server/tool`."""
     arguments: dict[str, Json] = Field(default_factory=dict)
+
+    @field_validator("input", "inputs", "arguments")
+    @classmethod
+    def _is_json(cls, value: Json) -> Json:
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as problem:  # TOML knows dates, and numbers that are none
+            raise ValueError(f"this is no JSON value: {problem}; write it as a text") from None
+        return value
 
     @property
     def kind(self) -> Kind:
