@@ -23,6 +23,7 @@ _BLAMES_THE_PROGRAM = frozenset(
     }
 )
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
 
 NO_COLOUR = "\x1b[0m"
@@ -183,7 +184,10 @@ def _members(
 
 
 def _quoted(scalar: Json) -> str:
-    return json.dumps(scalar, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+    if type(scalar) is int:
+        return str(scalar)
+    text = _JSON.encode(scalar)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _number(value: float) -> str:
