@@ -1,6 +1,7 @@
 """What a sequence file says: `.paddock/sequences/NAME.toml`, of the workspace or of the home directory."""
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -163,7 +164,8 @@ def listed(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
     seen: set[str] = set()
     for folder in folders(workspace, what):
         try:
-            files = sorted(path for path in folder.glob("*.toml") if path.is_file())
+            # What cannot be looked at, such as a link to an endless name, hides no other: `Path.is_file` would raise.
+            files = sorted(path for path in folder.glob("*.toml") if os.path.isfile(path))  # noqa: PTH113
         except OSError:
             continue
         for path in files:

@@ -1,6 +1,8 @@
 """The scripts that people call by name, and where they are looked for (spec 1.1, M1 to M5)."""
 
-from collections.abc import Iterator
+import errno
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -45,14 +47,14 @@ def listed(workspace: Path) -> Iterator[tuple[str, Path]]:
 def find(argument: str, workspace: Path) -> Path:
     """Return the file of a script's name or path. Raises ScriptNotFound, which tells where was searched (M3)."""
     if _is_path(argument):
-        path = Path(argument).expanduser()
-        if not path.exists():
+        path = Path(os.path.expanduser(argument))  # noqa: PTH111 - that of `Path` raises for nobody's home
+        if not _is_there(path, Path.exists):
             raise ScriptNotFound(f"Script not found: {argument}\n  searched:\n    {path.absolute()}")
         return path
     names = [argument] if argument.endswith(SUFFIXES) else [argument + suffix for suffix in SUFFIXES]
     for folder in folders(workspace):
         for name in names:
-            if (folder / name).is_file():
+            if _is_there(folder / name, Path.is_file):
                 return folder / name
     from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
 
@@ -103,12 +105,22 @@ def whole(what: str, file: BinaryIO) -> bytes:
 
 def _is_path(argument: str) -> bool:
     marked = "/" in argument or argument.startswith((".", "~"))
-    return marked or (argument.endswith(SUFFIXES) and Path(argument).is_file())
+    return marked or (argument.endswith(SUFFIXES) and _is_there(Path(argument), Path.is_file))
+
+
+def _is_there(path: Path, look: Callable[[Path], bool]) -> bool:
+    """Tell what a look at a path says. Raises ScriptNotFound when it cannot be looked at."""
+    try:
+        return look(path)
+    except OSError as problem:
+        if problem.errno == errno.ENAMETOOLONG:
+            return False
+        raise ScriptNotFound(f"{path}: cannot read this script: {problem.strerror}") from None
 
 
 def _files(folder: Path) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if path.is_file()]
+        return [path for path in folder.iterdir() if os.path.isfile(path)]  # noqa: PTH113 - that of `Path` raises
     except OSError:
         return []
 

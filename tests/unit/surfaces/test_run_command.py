@@ -12,12 +12,13 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner, Result
 
+from paddock.flows.sequence import listed as sequences_listed
 from paddock.model.errors import NO_MORE_PROCESSES
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ConsoleLine, ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import Settings
-from paddock.store.scripts import MOST_BYTES
+from paddock.store.scripts import MOST_BYTES, listed
 from paddock.surfaces.cli.root import command
 
 OK = Outcome(id="1", status=Status.OK)
@@ -133,6 +134,25 @@ def test_m4_a_path_is_not_searched_for(home: Path) -> None:
         run(gate, "./nope.ts").stderr
         == f"Script not found: ./nope.ts\n  searched:\n    {Path.cwd()}/nope.ts\n"
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["n" * 300, "n" * 300 + ".ts", "./" + "n" * 300, "~nobody-of-that-name/x.ts"]
+)
+def test_a_name_that_no_file_can_have_is_not_found(home: Path, name: str) -> None:
+    write(Path(".paddock/scripts/hallo.ts"))
+    result = run(Gate(), name)
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, f"Script not found: {name}")
+
+
+def test_a_link_that_leads_to_no_name_hides_no_other(home: Path) -> None:
+    scripts = write(Path(".paddock/scripts/hallo.ts")).parent
+    (scripts / "aside.ts").symlink_to("n" * 300)
+    assert [name for name, _ in listed(Path())] == ["hallo"]
+    assert run(Gate(), "hello").stderr.splitlines()[-1] == "  did you mean: hallo?"
+    sequences = write(Path(".paddock/sequences/daily.toml")).parent
+    (sequences / "aside.toml").symlink_to("n" * 300)
+    assert [name for name, _ in sequences_listed(Path(), "sequences")] == ["daily"]
 
 
 def test_m5_the_workspace_option(home: Path, tmp_path: Path) -> None:
