@@ -57,17 +57,56 @@ def test_printing_changes_nothing(home: Path) -> None:
     assert not (home / ".cursor").exists()
 
 
-def test_a_file_that_is_no_json_stays_as_it_is(home: Path) -> None:
+def test_a_file_with_comments_stays_as_it_is_and_says_what_to_enter(home: Path) -> None:
+    file = home / ".config/Code/User/mcp.json"
+    file.parent.mkdir(parents=True)
+    commented = '{\n  // mine\n  "servers": {}\n}\n'
+    file.write_text(commented)
+    done = run("vscode", "--workspace", str(home))
+    told, by_hand = done.output.splitlines()
+    why = "Expecting property name enclosed in double quotes: line 2 column 3 (char 4)"
+    assert (done.exit_code, told) == (
+        1,
+        f"{file}: is no plain JSON, and what is more would be lost: {why}",
+    )
+    lead, _, entry = by_hand.partition(': "paddock": ')
+    assert (lead, json.loads(entry)["args"]) == (
+        "Enter by hand, in `servers`",
+        ["serve", "mcp", "--workspace", str(home)],
+    )
+    assert run("vscode", "--remove").output.splitlines()[1] == "Take `paddock` out of `servers` by hand."
+    assert file.read_text() == commented
+
+
+def test_what_cannot_be_read_stays_as_it_is(home: Path) -> None:
     file = home / ".claude.json"
-    file.write_text("{ broken")
-    done = run("claude-code")
-    assert (done.exit_code, file.read_text()) == (1, "{ broken")
-    assert str(file) in done.output
+    file.write_text("[]")
+    assert run("claude-code").output == f"{file}: holds no JSON object; correct the file first\n"
     file.write_bytes(b"\xff")
     assert run("claude-code").output == f"{file}: cannot be read: it is not UTF-8 text\n"
     file.unlink()
     file.mkdir()
     assert run("claude-code").output == f"{file}: cannot be read: Is a directory\n"
+
+
+def test_an_empty_file_is_as_good_as_none(home: Path) -> None:
+    file = home / ".gemini/settings.json"
+    file.parent.mkdir()
+    file.write_text("\n")
+    assert run("gemini-cli").exit_code == 0
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["paddock"]
+
+
+def test_a_link_stays_a_link(home: Path) -> None:
+    file, kept = home / ".cursor/mcp.json", home / "dotfiles/mcp.json"
+    for each in (file, kept):
+        each.parent.mkdir()
+    file.symlink_to(kept)
+    assert run("cursor").exit_code == 0
+    assert (file.is_symlink(), list(json.loads(kept.read_text())["mcpServers"])) == (True, ["paddock"])
+    assert run("cursor", "--remove").exit_code == 0
+    assert (file.is_symlink(), json.loads(kept.read_text())) == (True, {"mcpServers": {}})
+    assert kept.with_name("mcp.json.backup").exists()
 
 
 def test_any_other_client() -> None:

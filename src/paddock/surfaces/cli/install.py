@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import click
 
-from paddock.files import Kept, replace_file
+from paddock.files import LONGEST, read_bounded, replace_file
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
@@ -67,6 +67,8 @@ def command(client: str, workspace: Path, *, only_print: bool, remove: bool, as_
         click.echo(_written({about.key: {NAME: entry}}), nl=False)
         return
     file = Path.home() / about.file
+    if file.is_symlink():  # who keeps such files elsewhere goes on doing so
+        file = file.resolve()
     before, after = _changed(file, about.key, None if remove else entry)
     backup = None if before == after or only_print else _write(file, after)
     lines = unified_diff(before.splitlines(), after.splitlines(), str(file), str(file), lineterm="")
@@ -90,14 +92,21 @@ def _own_command() -> str:
 def _changed(file: Path, key: str, entry: dict[str, Any] | None) -> tuple[str, str]:
     """Return the text of a file as it is and as it shall be. Raises Failure for one that is not understood."""
     try:
-        before = file.read_text(encoding="utf-8")
+        before = read_bounded(file, LONGEST).decode("utf-8-sig")
     except FileNotFoundError:
         before = ""
     except (OSError, UnicodeDecodeError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
         raise Failure(f"{file}: cannot be read: {why}") from None
-    document = Kept(file).read()
-    servers = document.get(key, {})
+    try:
+        document: object = json.loads(before) if before.strip() else {}
+    except (ValueError, RecursionError) as problem:
+        told = f"{file}: is no plain JSON, and what is more would be lost: {problem}"
+        raise Failure(f"{told}\n{_by_hand(key, entry)}") from None
+    if not isinstance(document, dict):
+        raise Failure(f"{file}: holds no JSON object; correct the file first")
+    held = cast("dict[str, Any]", document)
+    servers = held.get(key, {})
     if not isinstance(servers, dict):
         raise Failure(f"{file}: `{key}` is no object; correct the file first")
     changed = dict(cast("dict[str, Any]", servers))
@@ -106,7 +115,13 @@ def _changed(file: Path, key: str, entry: dict[str, Any] | None) -> tuple[str, s
     changed.pop(NAME, None)
     if entry is not None:
         changed[NAME] = entry
-    return before, _written({**document, key: changed})
+    return before, _written({**held, key: changed})
+
+
+def _by_hand(key: str, entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return f"Take `{NAME}` out of `{key}` by hand."
+    return f'Enter by hand, in `{key}`: "{NAME}": {json.dumps(entry)}'
 
 
 def _write(file: Path, text: str) -> Path | None:
