@@ -68,6 +68,7 @@ class Broken:
     id: str
     directory: Path
     problem: str
+    prompt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,10 @@ class ToolLibrary:
         return [*own, self.workspace / "resources/scripts", *self.owned]
 
     def all(self) -> list[Tool | Broken]:
-        """Return every tool directory as it is now, hidden ones included; what has not changed is not read again."""
+        """Return every tool directory as it is now, hidden ones included; what has not changed is not read again.
+
+        Those of prompts come last: of two with one id the first is the one that runs, is listed and is shown.
+        """
         now: dict[Path, tuple[Signature, Tool | Broken]] = {}
         for place in (each for folder in self.folders for each in self._search(folder)):
             directory = place.directory
@@ -106,7 +110,7 @@ class ToolLibrary:
                 before = (_signature(directory, tool), tool)
             now.setdefault(directory, before)
         self._read = now
-        return [tool for _, tool in now.values()]
+        return sorted((tool for _, tool in now.values()), key=lambda tool: bool(tool.prompt))
 
     def tools(self) -> dict[str, Tool]:
         """Return the usable tools by id."""
@@ -219,7 +223,7 @@ def _load(found: _Found) -> Tool | Broken:
     try:
         return load(found.directory, prompt=found.prompt)
     except ToolError as problem:
-        return Broken(found.directory.name.lower(), found.directory, str(problem))
+        return Broken(found.directory.name.lower(), found.directory, str(problem), found.prompt)
 
 
 def _schema(directory: Path, name: str) -> dict[str, Json]:

@@ -30,7 +30,7 @@ def test_tools_are_found_in_every_place(workspace: Path, make_tool: MakeTool, tm
     (workspace / ".paddock/tools/empty").mkdir()
     library = ToolLibrary(workspace, (tmp_path / "own",))
     assert names(library) == [
-        ("a", ""), ("b", ""), ("top", "ws"), ("local", "analyse"), ("shared", ""), ("own", ""),
+        ("a", ""), ("b", ""), ("shared", ""), ("own", ""), ("top", "ws"), ("local", "analyse"),
     ]  # fmt: skip
 
 
@@ -49,6 +49,19 @@ def test_of_two_with_one_id_the_first_wins_and_the_prompts_own_goes_before(
     assert [found("Count"), found("count", "analyse"), found("analyse/count")] == [mine, other, other]
     assert [found("count", "else"), found("x"), found("x/count")] == [mine, None, None]
     assert library.tools()["count"].directory == mine
+
+
+@pytest.mark.parametrize("folder", ["resources/scripts", "../own"])
+def test_the_tool_that_is_listed_is_the_one_that_runs(
+    workspace: Path, make_tool: MakeTool, tmp_path: Path, folder: str
+):
+    make_tool("count", folder="prompts/analyse/tools", description="The prompt's.")
+    (workspace / "prompts/analyse/prompt.yaml").write_text("")
+    directory = make_tool("count", folder=folder, description="The workspace's.")
+    library = ToolLibrary(workspace, (tmp_path / "own",))
+    assert [description for _, description, _ in library.listing()] == ["The workspace's."]
+    assert library.tools()["count"] is library.find("count") is library.all()[0]
+    assert library.tools()["count"].directory == directory.resolve()
 
 
 def test_what_a_tool_says_of_itself(make_tool: MakeTool):
