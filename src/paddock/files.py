@@ -154,12 +154,22 @@ def is_ours(directory: Path) -> bool:
 
 
 class Kept:
-    """A file below the state directory that holds one JSON object. A missing file is an empty object."""
+    """A file that holds one JSON object, below the state directory if nothing else is said.
 
-    def __init__(self, path: Path, sound: Callable[[dict[str, Any]], bool] | None = None) -> None:
-        """Refuse a file whose object is not `sound`, as one that is no JSON."""
+    A missing file is an empty object.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        sound: Callable[[dict[str, Any]], bool] | None = None,
+        *,
+        remedy: str = "remove it to start anew",
+    ) -> None:
+        """Refuse a file whose object is not `sound`, as one that is no JSON; errors end with the `remedy`."""
         self.path = path
         self._sound = sound
+        self._remedy = remedy
         self._seen: tuple[tuple[int, int, int], dict[str, Any]] | None = None
 
     def look(self) -> dict[str, Any]:
@@ -181,12 +191,12 @@ class Kept:
             return {}
         except (OSError, ValueError, RecursionError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise ConfigurationError(f"{self.path}: cannot be read: {why}; remove it to start anew") from None
+            raise ConfigurationError(f"{self.path}: cannot be read: {why}; {self._remedy}") from None
         if not isinstance(value, dict):
-            raise ConfigurationError(f"{self.path}: holds no JSON object; remove it to start anew")
+            raise ConfigurationError(f"{self.path}: holds no JSON object; {self._remedy}")
         held = cast("dict[str, Any]", value)
         if self._sound is not None and not self._sound(held):
-            raise ConfigurationError(f"{self.path}: was damaged or changed; remove it to start anew")
+            raise ConfigurationError(f"{self.path}: was damaged or changed; {self._remedy}")
         return held
 
     def update(self, change: Callable[[dict[str, Any]], T]) -> T:

@@ -169,12 +169,12 @@ class Provisioning:
 
     def configured(self) -> dict[str, bool]:
         """Return the servers of the servers file by name, and whether each is enabled. Raises ConfigurationError."""
-        entries = _servers(self.servers_file, Kept(self.servers_file).read())
+        entries = _servers(self.servers_file, self._document())
         return {name: _object(entry).get("disabled") is not True for name, entry in entries.items()}
 
     def entry(self, name: str) -> dict[str, Json]:
         """Return what the servers file says of a server, else the registry's offer. Raises ConfigurationError."""
-        configured = _servers(self.servers_file, Kept(self.servers_file).read())
+        configured = _servers(self.servers_file, self._document())
         return dict(_object(configured[name]) if name in configured else self.find(name).offer.entry)
 
     def enable(self, name: str, *, own_name: str = "", approved: bool) -> Change:
@@ -208,7 +208,7 @@ class Provisioning:
             raise ConfigurationError(
                 f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`"
             )
-        document = Kept(self.servers_file).read()
+        document = self._document()
         servers = _servers(self.servers_file, document)
         if name in servers:
             raise ConfigurationError(
@@ -218,7 +218,7 @@ class Provisioning:
         return self._write(document)
 
     def _set(self, name: str, *, enabled: bool) -> Change:
-        document = Kept(self.servers_file).read()
+        document = self._document()
         entry = _servers(self.servers_file, document)[name]
         if not isinstance(entry, dict):
             raise ConfigurationError(
@@ -231,6 +231,10 @@ class Provisioning:
         if not enabled:
             fields["disabled"] = True
         return Change(name, fields, self._write(document))
+
+    def _document(self) -> dict[str, Any]:
+        """Return what the servers file holds. Somebody has written it: nobody is told to remove it."""
+        return Kept(self.servers_file, remedy="correct the file first").read()
 
     def _write(self, document: Mapping[str, Json]) -> Path | None:
         """Replace the servers file, keeping what was there; return where, None for a new file."""

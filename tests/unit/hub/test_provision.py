@@ -216,7 +216,13 @@ def lists_of(provisioning):
             "there is a server 'git' already; choose another name",
         ),
         ('{"mcpServers": []}', "@good/git", {}, "no object `mcpServers`; correct the file first"),
-        ("{", "@good/git", {}, "cannot be read"),
+        (
+            "{",
+            "@good/git",
+            {},
+            "cannot be read: Expecting property name enclosed in double quotes: line 1 column 2 (char 1); correct the file first",
+        ),
+        ("[]", "@good/git", {}, "holds no JSON object; correct the file first"),
         (
             '{"mcpServers": {"git": {}}}',
             "git",
