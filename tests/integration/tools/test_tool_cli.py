@@ -1,14 +1,19 @@
 """`paddock tool`, as people and programs use it."""
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.at_terminal import at_terminal
 
 from paddock.surfaces.cli.root import command
 from paddock.tools.authoring import OWN
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
 
 
 @pytest.fixture
@@ -233,3 +238,24 @@ def test_p42_p43_templates_are_filled_by_runs(ws: Path):
     assert failing.stderr == (
         'Script "a" failed (exit code -1): Input validation failed: Missing required field: text\n'
     )
+
+
+def test_what_a_script_says_does_not_steer_the_terminal(ws: Path):
+    paddock("new", "a")
+    script = ws / ".paddock/tools/a/script.py"
+    script.write_text(
+        r"import sys; print('\x1b]0;t\x07out'); sys.exit('\x1b[2Jerr' if 'bad' in input() else 0)"
+    )
+    (ws / "t.md").write_text("{{script:a}}")
+
+    def shown(*command: str) -> tuple[str, int]:
+        return at_terminal([PADDOCK, "tool", *command], ws, os.environ)
+
+    assert shown("run", "a", "--input", '{"text": "bad"}') == ("\\x1b]0;t\\x07out\r\n\\x1b[2Jerr\r\n", 1)
+    assert shown("fill", "t.md", "--input", '{"text": ""}')[1] == 0
+    assert shown("fill", "t.md", "--input", '{"text": "bad"}') == (
+        'Script "a" failed (exit code 1): \\x1b[2Jerr\r\n',
+        1,
+    )
+    piped = paddock("run", "a", "--input", '{"text": "bad"}')
+    assert (piped.stdout, piped.stderr) == ("\x1b]0;t\x07out\n", "\x1b[2Jerr\n")

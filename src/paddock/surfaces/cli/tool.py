@@ -25,7 +25,7 @@ from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.variables import read_input, utf8
-from paddock.surfaces.render import encodable, tool_end
+from paddock.surfaces.render import encodable, for_terminal, tool_end
 from paddock.tools.authoring import SUFFIXES, create, findings
 from paddock.tools.detection import detect
 from paddock.tools.library import Broken, Tool, ToolLibrary
@@ -242,11 +242,11 @@ def fill_template(
         given = utf8(what, template.read())
         text = asyncio.run(_fill(given, _object(inputs), prompt, settings, workspace))
     except TemplateError as problem:
-        raise Failure(str(problem)) from None
+        raise Failure(encodable(for_terminal(str(problem)))) from None
     if as_json:
         print_json({"text": text})
     else:
-        click.echo(encodable(text), nl=not text.endswith("\n"))
+        _echo(text + "\n" * (not text.endswith("\n")))
 
 
 async def _fill(
@@ -286,11 +286,17 @@ def _print_json(outcome: Outcome | None) -> None:
 
 def _print(outcome: Outcome | None) -> None:
     end = _ended(outcome)
-    click.echo(encodable(end.stdout), nl=False)
-    click.echo(encodable(end.stderr), nl=False, err=True)
+    _echo(end.stdout)
+    _echo(end.stderr, err=True)
     if end.error and end.error != end.stderr:
         hint = outcome.error.hint if outcome and outcome.error else ""
-        click.echo(encodable(end.error + (f"\n  hint: {hint}" if hint else "")), err=True)
+        _echo(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    """Print what a script said as it is; a terminal gets no control sequences of it."""
+    shown = for_terminal(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(encodable(shown), nl=False, err=err, color=True)
 
 
 def _ended(outcome: Outcome | None) -> ToolEnd:
