@@ -23,7 +23,9 @@ from paddock.hub.redaction import NONE, Secrets, is_credential
 DEFAULT_TIMEOUT_MS = 60_000
 _MOST_BYTES = 4 * 1024 * 1024
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+"""`${env:NAME}` is how editors write it."""
+_FOREIGN = re.compile(r"\$\{(?:input|config|command):[^}]{0,60}\}")
 _LITERAL_SECRET = 8
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A header's name (RFC 9110, 5.6.2)."""
@@ -113,7 +115,9 @@ class _Entry(BaseModel):
     args: list[str] = []
     env: dict[str, str] = {}
     cwd: str | None = None
-    url: Annotated[str, Field(min_length=1)] | None = None
+    url: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, validation_alias=AliasChoices("url", "httpUrl", "serverUrl")
+    )
     transport: str = Field(default="http", validation_alias=AliasChoices("transportType", "type"))
     headers: dict[str, str] = {}
     timeout_ms: Annotated[int, Field(gt=0, alias="timeoutMs")] = DEFAULT_TIMEOUT_MS
@@ -155,7 +159,7 @@ def load_servers(path: Path, environ: Mapping[str, str], questions: Sequence[str
     entries: object = None
     if isinstance(document, dict):
         keys = cast("dict[str, object]", document)
-        entries = keys.get("mcpServers", None if "servers" in keys else {})  # `servers` is what VS Code reads
+        entries = keys.get("mcpServers", None if _is_elsewhere(keys) else {})
     if not isinstance(entries, dict):
         return ServersConfig(warnings=(f"{path}: no object `mcpServers`. No server is configured.",))
     servers: dict[str, Server] = {}
@@ -170,6 +174,12 @@ def load_servers(path: Path, environ: Mapping[str, str], questions: Sequence[str
     return ServersConfig(servers, tuple(warnings))
 
 
+def _is_elsewhere(document: Mapping[str, object]) -> bool:
+    """Tell whether a file without `mcpServers` has servers all the same: in `servers`, as VS Code, or at the top."""
+    entries = (cast("dict[str, object]", value) for value in document.values() if isinstance(value, dict))
+    return "servers" in document or any({"command", "url"} & entry.keys() for entry in entries)
+
+
 class _Interpolation:
     """Fill in variables and remember every value that came out of one."""
 
@@ -181,6 +191,8 @@ class _Interpolation:
         """Those of them that let somebody in, by the names of their variables."""
 
     def __call__(self, text: str) -> str:
+        for other in _FOREIGN.findall(text):
+            self.warn(f"`{other}` is an editor's, and stays as it is. Write ${{NAME}}, and set the variable.")
         return _VARIABLE.sub(self._value, text)
 
     def _value(self, match: re.Match[str]) -> str:

@@ -36,14 +36,36 @@ def test_unreadable_and_shapeless_files(tmp_path):
     assert load_servers(tmp_path, {}).warnings == (
         f"{tmp_path}: cannot be read: Is a directory. No server is configured.",
     )
-    for shapeless in ("[]", '{"servers": {"time": {"command": "uvx"}}}'):
+    for shapeless in (
+        "[]",
+        '{"servers": {"time": {"command": "uvx"}}}',
+        '{"time": {"command": "uvx"}}',
+        '{"time": {"url": "https://time.test"}}',
+    ):
         assert load(tmp_path, shapeless) == ({}, [": no object `mcpServers`. No server is configured."])
-    assert load(tmp_path, "{}") == ({}, [])
+    for empty in ("{}", '{"inputs": [], "theme": {"name": "dark"}}'):
+        assert load(tmp_path, empty) == ({}, [])
     assert load(tmp_path, "[" * 100_000)[0] == {}
     (tmp_path / "latin").write_bytes(b"\xff")
     assert load_servers(tmp_path / "latin", {}).warnings == (
         f"{tmp_path / 'latin'}: cannot be read: it is not UTF-8 text. No server is configured.",
     )
+
+
+def test_entries_of_editors(tmp_path):
+    server, warnings = one(
+        tmp_path, {"command": "x", "env": {"A": "${env:KEY}", "B": "${env:NO:-b}"}}, {"KEY": "k"}
+    )
+    assert (server.env, warnings) == ({"A": "k", "B": "b"}, [])
+    server, warnings = one(tmp_path, {"command": "x", "env": {"A": "${input:key}"}})
+    assert (server.env, warnings) == (
+        {"A": "${input:key}"},
+        [
+            ": server 's': `${input:key}` is an editor's, and stays as it is. Write ${NAME}, and set the variable."
+        ],
+    )
+    for key in ("httpUrl", "serverUrl"):
+        assert one(tmp_path, {key: "https://a.test/mcp"})[0].url == "https://a.test/mcp"
 
 
 def test_all_fields_of_a_stdio_server(tmp_path):
