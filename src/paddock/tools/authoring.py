@@ -74,9 +74,11 @@ def create(folder: Path, name: str, runtime: str) -> Path:
     suffix = SUFFIXES[runtime]
     text = _MANIFEST.format(id=name, runtime=runtime, suffix=suffix)
     try:
-        manifests.read(text)
+        read = manifests.read(text).id
     except ManifestError as problem:
         raise ValueError(f"{name!r} is no id of a tool ({problem})") from None
+    if read != name:  # quotes, a tag, spaces or a comment, which YAML takes away
+        raise ValueError(f"{name!r} is no id of a tool (as YAML it is {read!r})")
     directory = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     directory.mkdir()

@@ -191,7 +191,7 @@ def test_show_tells_what_a_tool_says_of_itself(ws: Path):
     assert facts["inputSchema"]["required"] == ["text"]
 
 
-@pytest.mark.parametrize("name", ["../x", "a b", "", "-x", "x" * 101])
+@pytest.mark.parametrize("name", ["../x", "a b", "", "-x", "x" * 101, "a # b", '"a"', "!!str a", "a\n"])
 def test_an_id_is_a_plain_word(ws: Path, name: str):
     made = paddock("new", "--", name)
     assert made.exit_code == 2
