@@ -208,7 +208,10 @@ def read_inside(directory: Path, name: str) -> str:
 
 
 def inside(directory: Path, name: str) -> Path:
-    """Return where `name` leads below a tool's directory, links followed. Raises ToolError when it leads out of it."""
+    """Return where `name` leads below a tool's directory, links followed.
+
+    Raises ToolError when it leads out of it, and for a path that is not UTF-8.
+    """
     try:
         root = os.path.realpath(directory)
         path = Path(os.path.realpath(os.path.join(root, name)))  # noqa: PTH118 - what is not there resolves, too
@@ -216,6 +219,10 @@ def inside(directory: Path, name: str) -> Path:
         raise ToolError(f"{name!r} is no path") from None
     if not path.is_relative_to(root):
         raise ToolError(f"{name} leads out of the tool's directory")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # no order to start a process could name it
+        raise ToolError(f"the path of {name} is no UTF-8 text; rename what it goes through") from None
     return path
 
 

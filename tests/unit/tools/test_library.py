@@ -147,6 +147,19 @@ def test_a_link_that_is_swapped_while_it_is_followed_is_an_error_of_its_tool(
     assert sorted(library.tools()) == ["a", "b"]
 
 
+def test_a_path_that_is_no_utf_8_is_of_a_tool_that_cannot_be_used(workspace: Path, make_tool: MakeTool):
+    odd = os.fsdecode(b"\xff")
+    directory = make_tool("a")
+    there = directory.rename(directory.with_name(odd))
+    problem = "the path of tool.yaml is no UTF-8 text; rename what it goes through"
+    assert ToolLibrary(workspace).all() == [Broken(odd, there, problem)]
+    linked = make_tool("b")
+    (linked / odd).touch()
+    (linked / "link").symlink_to(odd)
+    with pytest.raises(ToolError, match=r"^the path of link is no UTF-8 text; rename what it goes through$"):
+        inside(linked, "link")
+
+
 def test_what_is_no_regular_file_is_not_waited_for(make_tool: MakeTool):
     directory = make_tool("a")
     os.mkfifo(directory / "description.md")
