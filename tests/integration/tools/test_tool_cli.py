@@ -1,8 +1,10 @@
 """`paddock tool`, as people and programs use it."""
 
+import asyncio
 import json
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from tests.at_terminal import at_terminal
 
 from paddock.surfaces.cli.root import command
 from paddock.tools.authoring import OWN
+from paddock.tools.engine import ToolEngine
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 
@@ -238,6 +241,31 @@ def test_p42_p43_templates_are_filled_by_runs(ws: Path):
     assert failing.stderr == (
         'Script "a" failed (exit code -1): Input validation failed: Missing required field: text\n'
     )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_a_template_in_order(
+    ws: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+):
+    paddock("new", "a")
+
+    async def interrupted(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        await asyncio.Event().wait()
+
+    def unheeded(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(ToolEngine, "run", interrupted)
+    before = signal.signal(number, unheeded)
+    try:
+        done = paddock("fill", "-", stdin="{{script:a}}")
+    finally:
+        signal.signal(number, before)
+    assert (done.exit_code, done.stdout, done.stderr) == (code, "", "Cancelled\n")
+    [ledger] = (ws.parent / "state").rglob("*.ndjson")
+    ends = [(each["event"], each.get("status")) for each in map(json.loads, ledger.read_text().splitlines())]
+    assert ends == [("started", None), ("finished", "cancelled")]
 
 
 def test_what_a_script_says_does_not_steer_the_terminal(ws: Path):

@@ -5,7 +5,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
@@ -23,6 +23,7 @@ from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
+from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.variables import read_input, utf8
 from paddock.surfaces.render import encodable, for_terminal, tool_end
@@ -30,6 +31,9 @@ from paddock.tools.authoring import SUFFIXES, create, findings
 from paddock.tools.detection import detect
 from paddock.tools.library import Broken, Tool, ToolLibrary
 from paddock.tools.templates import TIMEOUT_MS, TemplateError, fill
+
+if TYPE_CHECKING:
+    from paddock.wiring.session import Session
 
 
 @click.group(
@@ -252,25 +256,38 @@ def fill_template(
 async def _fill(
     template: str, inputs: dict[str, Any], prompt: str, settings: Settings, workspace: Path
 ) -> str:
-    async with session(settings, workspace) as opened:
-        library = opened.scripts.library
+    with cancelled_by_signals() as received:
+        try:
+            async with session(settings, workspace) as opened:
+                text = await _filled(template, inputs, prompt, opened, workspace)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            raise Failure("Cancelled", exit_code=INTERRUPTED + received[0]) from None
+    return text
 
-        async def run_one(name: str, given: dict[str, Any]) -> ToolEnd | None:
-            try:
-                work = tool_run(library, name, given, prompt=prompt)
-            except ToolNotFound:
-                return None
-            request = ExecutionRequest(
-                actor=actor(),
-                surface="cli",
-                workspace=workspace,
-                limits=LimitOverrides(wall_ms=TIMEOUT_MS),
-                work=work,
-            )
-            return tool_end(await opened.gate.execute(request))
 
-        searched = [str(folder) for folder in library.folders]
-        return await fill(template, inputs, run_one, searched=searched)
+async def _filled(
+    template: str, inputs: dict[str, Any], prompt: str, opened: "Session", workspace: Path
+) -> str:
+    library = opened.scripts.library
+
+    async def run_one(name: str, given: dict[str, Any]) -> ToolEnd | None:
+        try:
+            work = tool_run(library, name, given, prompt=prompt)
+        except ToolNotFound:
+            return None
+        request = ExecutionRequest(
+            actor=actor(),
+            surface="cli",
+            workspace=workspace,
+            limits=LimitOverrides(wall_ms=TIMEOUT_MS),
+            work=work,
+        )
+        return tool_end(await opened.gate.execute(request))
+
+    searched = [str(folder) for folder in library.folders]
+    return await fill(template, inputs, run_one, searched=searched)
 
 
 def _object(text: str) -> dict[str, Any]:
