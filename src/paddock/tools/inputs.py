@@ -37,7 +37,7 @@ def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = Fa
     A null stands for any type unless `strict_nulls` (P10): the original took it so, and tools rely on it.
     """
     normalised = _normalised(inputs, schema.document)
-    nulls = () if strict_nulls else tuple(_passing_nulls(normalised, schema.document))
+    nulls: set[str] = set() if strict_nulls else {*_passing_nulls(normalised, schema.document)}
     value = {name: each for name, each in normalised.items() if name not in nulls}
     try:
         errors = _told(schema, value, normalised)
@@ -91,7 +91,7 @@ def required_of(document: Mapping[str, Json]) -> list[str]:
 
 def _normalised(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
     """Return inputs with the texts parsed that stand for lists and objects, and empty ones left out (P11 to P14)."""
-    properties, required = properties_of(document), required_of(document)
+    properties, required = properties_of(document), {*required_of(document)}
     found: Inputs = {}
     for name, value in inputs.items():
         if not isinstance(value, str) or not {"array", "object"} & {*types_of(properties.get(name))}:
@@ -132,7 +132,7 @@ def _told(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
     missing: list[str] = []
     types: list[tuple[int, str]] = []
     others: list[str] = []
-    order = list(given)
+    places = {name: place for place, name in enumerate(given)}
     for error in schema.errors(value):
         path = error.instance_path
         facts: dict[str, Any] = error.kind.as_dict()
@@ -140,12 +140,12 @@ def _told(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
             case "required" if not path:
                 missing += [facts["property"]] if facts["property"] not in given else []
             case "type" if path:
-                place = order.index(str(path[0])) if str(path[0]) in given else len(order)
+                place = places.get(str(path[0]), len(places))
                 types.append((place, _type_message(error, facts["types"])))
             case _:
                 others.append(_message(error))
-    required = required_of(schema.document)
-    missing.sort(key=lambda name: required.index(name) if name in required else len(required))
+    required = {name: place for place, name in reversed([*enumerate(required_of(schema.document))])}
+    missing.sort(key=lambda name: required.get(name, len(required)))
     told = [f"Missing required field: {name}" for name in missing]
     return tuple(told + [text for _, text in sorted(types, key=lambda each: each[0])] + others)[:_MOST_ERRORS]
 

@@ -1,5 +1,6 @@
 """Inputs of tools against their schemas: the rules and messages of the original, and all of JSON Schema."""
 
+import time
 from typing import Any
 
 import pytest
@@ -213,6 +214,17 @@ def test_messages_are_bounded():
     )
     assert len(found) == 50
     assert max(map(len, found)) < 700
+
+
+def test_many_names_take_no_more_than_their_number():
+    many = [f"k{n}" for n in range(20_000)]
+    started = time.process_time()
+    missing = errors({"type": "object", "required": many}, {})
+    schema = Schema({"properties": {name: {"type": "string"} for name in many[:2900]}})
+    nulls = check(dict.fromkeys(f"k{n}" for n in range(100_000)), schema)
+    assert time.process_time() - started < 5  # half a minute when each was looked for among the others
+    assert (missing[:2], len(missing)) == (("Missing required field: k0", "Missing required field: k1"), 50)
+    assert (nulls.errors, len(nulls.inputs)) == ((), 100_000)
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.text(max_size=8) | st.none() | st.integers()))
