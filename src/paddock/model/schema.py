@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from paddock.model.base import Json
 from paddock.model.schema_cost import cost
+from paddock.model.schema_numbers import MOST as MOST_COMPARED
+from paddock.model.schema_numbers import numbers
 from paddock.model.schema_patterns import SIZES_KIB, largest
 
 if TYPE_CHECKING:
@@ -115,12 +117,21 @@ class Schema:
         work = measured.parts * self._cost.looks
         if work > _MOST_WORK:
             raise CostlyValueError("the value is too large for its schema")
+        if (self._cost.compared or self._cost.unique) and self._comparisons(value) > MOST_COMPARED:
+            raise CostlyValueError(
+                "the value has too many fractions and large numbers for what its schema compares"
+            )
         cost_of_one = self._cost.looks * self._pattern_kib
         if cost_of_one and _characters(value, self._cost.matched) * cost_of_one > _MOST_MATCHED:
             raise CostlyValueError(
                 "the texts that patterns of the schema look at are too long for these patterns"
             )
         return work
+
+    def _comparisons(self, value: Json) -> int:
+        """Return how many pairs of numbers are compared at most of which one takes long."""
+        count, odd, wide = numbers(value)
+        return self._cost.odd * count + self._cost.compared * odd + self._cost.unique * wide * wide // 6
 
     def _tellable(self, work: int, measured: "_Measured") -> bool:
         """Tell whether all errors of a value, of which there are `work` at most, can be collected."""

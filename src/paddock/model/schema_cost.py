@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from paddock.model.base import Json
+from paddock.model.schema_numbers import numbers
 
 MOST_LOOKS = 1_000
 """Looks at one value; a schema that people write needs a few."""
@@ -42,6 +43,8 @@ _ITEMS = ("items", "prefixItems", "additionalItems", "contains", "unevaluatedIte
 _ID_CHARS = 2_000
 _SHARES = {"enum": 64, "dependentRequired": 4, "dependentSchemas": 4, "dependencies": 4}
 """Entries of a keyword that take as long as one look."""
+_WHOLE = 5
+"""Looks that comparing with a list or an object of `enum` stands for, at each part of the value."""
 _AGAIN = 3
 """What `unevaluated...` multiplies: it asks all that looks at the same value once more what it has evaluated."""
 _FRACTION = 20
@@ -74,6 +77,12 @@ class Cost:
     """Patterns that texts are matched against, and how often the schema has each."""
     matched: frozenset[str] = frozenset()
     """Where those texts are: `/NAME` of a member, `*` any member, `[]` any item, `` the value itself."""
+    compared: int = 0
+    """Most numbers of `enum` and `const` that one value is compared with."""
+    odd: int = 0
+    """What those of them stand for that take long (`paddock.model.schema_numbers`)."""
+    unique: int = 0
+    """How often the items of one list are looked at for equal ones."""
     asked: int = 0
     """Most names that one object is asked for: each that is missing is an error with a copy of the object."""
     names: bool = False
@@ -114,9 +123,12 @@ class _Most(NamedTuple):
 
     looks: int
     asked: int
+    compared: int
+    odd: int
+    unique: int
 
     def or_more(self, other: "_Most") -> "_Most":
-        return _Most(max(self.looks, other.looks), max(self.asked, other.asked))
+        return _Most(*map(max, self, other))
 
 
 class _Graph:
@@ -127,8 +139,7 @@ class _Graph:
         self.characters = 0
         self.steps = 0
         self._nodes: list[Schema] = []
-        self._weights: list[int] = []
-        self._asked: list[int] = []
+        self._costs: list[_Most] = []
         self._closures: dict[int, Counter[int]] = {}
         self._edges: list[list[Edge]] = []
         self._numbers: dict[int, int] = {}
@@ -145,6 +156,9 @@ class _Graph:
             depth,
             self.patterns,
             self._matched(),
+            compared=most.compared,
+            odd=most.odd,
+            unique=most.unique,
             asked=most.asked,
             names=any("propertyNames" in node for node in self._nodes),
             characters=self.characters,
@@ -152,8 +166,10 @@ class _Graph:
 
     def most(self, level: Counter[int]) -> _Most:
         """Return what a value costs that is looked at as `level` says."""
-        looks = sum(count * self._weights[node] for node, count in level.items())
-        return _Most(looks, sum(count * self._asked[node] for node, count in level.items()))
+        costs = [(count, self._costs[node]) for node, count in level.items()]
+        return _Most(
+            *(sum(count * each[field] for count, each in costs) for field in range(len(_Most._fields)))
+        )
 
     def closed(self, start: Counter[int]) -> Counter[int]:
         """Return the looks at a value, in-place keywords followed. Raises CostlySchemaError."""
@@ -260,8 +276,9 @@ class _Graph:
             self.patterns[pattern] += 1
         if isinstance(members := schema.get("patternProperties"), dict):
             self.patterns.update(cast("Schema", members).keys())
-        self._weights.append(_weight(schema))
-        self._asked.append(_asked(schema))
+        found = numbers([schema.get("enum"), schema.get("const")])
+        unique = int(schema.get("uniqueItems") is True)
+        self._costs.append(_Most(_weight(schema), _asked(schema), found.count, found.odd, unique))
         return base
 
     def _edges_of(self, number: int) -> Iterator[Edge]:
@@ -326,6 +343,8 @@ def _weight(schema: Schema) -> int:
         entries = schema.get(keyword)
         if isinstance(entries, list | dict):
             weight += len(entries) // share  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(options := schema.get("enum"), list):
+        weight += _WHOLE * sum(isinstance(each, list | dict) for each in cast("list[Json]", options))
     for keyword in ("allOf", "anyOf", "oneOf"):
         if isinstance(options := schema.get(keyword), list):
             weight += sum(isinstance(each, bool) for each in cast("list[Json]", options))

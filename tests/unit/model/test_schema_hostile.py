@@ -13,6 +13,7 @@ from paddock.model.schema_patterns import SIZES_KIB, largest
 
 TOO_LONG = "the texts that patterns of the schema look at are too long for these patterns"
 TOO_LARGE = "the value is too large for its schema"
+TOO_MANY = "the value has too many fractions and large numbers for what its schema compares"
 UNTOLD = "the value does not match its schema, and is too large to tell where"
 
 Json = dict[str, object]
@@ -180,6 +181,30 @@ def test_a_pattern_of_a_common_size_can_be_used():
 )
 def test_schemas_that_multiply_what_a_value_costs(schema: Json, value: object, problem: str):
     assert Schema(schema).problems(value) == (problem,)
+
+
+@pytest.mark.parametrize(
+    ("schema", "most", "more"),
+    [
+        ({"uniqueItems": True}, [2**63 + n for n in range(800)], [2**63 + n for n in range(5_000)]),
+        ({"uniqueItems": True}, [-(2**63) - 1 - n for n in range(800)], [[2**64 + n] for n in range(5_000)]),
+        ({"items": {"enum": [n + 0.5 for n in range(1_000)]}}, [0.5] * 50, [999.5] * 2_000),
+        ({"items": {"enum": [1e-300 * n for n in range(90)]}}, [0.0] * 60, [1e-300] * 2_000),
+        ({"items": {"enum": [*range(5_000)]}}, [4_999] * 9_000, [4_999.0] * 5_000),
+        ({"items": {"const": 2**6_000}}, [2**6_000] * 50, [2**6_000] * 5_400),
+    ],
+)
+def test_numbers_that_take_long_to_compare_are_bounded(schema: Json, most: object, more: object):
+    """A pair of them takes up to 40 microseconds, and each is compared with each."""
+    assert Schema(schema).problems(most) == ()
+    assert Schema(schema).problems(more) == (TOO_MANY,)
+
+
+def test_a_list_in_an_enumeration_is_compared_part_by_part():
+    choices: list[Json] = [{"a": [0] * 50, "b": n} for n in range(100)]
+    assert Schema({"items": {"enum": choices}}).problems(choices[-1:] * 10) == ()
+    assert Schema({"items": {"enum": choices}}).problems(choices[-1:] * 100) == (TOO_LARGE,)
+    assert Schema({"enum": [*range(2_000)]}).problems(5) == ()
 
 
 ROWS: Json = {
