@@ -278,7 +278,7 @@ class _Graph:
             self.patterns.update(cast("Schema", members).keys())
         found = numbers([schema.get("enum"), schema.get("const")])
         unique = int(schema.get("uniqueItems") is True)
-        self._costs.append(_Most(_weight(schema), _asked(schema), found.count, found.odd, unique))
+        self._costs.append(_Most(_weight(schema), _asked(schema), found.total, found.odd, unique))
         return base
 
     def _edges_of(self, number: int) -> Iterator[Edge]:

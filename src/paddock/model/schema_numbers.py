@@ -17,7 +17,7 @@ _LEAST, _BEYOND = -(2**63), 2**63
 class Numbers(NamedTuple):
     """The numbers in a JSON value."""
 
-    count: int = 0
+    total: int = 0
     odd: int = 0
     """How much longer than the others those take that are fractions or have more than 64 bits."""
     wide: int = 0
