@@ -50,7 +50,7 @@ from paddock.policy.decision import Policy
 from paddock.policy.outgoing import OnCall, Outgoing
 from paddock.policy.rehearsal import planned_call, stub, would_ask
 from paddock.programs import Programs
-from paddock.record import ending, identity
+from paddock.record import CANCELLED, ending, identity
 from paddock.scripts import Scripts
 from paddock.store.audit import AuditSink
 from paddock.store.unrecorded import Lenient
@@ -242,7 +242,7 @@ class Gate:
             self._engines.guest.expect(jit=decision.grants.jit)  # it gets ready beside the next line
         book.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
-        result = _CANCELLED
+        result = CANCELLED
         try:
             result = await self._run(request, decision, beside)
             if beside.on_result is not None:
@@ -305,7 +305,8 @@ class Gate:
                 calls = HostCalls(
                     self._carry_out_child, self.find_tool, request, decision.grants.calls, heard
                 )
-                result = await self._engines.guest.run(job, calls, self._outgoing.console(beside.on_console))
+                console = self._outgoing.console(beside.on_console)
+                result = await self._engines.guest.run(job, calls, console, beside.stop)
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 counted = beside.on_result is None  # a program never hears what a call used
@@ -360,7 +361,6 @@ class Gate:
         return RawResult(status=Status.OK, value=value, has_value=True, usage=usage)
 
 
-_CANCELLED = RawResult(status=Status.CANCELLED)
 _NOTHING_USED = Usage()
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"

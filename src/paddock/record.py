@@ -4,9 +4,12 @@ import hashlib
 
 from paddock.model import computation
 from paddock.model.canonical import canonical
-from paddock.model.outcome import Decision, RawResult
+from paddock.model.outcome import Decision, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.store.audit import Field
+
+CANCELLED = RawResult(status=Status.CANCELLED)
+"""The result of work that was cut off: what it used, and what confined it, nobody has told."""
 
 _NAME = 200
 
@@ -55,10 +58,12 @@ def identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
 
 def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -> dict[str, Field]:
     """Return what became of it; `size` is that of its value as JSON."""
+    computes = isinstance(request.work, GuestRun) and request.work.computes
+    facts: dict[str, Field] = {"status": result.status.value, "ms": ms}
+    if result is CANCELLED:
+        return {**facts, "code": computation.code(result.status)} if computes else facts
     usage = result.usage
-    facts: dict[str, Field] = {
-        "status": result.status.value,
-        "ms": ms,
+    facts |= {
         "cpu_ms": usage.cpu_ms,
         "peak_bytes": usage.peak_bytes,
         "bytes_out": size + usage.console_bytes,
@@ -66,7 +71,7 @@ def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -
         "tier": result.sandbox.tier,
         "layers": list(result.sandbox.layers),
     }
-    if isinstance(request.work, GuestRun) and request.work.computes:  # as the seed counts and calls it (G25)
+    if computes:  # as the seed counts and calls it (G25)
         facts |= {"bytes_out": usage.emitted_bytes, "code": computation.code(result.status)}
     if (program := result.program) is not None:
         facts |= {"phase": program.phase, "exit_code": program.exit_code, "signal": program.signal}

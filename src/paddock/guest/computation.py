@@ -14,7 +14,7 @@ from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
 from paddock.guest.positions import Positions
-from paddock.guest.verdict import POSITION, End, Verdict
+from paddock.guest.verdict import POSITION, STOPPED, End, Verdict
 from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
@@ -98,9 +98,13 @@ class Computation(Listener):
         limit = self._job.limits.wall_ms
         self._end = self._end or ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
 
+    def stop(self) -> None:
+        """End the program, which nobody wants to go on."""
+        self._finish(STOPPED)
+
     @property
     def has_end(self) -> bool:
-        """Whether the conversation itself tells how the program ended: by a message or by the clock."""
+        """Whether the conversation itself tells how the program ended: by a message, by the clock, or stopped."""
         return self._end is not None
 
     @property

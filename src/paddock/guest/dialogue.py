@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
-from paddock.guest.verdict import End, Verdict, rejection_text
+from paddock.guest.verdict import STOPPED, End, Verdict, rejection_text
 from paddock.guest.vigil import SOON_S, Vigil
 from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.errors import PaddockError
@@ -256,9 +256,14 @@ class Dialogue(Listener):
             name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms"
         )
 
+    def stop(self) -> None:
+        """End the program, which nobody wants to go on."""
+        self._end = self._end or STOPPED
+        self._finish()
+
     @property
     def has_end(self) -> bool:
-        """Whether the dialogue itself tells how the program ended: by a message or by the clock."""
+        """Whether the dialogue itself tells how the program ended: by a message, by the clock, or stopped."""
         return self._end is not None
 
     @property

@@ -11,6 +11,8 @@ import asyncio
 import re
 import time
 from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -82,8 +84,16 @@ class GuestEngine:
         """Have a worker wake up, or start, while what it is for is still being recorded."""
         self._pool.expect(_profile(jit))
 
-    async def run(self, job: GuestJob, host: Host, on_console: OnConsole | None = None) -> RawResult:
+    async def run(
+        self,
+        job: GuestJob,
+        host: Host,
+        on_console: OnConsole | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> RawResult:
         """Return what became of the program. Cancelling the task kills the worker first.
+
+        When `stop` is set, the program ends as `cancelled`, with what it said and called until then.
 
         Raises EngineError when Paddock's own machinery failed before the program started, PaddockError after.
         """
@@ -91,24 +101,33 @@ class GuestEngine:
         if job.work.computes:
             if re.search("[\ud800-\udfff]", job.work.source):
                 return RawResult(status=Status.FAILED, error=_HALF)
-            return await self._run(job, profile, lambda worker: Computation(worker, job))
+            return await self._run(job, profile, lambda worker: Computation(worker, job), stop)
         try:
             program = await self._intake.read(job.work.source, job.work.language)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
         return await self._run(
-            job, profile, lambda worker: Dialogue(worker, job, program, host, on_console, vigil=self._vigil)
+            job,
+            profile,
+            lambda worker: Dialogue(worker, job, program, host, on_console, vigil=self._vigil),
+            stop,
         )
 
     async def _run(
-        self, job: GuestJob, profile: "EngineProfile", begin: "Callable[[Worker], Dialogue | Computation]"
+        self,
+        job: GuestJob,
+        profile: "EngineProfile",
+        begin: "Callable[[Worker], Dialogue | Computation]",
+        stop: asyncio.Event | None,
     ) -> RawResult:
         async with self._places[job.depth]:
             worker = await self._pool.take(profile)
             self._vigil.programs += 1
             try:
                 facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
-                return await _run(begin(worker), worker, job, facts)
+                dialogue = begin(worker)
+                with _stopped_by(stop, dialogue):
+                    return await _run(dialogue, worker, job, facts)
             finally:
                 self._vigil.programs -= 1
                 # In the loop's next step: the kernel tears a process down on its killer's time, here a
@@ -140,6 +159,20 @@ async def _run(
             # No EngineError, which says that nothing ran and that it is safe to try again.
             raise PaddockError(f"guest worker {worker.pid} did not end after SIGKILL") from error
     return dialogue.result(cost, wall_ms, facts)
+
+
+@contextmanager
+def _stopped_by(stop: asyncio.Event | None, dialogue: Dialogue | Computation) -> Generator[None]:
+    """Stop what is under way when `stop` is set."""
+    if stop is None:
+        yield
+        return
+    waiting = asyncio.ensure_future(stop.wait())
+    waiting.add_done_callback(lambda done: None if done.cancelled() else dialogue.stop())
+    try:
+        yield
+    finally:
+        waiting.cancel()
 
 
 def _profile(jit: bool) -> "EngineProfile":  # noqa: FBT001 - of one parameter

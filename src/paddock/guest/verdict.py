@@ -23,7 +23,10 @@ End = (
     | ErrorInfo
     | None
 )
-"""How a dialogue ended: by a message, by a broken rule, by the clock (what to tell), or with no word at all."""
+"""How a dialogue ended: by a message, by a broken rule, by the clock or its user (what to tell), or with no word."""
+
+STOPPED = ErrorInfo(name="Cancelled", message="Cancelled")
+"""The end of a program that its user has stopped."""
 
 Judgement = tuple[Status, ErrorInfo | None]
 
@@ -91,8 +94,8 @@ class Verdict(NamedTuple):
                 return Status.FAILED, self._refused(text)
             case frames.FrameError() as error:
                 return self._broke(error)
-            case ErrorInfo() as timeout:
-                return Status.TIMEOUT, timeout
+            case ErrorInfo() as told:
+                return Status.CANCELLED if told is STOPPED else Status.TIMEOUT, told
             case None:
                 return self._crashed()
 

@@ -14,7 +14,7 @@ from paddock.surfaces import render
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import cancelled_by_signals
-from paddock.surfaces.cli.table import print_json, warn
+from paddock.surfaces.cli.table import warn
 from paddock.surfaces.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ def execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> 
     """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
     terminal = Terminal()
     printer = _Printer(terminal, quiet=as_json)
-    carried = carry_out(request, settings, on_console=printer.line, terminal=terminal)
+    carried = carry_out(request, settings, on_console=printer.line, stop=asyncio.Event(), terminal=terminal)
     outcome, number = asyncio.run(carried)
+    assert outcome is not None
     printer.finish(outcome)
-    click.get_current_context().exit(
-        INTERRUPTED + number if number else int(outcome is None or not outcome.ok)
-    )
+    click.get_current_context().exit(INTERRUPTED + number if number else int(not outcome.ok))
 
 
 async def carry_out(
@@ -95,14 +94,9 @@ class _Printer:
         if self._live and not self._terminal.asking:
             self._print(self._lines)
 
-    def finish(self, outcome: Outcome | None) -> None:
-        """Print the rest: of an outcome, or of what came before an interrupt that left none."""
-        if outcome is None:
-            self._print(self._lines)
-            if self._quiet:
-                print_json({"error": {"message": "Cancelled"}})
-            _print("Sandbox error: Cancelled", err=True)
-        elif self._quiet:
+    def finish(self, outcome: Outcome) -> None:
+        """Print the rest of an outcome."""
+        if self._quiet:
             click.echo(render.as_json(outcome))
         else:
             self._print(outcome.console)
