@@ -34,10 +34,23 @@ _NODE_SUFFIXES = {".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
 
 
 def open_library(settings: ToolSettings, workspace: Path) -> "ToolLibrary":
-    """Return the tool directories of a workspace; nothing is read yet."""
+    """Return the tool directories of a workspace; nothing is read yet.
+
+    Raises ConfigurationError for a folder of the settings that is no path.
+    """
     from paddock.tools.library import ToolLibrary  # noqa: PLC0415 - only those who use tools pay for it
 
-    return ToolLibrary(workspace, [workspace / Path(folder).expanduser() for folder in settings.folders])
+    return ToolLibrary(workspace, [workspace / _placed(folder) for folder in settings.folders])
+
+
+def _placed(folder: str) -> Path:
+    if "\0" in folder:
+        raise ConfigurationError("tools.folders: a path holds a NUL character")
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError:
+        home = Path(folder).parts[0]
+        raise ConfigurationError(f"tools.folders: {home} is nobody's home on this machine") from None
 
 
 def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "Tool":

@@ -93,6 +93,21 @@ def test_an_unknown_tool_says_where_was_looked(ws: Path):
     assert (done.exit_code, done.stderr) == (1, f"Tool not found: nope\n  searched:\n{looked}")
 
 
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        ("~nobody-of-that-name/x", "tools.folders: ~nobody-of-that-name is nobody's home on this machine\n"),
+        ("a\\u0000b", "tools.folders: a path holds a NUL character\n"),
+    ],
+)
+def test_a_folder_that_is_no_path_is_told(ws: Path, folder: str, why: str):
+    settings = ws.parent / "config/paddock/paddock.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f'[tools]\nfolders = ["{folder}"]\n')
+    done = paddock("list")
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", why)
+
+
 def test_timeout_and_variables_of_a_run(ws: Path):
     paddock("new", "count")
     (ws / ".paddock/tools/count/script.py").write_text(
