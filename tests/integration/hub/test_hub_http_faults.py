@@ -38,8 +38,10 @@ class Rude:
         self.says = {}
         self.asked = []
         self.url = ""
+        self.tasks = set()
 
     async def serve(self, reader, writer):
+        self.tasks.add(asyncio.current_task())
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 verb = head.split()[0].decode()
@@ -80,7 +82,11 @@ async def rude(**says):
     server.says = says
     async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listener:
         server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
-        yield server
+        try:
+            yield server
+        finally:  # from Python 3.12 on the listener waits for them, also for one that never answers
+            for task in server.tasks:
+                task.cancel()
 
 
 async def endless(writer, head):
