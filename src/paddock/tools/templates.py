@@ -16,7 +16,8 @@ MOST_SCRIPTS = 100
 Run = Callable[[str, dict[str, Json]], Awaitable[ToolEnd | None]]
 """Runs a script by id with inputs; None when there is no such script."""
 
-_REFERENCE = re.compile(r"\{\{\s*script:\s*([^{}]{1,2000}?)\s*\}\}")
+_REFERENCE = re.compile(r"\{\{\s*script:([^{}]{1,2000})\}\}")
+"""Blanks are taken off afterwards: a pattern that did would try all ways to divide a row of them."""
 _ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})(?:\.([A-Za-z0-9_-]{1,100}))?(?=\s|\Z)")
 _ARGUMENT = re.compile(r"\s+([A-Za-z_][A-Za-z0-9_-]{0,99})=(?:'([^']*)'|\"([^\"]*)\"|(\S+))")
 
@@ -50,7 +51,7 @@ async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched
     pieces: list[str] = []
     rest = len(template)
     for reference in reversed(references):
-        tool, field, arguments = _parsed(reference[1])
+        tool, field, arguments = _parsed(reference[1].strip())
         inputs = {**context, **arguments}
         key = json.dumps([tool, inputs], sort_keys=True)
         if key not in ends:
@@ -75,7 +76,8 @@ def variables(ends: Mapping[str, ToolEnd]) -> dict[str, Json]:
 def _parsed(reference: str) -> tuple[str, str | None, dict[str, Json]]:
     head = _ID.match(reference)
     if head is None:
-        raise TemplateError(f'Invalid script id: "{reference.split(maxsplit=1)[0][:100]}"')
+        first = (*reference.split(maxsplit=1), "")[0]
+        raise TemplateError(f'Invalid script id: "{first[:100]}"')
     arguments: dict[str, Json] = {}
     at = head.end()
     while found := _ARGUMENT.match(reference, at):

@@ -1,6 +1,7 @@
 """References to scripts in templates."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -98,6 +99,7 @@ SILENT = ToolEnd(success=False, exit_code=5, error="Process exited with code 5")
             'Script "list" output is not valid JSON: Output must be a JSON object for field access',
         ),
         ("{{script:../a}}", TemplateError, 'Invalid script id: "../a"'),
+        ("{{ script: }}", TemplateError, 'Invalid script id: ""'),
         ("{{script:a.b.c}}", TemplateError, 'Invalid script id: "a.b.c"'),
         ("{{script:a x}}", TemplateError, 'Invalid arguments of script "a": x'),
     ],
@@ -107,6 +109,14 @@ def test_p43_the_errors_of_references(template: str, kind: type[TemplateError], 
     with pytest.raises(TemplateError) as raised:
         filled(template, scripts)
     assert (type(raised.value), str(raised.value)) == (kind, text)
+
+
+def test_rows_of_blanks_are_read_once():
+    scripts = Scripts(a=good("x"))
+    template = "{{script:" + " " * 3_000 + "{{script:a" + " " * 1_900 + "}}"
+    started = time.process_time()
+    assert filled(template, scripts) == "{{script:" + " " * 3_000 + "x"
+    assert time.process_time() - started < 3  # a quarter of a minute when all ways to divide them were tried
 
 
 def test_what_a_script_says_is_not_a_template():
