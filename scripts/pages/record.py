@@ -51,7 +51,7 @@ FACTS = {
     "peak_bytes": "most memory it had",
     "bytes_out": "size of result and console, or of what a computation emitted",
     "calls": "number of its calls",
-    "tier": "[tier](confinement.md) of the confinement",
+    "tier": "[tier](confinement.md) of the confinement; missing, like `cpu_ms`, where the caller was cancelled",
     "layers": "what confined it, by layer",
     "phase": "how far a program came: `compile` means that it did not run itself",
     "exit_code": "exit code of the process",

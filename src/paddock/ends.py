@@ -1,7 +1,7 @@
 """Ends that must come: what closes processes, and waits for records, is not cut short."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,3 +22,18 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     if cancelled is None:
         return task.result()
     raise cancelled from None if task.cancelled() else task.exception()
+
+
+async def stopped_first(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
+    """Return what `work` returns; a cancellation of whoever waits sets its event, and goes on when it has ended.
+
+    So what is under way ends in order, and the record says what it did, although nobody hears of it.
+    """
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(work(stop))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        await to_the_end(asyncio.wait({running}))
+        raise

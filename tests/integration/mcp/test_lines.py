@@ -88,12 +88,12 @@ def test_x39_every_call_is_on_the_record_with_its_end_and_duration(place: Place)
         timeout=60,
     )
     ends = [record["fields"] for record in json.loads(done.stdout) if record["event"] == "finished"]
-    assert [(end["kind"], end["status"], end["actor"], end["ms"] > 0) for end in ends] == [
-        ("guest", "ok", "lines 1", True),
-        ("guest", "failed", "lines 1", True),
-        ("server", "ok", "lines 1", True),
-        ("guest", "cancelled", "lines 1", True),
-        ("guest", "ok", "lines 1", True),
+    assert [(end["kind"], end["status"], end["actor"], end["tier"], end["ms"] > 0) for end in ends] == [
+        ("guest", "ok", "lines 1", "landlock", True),
+        ("guest", "failed", "lines 1", "landlock", True),
+        ("server", "ok", "lines 1", "none", True),
+        ("guest", "cancelled", "lines 1", "landlock", True),
+        ("guest", "ok", "lines 1", "landlock", True),
     ]
 
 

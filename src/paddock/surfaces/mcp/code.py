@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from paddock.ends import stopped_first
 from paddock.gate import Gate
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
@@ -31,7 +32,9 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
             wall_ms=None if wish is None else int(wish)
         )  # a whole number may be written 1e9
         request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
-        outcome = await gate.execute(request, on_console=caller.on_console, asker=caller.asker)
+        outcome = await stopped_first(
+            lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop)
+        )
         shown = answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
         cut = "truncated" in data

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import cast
 
+from paddock.ends import stopped_first
 from paddock.gate import Gate
 from paddock.model.base import Json
 from paddock.surfaces.compute import Envelope, InvalidInput, asked, envelope, refused
@@ -79,7 +80,8 @@ async def _computed(gate: Gate, workspace: Path, arguments: Arguments, caller: C
     except InvalidInput as problem:
         return refused(problem)
     request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace)
-    return envelope(await gate.execute(request, asker=caller.asker))
+    asker = caller.asker
+    return envelope(await stopped_first(lambda stop: gate.execute(request, asker=asker, stop=stop)))
 
 
 def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
+from paddock.ends import stopped_first
 from paddock.model.artifact import STREAMS, OutputQuery, Stream
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
@@ -56,15 +57,9 @@ class Programs:
             limits=LimitOverrides(wall_ms=arguments.get("timeoutMs")),
         )
         take = OutputLines(caller.on_console).take if caller.on_console else None
-        stop = asyncio.Event()
-        execute = self._session.gate.execute
-        running = asyncio.create_task(execute(request, on_output=take, stop=stop, asker=caller.asker))
-        try:
-            return await asyncio.shield(running), work
-        except asyncio.CancelledError:
-            stop.set()
-            await asyncio.wait({running})
-            raise
+        execute, asker = self._session.gate.execute, caller.asker
+        outcome = await stopped_first(lambda stop: execute(request, on_output=take, asker=asker, stop=stop))
+        return outcome, work
 
     async def find(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
         """Return what a query finds in the output of this workspace, or of another.

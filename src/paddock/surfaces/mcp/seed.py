@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from paddock.ends import stopped_first
 from paddock.hub.provision import NOTHING
 from paddock.hub.search import confidence, keyword_search
 from paddock.model.base import Json
@@ -99,8 +100,8 @@ class SeedTools:
             return _missing(["code"])
         work = GuestRun(source=arguments["code"], raw_results=True)
         request = self._request(work, caller)
-        execute = self._session.gate.execute
-        outcome = await execute(request, on_console=caller.on_console, asker=caller.asker)
+        execute, heard, asker = self._session.gate.execute, caller.on_console, caller.asker
+        outcome = await stopped_first(lambda stop: execute(request, on_console=heard, asker=asker, stop=stop))
         text = render.output_text(outcome)
         if outcome.ok:
             return Answer([text_block(text or NO_OUTPUT)])
