@@ -95,9 +95,8 @@ def _bare(text: str) -> Json:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    is_json = not isinstance(value, float) or math.isfinite(
-        value
-    )  # Python's reader knows NaN, and 1e999 as infinity
+    # Python's reader knows NaN, and 1e999 as infinity.
+    is_json = not isinstance(value, float) or math.isfinite(value)
     return value if is_json and isinstance(value, int | float | None) else text
 
 
