@@ -86,7 +86,7 @@ def tool_run(
         timeout_ms=tool.manifest.timeout,
         access=tool.manifest.workspace,
         network=tool.manifest.network,
-        script_sha256=_sha256(tool.script),
+        script_sha256=tool.script_sha256,
     )
 
 
@@ -232,10 +232,3 @@ def _start(
 
 def _source(script: Path) -> str:
     return read_bounded(script, SCRIPT_BYTES).decode("utf-8", "surrogateescape")
-
-
-def _sha256(script: Path) -> str:
-    try:
-        return hashlib.sha256(read_bounded(script, SCRIPT_BYTES)).hexdigest()
-    except (OSError, ValueError):  # the latter for a name with a NUL in it
-        return ""

@@ -38,14 +38,15 @@ class Approvals:
         self.clock = clock
         self._pending = {}
 
-    def approve(self, prompt: str, tool: str, inputs: Mapping[str, Json]) -> bool:
+    def approve(self, prompt: str, tool: str, inputs: Mapping[str, Json], script_sha256: str) -> bool:
         """Tell whether this call may run: its like was asked about within five minutes, and has not run since.
 
-        Otherwise it is now pending. The order of keys does not matter, everything else of the inputs does.
+        Otherwise it is now pending. The order of keys does not matter, everything else of the inputs does, and so does
+        the script: who agreed to one has not agreed to another.
         """
         now = self.clock()
         self._pending = {key: since for key, since in self._pending.items() if now - since < LIFETIME_S}
-        key = _key(prompt, tool, inputs)
+        key = _key(prompt, tool, inputs, script_sha256)
         if key in self._pending:
             del self._pending[key]
             return True
@@ -113,6 +114,6 @@ def _texts(output: Mapping[str, Json], name: str) -> tuple[str, ...]:
     return tuple(map(str, cast("list[Json]", found))) if isinstance(found, list) else ()
 
 
-def _key(prompt: str, tool: str, inputs: Mapping[str, Json]) -> str:
-    text = json.dumps([prompt, tool, inputs], sort_keys=True)
+def _key(*call: str | Mapping[str, Json]) -> str:
+    text = json.dumps(call, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

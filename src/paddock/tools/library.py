@@ -5,6 +5,7 @@ reckoning, of bounded size; and a tool directory is inside the folder where it w
 show a private key to whoever lists the tools, and a grant to read the directory would open another one.
 """
 
+import hashlib
 import json
 import os
 import stat
@@ -13,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from paddock.files import read_bounded
 from paddock.model.base import Json
+from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.schema import Schema
 from paddock.tools import manifest as manifests
 from paddock.tools.manifest import Manifest, ManifestError
@@ -59,6 +62,14 @@ class Tool:
     def script(self) -> Path:
         """Where the script should be; whether it is there is seen when it runs."""
         return self.directory / self.manifest.script
+
+    @property
+    def script_sha256(self) -> str:
+        """Hash of the script as it is now; empty for one that cannot be read."""
+        try:
+            return hashlib.sha256(read_bounded(self.script, SCRIPT_BYTES)).hexdigest()
+        except (OSError, ValueError):  # the latter for a name with a NUL in it
+            return ""
 
 
 @dataclass(frozen=True)

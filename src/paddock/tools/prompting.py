@@ -76,7 +76,9 @@ class Prompting:
                 reply.warnings.extend(_skipped(end))
             else:
                 reply.errors[tool.id] = verdict.errors
-        elif not match.needs_confirmation or self._approvals.approve(prompt, tool.id, match.inputs):
+        elif not match.needs_confirmation or self._approvals.approve(
+            prompt, tool.id, match.inputs, tool.script_sha256
+        ):
             reply.ends[tool.id] = await self._run(tool, match.inputs)
         else:
             reply.questions.append(

@@ -52,6 +52,16 @@ def test_p39_p40_a_call_that_comes_again_runs_once(caller: Caller):
     assert caller.call(n=5) == asked
 
 
+def test_who_agreed_to_a_script_has_not_agreed_to_another(caller: Caller):
+    tool = caller.workshop.make(DOUBLE, schema=SCHEMA)
+    asked = ({}, [tool], [], {})
+    assert caller.call(n=4) == asked
+    [script] = caller.workshop.workspace.rglob("script.py")
+    script.write_text(DOUBLE.replace("* 2", "* 3"))
+    assert caller.call(n=4) == asked
+    assert caller.call(n=4) == ({tool: 12}, [], [], {})
+
+
 def test_who_names_a_tool_is_not_asked(caller: Caller):
     tool = caller.workshop.make(DOUBLE, schema=SCHEMA)
     assert caller.call(n=4, tool=tool) == ({tool: 8}, [], [], {})

@@ -18,37 +18,38 @@ class Clock:
 
 def test_p39_asked_then_run_then_asked_again():
     approvals = Approvals(Clock())
-    assert [approvals.approve("p", "t", {"a": 1}) for _ in range(4)] == [False, True, False, True]
+    assert [approvals.approve("p", "t", {"a": 1}, "s") for _ in range(4)] == [False, True, False, True]
 
 
 def test_p40_other_inputs_are_another_question():
     approvals = Approvals(Clock())
     asked = [
-        approvals.approve("p", "t", {"a": 1, "b": {"x": 1, "y": 2}}),
-        approvals.approve("p", "t", {"a": 2, "b": {}}),
-        approvals.approve("p", "other", {"a": 1, "b": {"x": 1, "y": 2}}),
-        approvals.approve("q", "t", {"a": 1, "b": {"x": 1, "y": 2}}),
-        approvals.approve("p", "t", {"b": {"y": 2, "x": 1}, "a": 1}),
+        approvals.approve("p", "t", {"a": 1, "b": {"x": 1, "y": 2}}, "s"),
+        approvals.approve("p", "t", {"a": 2, "b": {}}, "s"),
+        approvals.approve("p", "other", {"a": 1, "b": {"x": 1, "y": 2}}, "s"),
+        approvals.approve("q", "t", {"a": 1, "b": {"x": 1, "y": 2}}, "s"),
+        approvals.approve("p", "t", {"a": 1, "b": {"x": 1, "y": 2}}, "another"),
+        approvals.approve("p", "t", {"b": {"y": 2, "x": 1}, "a": 1}, "s"),
     ]
-    assert asked == [False, False, False, False, True]
+    assert asked == [False, False, False, False, False, True]
 
 
 @pytest.mark.parametrize(("later", "approved"), [(299.9, True), (300.0, False)])
 def test_p40_after_five_minutes_it_is_asked_again(later: float, *, approved: bool):
     clock = Clock()
     approvals = Approvals(clock)
-    approvals.approve("p", "t", {})
+    approvals.approve("p", "t", {}, "s")
     clock.now += later
-    assert approvals.approve("p", "t", {}) is approved
+    assert approvals.approve("p", "t", {}, "s") is approved
 
 
 def test_questions_that_nobody_answers_are_forgotten():
     approvals = Approvals(Clock())
     for number in range(1001):
-        approvals.approve("p", "t", {"n": number})
-    assert approvals.approve("p", "t", {"n": 1000})
-    assert approvals.approve("p", "t", {"n": 1})
-    assert not approvals.approve("p", "t", {"n": 0})
+        approvals.approve("p", "t", {"n": number}, "s")
+    assert approvals.approve("p", "t", {"n": 1000}, "s")
+    assert approvals.approve("p", "t", {"n": 1}, "s")
+    assert not approvals.approve("p", "t", {"n": 0}, "s")
 
 
 def test_p39_what_is_asked():
