@@ -110,6 +110,38 @@ def test_no_script_without_a_name(place):
     )  # fmt: skip
 
 
+NOBODY = """
+import pwd, sys
+
+def of_nobody(uid):
+    raise KeyError(uid)
+
+pwd.getpwuid = of_nobody
+from paddock.surfaces.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("home", [None, ""])
+@pytest.mark.parametrize("args", [("run", "-"), ("config", "show"), ("servers", "list")])
+def test_a_user_without_a_home_directory_is_told(tmp_path, home, args):
+    """As in a container that runs as a number that no user has."""
+    places = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in places}
+    done = subprocess.run(
+        [sys.executable, "-c", NOBODY, *args],
+        env=environment if home is None else {**environment, "HOME": home},
+        cwd=tmp_path,
+        input="return 1",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    told = f"There is no home directory of user {os.geteuid()}: set HOME to a directory that belongs to it.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+
+
 @pytest.mark.parametrize("args", [("--help",), ("config", "show"), ("run", "-"), ("completion", "bash")])
 def test_output_that_cannot_be_written_is_told(place, args):
     with Path("/dev/full").open("wb") as full:

@@ -32,6 +32,13 @@ def main() -> None:
             command(prog_name="paddock")
     except KeyboardInterrupt:  # while something is imported
         sys.exit(INTERRUPTED)
+    except RuntimeError:
+        if os.environ.get("HOME", "").startswith("/"):
+            raise
+        # As in a container with a user of its own: what looks for the home directory then raises no error of its own.
+        sys.exit(
+            f"There is no home directory of user {os.geteuid()}: set HOME to a directory that belongs to it."
+        )
     finally:
         gc.freeze()  # the interpreter would look through everything once more before it ends
 
