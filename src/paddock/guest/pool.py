@@ -62,12 +62,12 @@ class Zygote:
                 os.close(their_errors)
             await self._loop.create_connection(lambda: worker, sock=ours)
             try:
-                async with asyncio.timeout(_START_SECONDS):
-                    await worker.ready
+                await _ready(worker.ready)
             except (TimeoutError, EngineError) as error:
                 why = explained(worker.last_words() or str(error))
                 raise EngineError(f"no guest worker could start: {why}") from error
         except BaseException:  # also when the task was cancelled: nobody else knows this worker
+            worker.ready.cancel()
             worker.kill()
             worker.dispose()
             ours.close()
@@ -137,6 +137,18 @@ class Zygote:
         for worker in self.workers.values():
             worker.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
         self.workers.clear()
+
+
+async def _ready(ready: asyncio.Future[None]) -> None:
+    """Wait until a worker says so. Raises EngineError when it ends instead, TimeoutError when it does neither.
+
+    In two halves: one may pass while this loop stands still, as in a process that was stopped, and says nothing then.
+    """
+    for _ in range(2):
+        await asyncio.wait({ready}, timeout=_START_SECONDS / 2)
+        if ready.done():
+            return ready.result()
+    raise TimeoutError
 
 
 def _ends() -> tuple[socket.socket, socket.socket, int, int]:
