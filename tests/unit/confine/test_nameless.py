@@ -1,11 +1,5 @@
 """Files without a name count, whoever holds them and however, and others do not."""
 
-import array
-import contextlib
-import ctypes
-import mmap
-import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,108 +9,112 @@ import pytest
 from paddock.confine.nameless import Amount, gauges, usage
 
 MIB = 1024 * 1024
-OWN = "/proc/self"
-LIBC = ctypes.CDLL(None)
-LIBC.mmap.restype = ctypes.c_void_p
-LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 FAR = Amount(1000 * MIB, 1000 * MIB)
 """The gauges have moved far enough for anything to be believed."""
+HOLDER = """
+import array, ctypes, os, socket
+MIB = 1024 * 1024
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+def memory_file():
+    file = os.memfd_create("test")
+    os.write(file, bytes(3 * MIB))
+    return file
+def removed(path):
+    file = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.write(file, bytes(2 * MIB))
+    os.fsync(file)
+    os.unlink(path)
+    return file
+def mapped(file, size):
+    assert libc.mmap(None, size, 1, 0x21 if file < 0 else 1, file, 0) != ctypes.c_void_p(-1).value
+while True:
+    exec(input())
+    print("done", flush=True)
+"""
+"""A process that does what it is told, a line of Python at a time.
+
+It stands alone: this process has what other tests left, such as the birth of a worker that nobody has heard of yet.
+"""
 
 
 def found(folder, *places, moved=Amount()):  # noqa: B008 - a constant
-    amounts = [*usage(places or [OWN], str(folder), moved=moved, most=Amount(MIB, MIB))]
+    amounts = [*usage(places, str(folder), moved=moved, most=Amount(MIB, MIB))]
     assert set(amounts[:-1]) <= {None}
     return amounts[-1]
 
 
 @pytest.fixture
-def before(tmp_path):
-    """Return what this process holds already: it has run other tests."""
-    return found(tmp_path)
+def holder():
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        yield process
+        process.kill()
 
 
 @pytest.fixture
-def memory_file(before):
-    file = os.memfd_create("test")
-    os.write(file, bytes(3 * MIB))
-    yield file
-    os.close(file)
+def place(holder):
+    return f"/proc/{holder.pid}"
 
 
-def removed(folder, name="file"):
-    """Return the descriptor of a file of 2 MiB that is in no folder any more."""
-    file = os.open(folder / name, os.O_RDWR | os.O_CREAT)
-    os.write(file, bytes(2 * MIB))
-    os.fsync(file)
-    (folder / name).unlink()
-    return file
+@pytest.fixture
+def do(holder):
+    def done(line):
+        holder.stdin.write(f"{line}\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == "done\n"
+
+    return done
 
 
-@contextlib.contextmanager
-def mapped(file, size):
-    """Map a file, of which Python's own mappings keep a descriptor; -1 is none."""
-    start = LIBC.mmap(
-        None, size, mmap.PROT_READ, mmap.MAP_SHARED | (mmap.MAP_ANONYMOUS if file < 0 else 0), file, 0
-    )
-    assert start != ctypes.c_void_p(-1).value
-    yield
-    LIBC.munmap(ctypes.c_void_p(start), size)
+def test_memory_files_count_once_by_what_is_in_them(tmp_path, place, do):
+    do("file = memory_file(); again = os.dup(file)")
+    do("sparse = os.memfd_create('sparse'); os.ftruncate(sparse, 100 * MIB)")
+    assert found(tmp_path, place, place) == Amount(memory=3 * MIB)
 
 
-def test_memory_files_count_once_by_what_is_in_them(tmp_path, before, memory_file):
-    again = os.dup(memory_file)
-    sparse = os.memfd_create("sparse")
-    os.ftruncate(sparse, 100 * MIB)
-    assert found(tmp_path, OWN, OWN).since(before) == Amount(memory=3 * MIB)
-    os.close(again)
-    os.close(sparse)
+def test_removed_files_of_scratch_count_while_they_are_open(tmp_path, place, do):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    do(f"file, elsewhere = removed({str(scratch / 'file')!r}), removed({str(tmp_path / 'other')!r})")
+    do(f"kept = open({str(scratch / 'kept (deleted)')!r}, 'wb'); kept.write(bytes(MIB)); kept.flush()")
+    assert found(scratch, place) == Amount(disk=2 * MIB)
+    do("os.close(file)")
+    assert found(scratch, place) == Amount()
 
 
-def test_removed_files_of_scratch_count_while_they_are_open(tmp_path):
-    (tmp_path / "scratch").mkdir()
-    file, elsewhere = removed(tmp_path / "scratch"), removed(tmp_path, "other")
-    with (tmp_path / "scratch" / "kept (deleted)").open("wb") as kept:
-        kept.write(bytes(MIB))
-        kept.flush()
-        assert found(tmp_path / "scratch").disk == 2 * MIB
-    os.close(file)
-    os.close(elsewhere)
-    assert found(tmp_path / "scratch").disk == 0
-
-
-def test_a_removed_file_that_has_another_name_is_not_counted_twice(tmp_path):
+def test_a_removed_file_that_has_another_name_is_not_counted_twice(tmp_path, place, do):
     (tmp_path / "a").write_bytes(bytes(MIB))
-    os.link(tmp_path / "a", tmp_path / "b")
-    with (tmp_path / "a").open("rb"):
-        (tmp_path / "a").unlink()
-        assert found(tmp_path).disk == 0
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    do(f"file = open({str(tmp_path / 'a')!r})")
+    (tmp_path / "a").unlink()
+    assert found(tmp_path, place) == Amount()
 
 
 @pytest.mark.usefixtures("as_root")
-def test_what_is_mapped_alone_counts_by_what_is_in_it_where_root_looks(tmp_path):
-    before = found(tmp_path, moved=FAR)
-    file = removed(tmp_path)
-    with mapped(-1, 800 * MIB), mapped(file, 2 * MIB):
-        os.close(file)
-        assert found(tmp_path).disk == 0  # nobody looks before a gauge says that there may be something
-        after = found(tmp_path, moved=Amount(2 * MIB))
-        assert after.since(before) == Amount(disk=2 * MIB)
+def test_what_is_mapped_alone_counts_by_what_is_in_it_where_root_looks(tmp_path, place, do):
+    do(
+        f"mapped(-1, 800 * MIB); file = removed({str(tmp_path / 'file')!r}); mapped(file, 2 * MIB); os.close(file)"
+    )
+    assert found(tmp_path, place) == Amount()  # nobody looks before a gauge says that there may be something
+    assert found(tmp_path, place, moved=Amount(2 * MIB)) == Amount(disk=2 * MIB)
 
 
-def test_what_is_open_and_mapped_counts_by_what_is_in_it(tmp_path, memory_file):
-    before = found(tmp_path, moved=FAR)
-    with mapped(memory_file, 3 * MIB):
-        assert found(tmp_path, moved=FAR) == before
+def test_what_is_open_and_mapped_counts_by_what_is_in_it(tmp_path, place, do):
+    do("file = memory_file(); mapped(file, 3 * MIB)")
+    assert found(tmp_path, place, moved=FAR) == Amount(memory=3 * MIB)
 
 
-def test_who_has_sent_what_nobody_has_taken_is_believed_to_have_what_came(tmp_path, before, memory_file):
-    here, there = socket.socketpair()
-    with here, there:
-        here.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memory_file]))])
-        assert found(tmp_path).since(before) == Amount(memory=3 * MIB)
-        assert found(tmp_path, moved=FAR) == FAR
-        there.recv(1)
-        assert found(tmp_path, moved=FAR).disk == 0
+def test_who_has_sent_what_nobody_has_taken_is_believed_to_have_what_came(tmp_path, place, do):
+    do("file = memory_file(); here, there = socket.socketpair()")
+    do("here.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [file]))])")
+    assert found(tmp_path, place) == Amount(memory=3 * MIB)
+    assert found(tmp_path, place, moved=FAR) == FAR
+    do("there.recv(1)")
+    assert found(tmp_path, place, moved=FAR) == Amount(memory=3 * MIB)
 
 
 def test_a_look_at_many_descriptors_pauses(tmp_path):
