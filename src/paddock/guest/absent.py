@@ -94,6 +94,32 @@ _RESULT = (
     "servers.<name>.callRaw(tool, args) gives the whole message"
 )
 
+_EMIT = "a computation gives its result by emit(text), as often as it likes"
+_READ = "read_input() gives the input, a text"
+_ALONE = "a computation has its input and nothing else: no modules, files, network or servers"
+_AT_ONCE = "a computation has no timers, and nothing to wait for"
+_INTL = "Intl is there with `limits.deterministic: false`"
+_PLAIN = "a computation is plain JavaScript, without types"
+_FENCE = "send the program alone, without the fence around it"
+_COMPUTING = {
+    _EMIT: "console print alert process document output module exports result",
+    _READ: "input readInput stdin args argv paddock",
+    _ALONE: "require fetch axios XMLHttpRequest fs os path servers tools mcp callTool Deno Bun Buffer",
+    _AT_ONCE: "setTimeout setInterval setImmediate sleep clearTimeout queueMicrotask",
+    _INTL: "Intl",
+    _PYTHON: "True False None",
+}
+_IN_COMPUTATIONS = {name: told for told, names in _COMPUTING.items() for name in names.split()}
+_IN_SCRIPTS = {
+    "Illegal return statement": _EMIT,
+    "Cannot use import statement outside a module": _ALONE,
+    "Unexpected token 'export'": _EMIT,
+}
+_WAITS = re.compile(r"\bawait\b")
+_TYPED = re.compile(
+    r":\s*(?:string|number|boolean|any|unknown|void|Record<|Array<)|^(?:interface|type|enum) \w"
+)
+
 
 def advice(error: ErrorInfo) -> str:
     """Return what to write in the place of what an error says does not exist; empty for other errors."""
@@ -109,3 +135,18 @@ def advice(error: ErrorInfo) -> str:
     if _NO_LOG.fullmatch(error.message):
         return _LOGS
     return _RESULT if _OF_A_MESSAGE.search(error.excerpt) else ""
+
+
+def advice_for_computations(error: ErrorInfo) -> str:
+    """Return what to write instead in a computation, which has less; empty for other errors."""
+    if error.name == "ReferenceError":
+        found = _NOT_DEFINED.fullmatch(error.message)
+        return _IN_COMPUTATIONS.get(found[1], "") if found else ""
+    if error.name == "SyntaxError":
+        if "JSON" in error.message:
+            return ""
+        line = error.excerpt.partition("\n")[0]
+        waits, typed = _WAITS.search(line), _TYPED.search(line)
+        return _IN_SCRIPTS.get(error.message) or (_AT_ONCE if waits else _PLAIN if typed else "")
+    fenced = error.name == "TypeError" and error.excerpt.startswith("```")
+    return _FENCE if fenced else ""

@@ -42,6 +42,8 @@ class Envelope(Value):
     """Why it did not end well."""
     partial: str | None = None
     """What was emitted before an error, when that was asked for."""
+    hint: str = ""
+    """What to write instead. The seed's lines have none."""
 
     @property
     def ok(self) -> bool:
@@ -144,7 +146,8 @@ def envelope(outcome: Outcome) -> Envelope:
     error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
     answer = Envelope(code=code(outcome.status), message=encodable(_told(outcome.status, error)))
     kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
-    return answer.model_copy(update={kept: emitted})
+    hint = error.hint if outcome.status is Status.FAILED else ""
+    return answer.model_copy(update={kept: emitted, "hint": hint})
 
 
 def refused(problem: PaddockError) -> Envelope:

@@ -16,11 +16,14 @@ CALLS: list[dict[str, Any]] = [
     {"input": "no source"},
     {"source": "emit(1)", "limits": {"wall_ms": "5"}},
     {"source": "emit(typeof console + typeof servers)"},
+    {"source": "return 1"},
 ]
 CUT = "a" * 1024
 LIMIT = {"code": "OUTPUT_LIMIT", "message": "output exceeded 1 KB"}
 BOOM = {"code": "EVAL_ERROR", "message": "Error: boom at <eval>:1:18", "partial": "a"}
 TIMEOUT = {"code": "TIMEOUT", "message": "execution exceeded 50 ms"}
+RETURN = {"code": "EVAL_ERROR", "message": "SyntaxError: Illegal return statement at <eval>:1:1"}
+RETURN_HINT = "a computation gives its result by emit(text), as often as it likes"
 INVALID = [
     {"code": "INVALID_INPUT", "message": "missing source"},
     {"code": "INVALID_INPUT", "message": "missing source"},
@@ -48,6 +51,11 @@ def test_compute(place: Place) -> None:
         (["TIMEOUT: execution exceeded 50 ms"], TIMEOUT, True),
         *(([f"INVALID_INPUT: {error['message']}"], error, True) for error in INVALID),
         (["undefinedundefined"], {"output": "undefinedundefined"}, False),
+        (
+            [f"EVAL_ERROR: {RETURN['message']}\nhint: {RETURN_HINT}"],
+            {**RETURN, "hint": RETURN_HINT},
+            True,
+        ),
     ]
 
 
@@ -59,4 +67,5 @@ def test_compute_under_the_name_of_the_seed(place: Place) -> None:
         ([one_line(TIMEOUT)], None, True),
         *(([one_line(error)], None, True) for error in INVALID),
         (['{"output":"undefinedundefined"}'], None, False),
+        ([one_line(RETURN)], None, True),
     ]

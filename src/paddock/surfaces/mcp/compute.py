@@ -97,6 +97,9 @@ def _answer(done: Envelope, cap: int) -> Answer:
     """Return the output as the text, or the error and then the output as far as there is one."""
     data: dict[str, Json] = {} if done.ok else done.error
     texts = [] if done.ok else [f"{done.code}: {cut(done.message, cap // 2)}"]
+    if done.hint:
+        data["hint"] = done.hint
+        texts.append(f"hint: {done.hint}")
     for name, whole in (("output", done.output), ("partial", done.partial)):
         if whole is not None:
             data[name] = cut(whole, cap)
