@@ -7,6 +7,7 @@ name places in braces; `paddock.runtimes.toolchain` and `paddock.runtimes.steps`
 import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from paddock.model.base import Value
-from paddock.model.program import Executables, Runtime
+from paddock.model.program import RUNTIMES, Executables, Runtime
 
 PLACE = re.compile(r"\{([a-z_.]+)\}")
 """How a word names a place."""
@@ -26,6 +27,10 @@ OF_JOBS = frozenset({"source", "output", "scratch", "heap_mib", "heap_hex", "mai
 hexadecimal), the entry point."""
 OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm", "cold"})
 """Places of every toolchain, either `warm` or `cold`; its tools and the files that it requires come to them."""
+
+
+_ALSO = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "typescript"}
+"""What people call runtimes besides."""
 
 
 def _pattern(text: str) -> str:
@@ -189,3 +194,21 @@ def executables(runtime: Runtime) -> Executables:
     recipe = recipes()[runtime]
     compatible = frozenset(name.lower() for name in recipe.compatible)
     return Executables(candidates=recipe.candidates, compatible=compatible)
+
+
+def no_runtime(name: str) -> str:
+    """Return that there is no runtime of this name, and which is meant, or which there are."""
+    near = _meant(name[:200].lower())
+    return f"there is no runtime {name}; " + (
+        f"did you mean {near}?" if near else f"there are {', '.join(RUNTIMES)}"
+    )
+
+
+def _meant(wanted: str) -> str:
+    """Return the runtime whose language, executable or suffix is so called, or whose own name is like it, or ""."""
+    for runtime, recipe in recipes().items():
+        suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
+        if wanted in {each.lower() for each in (recipe.title, *recipe.compatible, *suffixes)}:
+            return runtime
+    near = get_close_matches(wanted, [*RUNTIMES, *_ALSO], n=1)
+    return _ALSO.get(near[0], near[0]) if near else ""

@@ -102,6 +102,10 @@ def _work(
                 return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
+        if first["loc"] == ("runtime",) and isinstance(arguments[0], str):
+            from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
+
+            raise SdkError(f"paddock.{method}: {no_runtime(arguments[0])}") from None
         where = ".".join(_TOLD.get(str(part), str(part)) for part in first["loc"])
         raise SdkError(f"paddock.{method}: {where + ': ' if where else ''}{first['msg']}") from None
 

@@ -93,10 +93,21 @@ def test_mistakes_are_told(place: Place) -> None:
         ("run_program", {"runtime": "perl", "code": "exit 3"}),
         ("query_output", {"artifactHandle": "../x", "queryTerms": ["a"]}),
         ("query_output", {"artifactHandle": "runtime-ws-1-0123456789abcdef"}),
+        ("run_program", {"runtime": "javascript", "coed": "1"}),
+        ("run_program", {"runtime": 5, "code": "1"}),
     )
-    assert [each.is_error for each in results] == [True] * 5
+    assert [each.is_error for each in results] == [True] * 7
     texts = [each.content[0].text for each in results]
-    assert texts[0].startswith("invalid\nrun_program: `runtime`")
+    assert texts[0] == (
+        "invalid\nrun_program: there is no runtime cobol; there are node, typescript, python, shell, powershell, go, java, "
+        "kotlin, rust, c, cpp, csharp, ruby, php, perl, r, elixir"
+    )
+    assert texts[5].splitlines() == [
+        "invalid",
+        "run_program: there is no runtime javascript; did you mean node?",
+        "run_program: `coed` is unknown; did you mean `code`?",
+    ]
+    assert texts[6].startswith("invalid\nrun_program: `runtime` must be one of ")
     assert texts[1] == (
         "invalid\n`arguments`: there is nothing to run: give `code`, or `args` for the executable itself"
     )

@@ -7,7 +7,8 @@ from importlib.resources import files
 import pytest
 from pydantic import ValidationError
 
-from paddock.runtimes.recipe import GREETING, Recipe, recipes
+from paddock.model.program import RUNTIMES
+from paddock.runtimes.recipe import GREETING, Recipe, no_runtime, recipes
 
 
 def entry(name, **changes):
@@ -53,3 +54,23 @@ def test_a_way_that_makes_no_sense_is_refused(change, message):
 def test_a_recipe_that_makes_no_sense_is_refused(change):
     with pytest.raises(ValidationError):
         Recipe.model_validate(entry("shell", **change))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("javascript", "node"),
+        ("JavaScrpt", "node"),
+        ("golang", "go"),
+        ("C#", "csharp"),
+        ("bash", "shell"),
+        ("py", "python"),
+        ("deno", "typescript"),
+    ],
+)
+def test_other_names_of_runtimes_are_known(name, meant):
+    assert no_runtime(name) == f"there is no runtime {name}; did you mean {meant}?"
+
+
+def test_a_runtime_that_is_like_none_is_told_those_there_are():
+    assert no_runtime("cobol") == f"there is no runtime cobol; there are {', '.join(RUNTIMES)}"

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import traceback
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +123,9 @@ def command(
     125 Paddock failed, 126 policy refused it, 127 there is no such runtime here, 128+N a signal ended it.
     """
     if runtime not in RUNTIMES:
-        near = _meant(runtime)
-        meant = f"; did you mean {near}?" if near else f"; there are {', '.join(RUNTIMES)}"
-        raise Failure(f"there is no runtime {runtime}{meant}", exit_code=NO_RUNTIME)
+        from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
+
+        raise Failure(no_runtime(runtime), exit_code=NO_RUNTIME)
     try:
         settings = _settings(workspace, flags, access=given["access"], network=given["network"])
         request = ExecutionRequest(
@@ -152,19 +151,6 @@ def command(
         traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own
         told = f"Paddock failed: {type(error).__name__}: {error}; please report it with what stands above"
         raise Failure(told, exit_code=OUR_FAULT) from error
-
-
-def _meant(name: str) -> str:
-    """Return the runtime whose language, executable or suffix has this name, or whose own name is like it, or ""."""
-    from paddock.runtimes.recipe import recipes  # noqa: PLC0415 - for who mistakes a name alone
-
-    wanted = name.lower()
-    for runtime, recipe in recipes().items():
-        suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
-        if wanted in {each.lower() for each in (recipe.title, *recipe.compatible, *suffixes)}:
-            return runtime
-    near = get_close_matches(wanted, [*RUNTIMES, "javascript"], n=1)
-    return near[0].replace("javascript", "node") if near else ""
 
 
 def _work(

@@ -18,7 +18,16 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.surfaces.mcp.outputs import links
 from paddock.surfaces.mcp.progress import OutputLines
 from paddock.surfaces.mcp.reply import compact, cut
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
+from paddock.surfaces.mcp.tools import (
+    Answer,
+    Arguments,
+    Caller,
+    Tool,
+    invalid_arguments,
+    object_schema,
+    refusal,
+    text_block,
+)
 from paddock.surfaces.program_response import program_response
 
 if TYPE_CHECKING:
@@ -133,6 +142,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 persistOutput={"type": "boolean"},
             ),
             run=programs.run,
+            explain=_explain,
             output_schema={
                 "type": "object",
                 "properties": {"status": _TEXT},
@@ -162,6 +172,17 @@ def program_tools(programs: Programs) -> list[Tool]:
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]
+
+
+def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
+    """Return the answer to arguments that break the schema; models know languages by other names."""
+    runtime = cast("Arguments", arguments).get("runtime") if isinstance(arguments, dict) else None
+    if isinstance(runtime, str) and runtime not in RUNTIMES:
+        from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
+
+        others = (problem for problem in problems if not problem.startswith("`runtime` "))
+        problems = (no_runtime(cut(runtime, 200)), *others)
+    return invalid_arguments(tool, arguments, problems)
 
 
 def _fields(arguments: Arguments) -> dict[str, Json]:

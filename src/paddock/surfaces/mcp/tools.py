@@ -85,7 +85,8 @@ def refusal(status: Status, name: str, text: str) -> Answer:
     )
 
 
-def _invalid(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
+def invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
+    """Return the answer to arguments that break the schema of a tool."""
     return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems))
 
 
@@ -102,7 +103,7 @@ class Tool:
     output_schema: dict[str, Json] | None = None
     annotations: dict[str, bool] = field(default_factory=dict[str, bool])
     """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint` where they differ from the default."""
-    explain: Callable[["Tool", Json, tuple[str, ...]], Answer] = _invalid
+    explain: Callable[["Tool", Json, tuple[str, ...]], Answer] = invalid_arguments
     """Answers a call with invalid arguments."""
     checks: bool = True
     """Whether arguments are held against the schema here; else what runs the tool does it."""
