@@ -11,10 +11,11 @@ Json = Any
 class Value(BaseModel):
     """Base of every model value: frozen, closed (unknown fields are errors), hashable by content where possible.
 
-    What validates a value is made at its first use: a command defines all values and uses some.
+    What validates a value is made at its first use: a command defines all values and uses some. What was wrong with
+    one is told without the value itself, which may hold a secret.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True)
 
 
 _KINDS: dict[object, str] = {

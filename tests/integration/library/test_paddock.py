@@ -179,6 +179,20 @@ def test_overrides_are_settings_of_the_command_line(tmp_path):
         assert one.execute("return 'longer than that'").status is Status.DENIED
 
 
+def test_what_makes_no_sense_is_told_without_what_was_given(opened, tmp_path):
+    (tmp_path / "x.js").write_text("1")
+    mistakes = (
+        lambda: opened.run(str(tmp_path / "x.js"), vars={"TOKEN": ["hunter2hunter2"]}),
+        lambda: opened.execute("1", input={"token": "hunter2hunter2", "day": set()}),
+        lambda: opened.exec("python", "1", args=[b"hunter2hunter2\xff"]),
+        lambda: Settings(vault={"backend": "hunter2hunter2"}),
+    )
+    for mistake in mistakes:
+        with pytest.raises(ValueError, match="validation error") as caught:
+            mistake()
+        assert "hunter2" not in str(caught.value)
+
+
 def test_both_forms_have_the_same_methods():
     names, others = (
         {name for name in vars(form) if not name.startswith("_")} for form in (Paddock, BlockingPaddock)
