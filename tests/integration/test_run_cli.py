@@ -316,3 +316,21 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 4096)
     except OSError:  # how the master learns that the last holder of the terminal is gone
         return b""
+
+
+def test_a_rehearsal_lists_what_it_would_have_called(ws: Path, run: Run) -> None:
+    server = Path(__file__).resolve().parents[1] / "servers" / "odd.py"
+    entry = {"command": sys.executable, "args": ["-S", str(server)]}
+    (ws / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": entry}}))
+    rule = '[[policy.rule]]\neffect = "ask"\ntool = "odd/hang"\nreason = "it takes long"\n'
+    (ws / "paddock.toml").write_text(f'[grants]\ncalls = "dry_run"\n{rule}')
+    plan = (
+        "planned, not called (2):\n"
+        '  odd.echo({"text":"x"})\n'
+        "  odd.hang({}) - a person would be asked: it takes long\n"
+    )
+    calls = "await servers.odd.echo({text: 'x'}); await servers.odd.hang({});"
+    assert seen(run("-", stdin=f"{calls} return 'done'")) == (0, "done\n", plan)
+    failed = run("-", stdin=f"{calls} throw new Error('no')")
+    assert (failed.returncode, first_line(failed.stderr)) == (1, "Sandbox error: no")
+    assert failed.stderr.endswith(f"\n{plan}")

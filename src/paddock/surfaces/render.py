@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from paddock.model.base import Json
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, Status
+from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
 from paddock.model.tool import ToolEnd
 
 _PREFIXES = {"log": "", "warn": "[warn] ", "error": "[error] ", "info": "[info] ", "debug": "[debug] "}
@@ -24,6 +24,7 @@ _BLAMES_THE_PROGRAM = frozenset(
 )
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
+compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
 
 NO_COLOUR = "\x1b[0m"
@@ -65,6 +66,25 @@ def error_text(outcome: Outcome) -> str:
         return ""
     ran = outcome.status in _BLAMES_THE_PROGRAM and (outcome.error is None or outcome.error.phase == "run")
     return ("Sandbox error: " if ran else "") + explanation(outcome)
+
+
+def plan_text(outcome: Outcome) -> str:
+    """Return what a rehearsal would have called, a line each; empty when there is nothing."""
+    if not outcome.planned:
+        return ""
+    calls = [f"  {planned_text(call, arguments_text(call))}" for call in outcome.planned]
+    return "\n".join([f"planned, not called ({len(calls)}):", *calls])
+
+
+def planned_text(call: PlannedCall, arguments: str) -> str:
+    """Return a call that was not made, and why a person would have been asked first."""
+    asks = f" - a person would be asked: {'; '.join(call.asks)}" if call.asks else ""
+    return f"{call.server}.{call.tool}({arguments}){asks}"
+
+
+def arguments_text(call: PlannedCall) -> str:
+    """Return the arguments of a call that was not made; dots where they were too large to keep."""
+    return "..." if call.arguments is None else compact(call.arguments)
 
 
 def tool_end(outcome: Outcome) -> ToolEnd:

@@ -102,8 +102,8 @@ class _Printer:
             self._print(outcome.console)
             if outcome.ok and outcome.has_value:
                 _print(render.value_text(outcome.value))
-            if error := render.error_text(outcome):
-                _print(error, err=True)
+            for told in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
+                _print(told, err=True)
 
     def _print(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
         if not self._quiet and (rest := lines[self._printed :]):

@@ -6,7 +6,6 @@ ok · 142 ms · 12 calls (github 12) · run 01J...
 ...
 """
 
-import json
 from collections import Counter
 
 from paddock.model.base import Json
@@ -14,6 +13,7 @@ from paddock.model.outcome import Outcome, PlannedCall, Status
 from paddock.surfaces import render
 from paddock.surfaces.mcp.media import lifted
 from paddock.surfaces.mcp.tools import Answer, text_block
+from paddock.surfaces.render import compact
 
 OUTPUT_SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -23,8 +23,6 @@ OUTPUT_SCHEMA: dict[str, Json] = {
 """What the data of an outcome surely holds, as far as agents must know beforehand."""
 
 _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
-
-compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def answer(outcome: Outcome, cap: int) -> Answer:
@@ -115,11 +113,13 @@ def _error(outcome: Outcome, explained: str) -> dict[str, Json]:
 
 def _planned(call: PlannedCall, room: int) -> tuple[str, dict[str, Json]]:
     """Return a call that was not made as a line and as data."""
-    spelled = "..." if call.arguments is None else compact(call.arguments)
+    spelled = render.arguments_text(call)
     fields: dict[str, Json] = {"server": call.server, "tool": call.tool}
     if len(spelled) <= room:
         fields["args"] = call.arguments
-    return f"{call.server}.{call.tool}({cut(spelled, max(room, 0))})", fields
+    if call.asks:
+        fields["asks"] = list(call.asks)
+    return render.planned_text(call, cut(spelled, max(room, 0))), fields
 
 
 def _shortened(texts: list[str], room: int) -> list[str]:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, Status, Usage
+from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status, Usage
 from paddock.surfaces.mcp.reply import answer, happened
 
 CALLS = (
@@ -36,6 +36,23 @@ def test_a_value_with_calls_and_console():
         "console": ["a", "[warn] b"],
     }
     assert not result.is_error
+
+
+def test_a_plan_says_what_a_person_would_be_asked_about():
+    planned = (
+        PlannedCall(server="odd", tool="echo", arguments={"text": "x"}),
+        PlannedCall(server="odd", tool="hang", arguments=None, asks=("it takes long", "it is loud")),
+    )
+    result = answer(outcome(value=1, has_value=True, planned=planned), 1000)
+    assert texts(result)[0].splitlines()[2:] == [
+        "--- planned, not called (2)",
+        'odd.echo({"text":"x"})',
+        "odd.hang(...) - a person would be asked: it takes long; it is loud",
+    ]
+    assert result.structured["planned"] == [
+        {"server": "odd", "tool": "echo", "args": {"text": "x"}},
+        {"server": "odd", "tool": "hang", "args": None, "asks": ["it takes long", "it is loud"]},
+    ]
 
 
 def test_a_text_is_shown_as_it_is():
