@@ -7,6 +7,7 @@ ok · 142 ms · 12 calls (github 12) · run 01J...
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome, PlannedCall, Status
@@ -57,13 +58,10 @@ def answer(outcome: Outcome, cap: int) -> Answer:
     elif outcome.ok:
         parts.append("(the program returned nothing)")
     if outcome.planned:
-        plan = [_planned(call, room) for call in outcome.planned]
-        parts += [
-            f"--- planned, not called ({len(plan)})",
-            *_shortened([text for text, _ in plan], max(room, cap // 4)),
-        ]
-        data["planned"] = [fields for _, fields in plan]
-        room -= sum(len(text) for text, _ in plan)
+        lines, plan = _plan(outcome.planned, max(room, cap // 4))
+        parts += lines
+        data |= plan
+        room -= sum(map(len, lines))
     if outcome.console:
         whole = [render.encodable(render.console_text(line)) for line in outcome.console]
         lines = _shortened(whole, max(room, cap // 4))
@@ -111,15 +109,29 @@ def _error(outcome: Outcome, explained: str) -> dict[str, Json]:
     return told
 
 
-def _planned(call: PlannedCall, room: int) -> tuple[str, dict[str, Json]]:
-    """Return a call that was not made as a line and as data."""
-    spelled = render.arguments_text(call)
-    fields: dict[str, Json] = {"server": call.server, "tool": call.tool}
-    if len(spelled) <= room:
-        fields["args"] = call.arguments
-    if call.asks:
-        fields["asks"] = list(call.asks)
-    return render.planned_text(call, cut(spelled, max(room, 0))), fields
+def _plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
+    """Return the calls that were not made as lines and as data, and in the data whether either leaves something out."""
+    whole = [render.encodable(render.planned_text(call, render.arguments_text(call))) for call in calls]
+    lines, planned = _shortened(whole, room), _planned(calls, room)
+    left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
+    told = {"planned": planned} | ({"truncated": True} if left_out else {})
+    return [f"--- planned, not called ({len(calls)})", *lines], told
+
+
+def _planned(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
+    """Return the first calls that were not made as data, without the arguments for which there is no room."""
+    planned: list[dict[str, Json]] = []
+    for call in calls:
+        fields: dict[str, Json] = {"server": call.server, "tool": call.tool}
+        if call.asks:
+            fields["asks"] = list(call.asks)
+        whole = {**fields, "args": call.arguments}
+        kept = whole if len(compact(whole)) <= room else fields
+        room -= len(compact(kept))
+        if room < 0:
+            break
+        planned.append(kept)
+    return planned
 
 
 def _shortened(texts: list[str], room: int) -> list[str]:

@@ -1,5 +1,8 @@
 """Outcomes as agents read them."""
 
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +56,16 @@ def test_a_plan_says_what_a_person_would_be_asked_about():
         {"server": "odd", "tool": "echo", "args": {"text": "x"}},
         {"server": "odd", "tool": "hang", "args": None, "asks": ["it takes long", "it is loud"]},
     ]
+
+
+@pytest.mark.parametrize(("count", "size"), [(25, 39_000), (1000, 20), (3, 90)])
+def test_a_plan_keeps_the_cap_and_says_what_it_left_out(count, size):
+    call = PlannedCall(server="odd", tool="echo", arguments={"text": "x" * size})
+    result = answer(outcome(planned=(call,) * count), 1000)
+    assert len(texts(result)[0]) <= 1500
+    assert len(json.dumps(result.structured)) <= 1500
+    assert result.structured.get("truncated", False) is (count > 3)
+    assert f"--- planned, not called ({count})" in texts(result)[0]
 
 
 def test_a_text_is_shown_as_it_is():
