@@ -202,8 +202,10 @@ def _around(place: str, program: Path) -> dict[str, str]:
     """Return the places of a program: itself, its directory, the one above that, and where links lead in the end."""
     real = program.resolve()
     prefix = f"{place}." if place else ""
-    # A virtual environment is what it is through the name of its interpreter, so that name stays.
-    named = program if (program.parent.parent / "pyvenv.cfg").exists() else real
+    # A virtual environment is what it is through the name of its interpreter, so that name stays. What leads to its
+    # directory does not: programs are granted that directory, and see no link outside of it.
+    inside = program.parent.resolve() / program.name
+    named = inside if (inside.parent.parent / "pyvenv.cfg").exists() else real
     return {
         place or "executable": str(named),
         f"{prefix}bin": str(named.parent),

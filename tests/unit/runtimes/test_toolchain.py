@@ -182,6 +182,11 @@ def test_a_virtual_environment_stays_one(shop):
     assert found.executable == venv / "bin" / "python3"
     assert found.places["executable"] == str(venv / "bin" / "python3")
     assert set(found.prefixes) == {venv / "bin", venv / "lib", venv / "pyvenv.cfg", base.parent}
+    (shop / ".venv").symlink_to(venv)
+    (shop / "shortcut").symlink_to(venv / "bin")
+    for folder in (shop / ".venv" / "bin", shop / "shortcut"):
+        linked = look("python", folder)
+        assert (linked.places, linked.prefixes) == (found.places, found.prefixes)
 
 
 def test_a_program_that_stands_alone_is_granted(shop):
