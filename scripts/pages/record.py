@@ -6,6 +6,7 @@ from pathlib import Path
 
 from paddock.store import audit
 from paddock.store.audit import AuditRecord
+from paddock.store.ledger_format import FORMAT
 from pages.text import described, spoken, table
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "paddock"
@@ -42,9 +43,10 @@ FACTS = {
     "argument_count": "number of command line arguments",
     "cwd": "working directory, relative to the workspace",
     "executable": "the executable that was asked for",
+    "file": "the file that was asked for, relative to the workspace",
     "access": "what it may do with the workspace",
     "network": "what it may reach",
-    "status": "how it ended: [statuses](answers.md)",
+    "status": "how it ended: [statuses](answers.md); `planned` is a call that a rehearsal did not make",
     "code": "the same in the words of computations",
     "ms": "wall time in milliseconds",
     "cpu_ms": "processor time in milliseconds",
@@ -94,7 +96,8 @@ with the next record, at most 0.2 s later (`audit.sync = "always"`: at once).
 def page() -> str:
     """Return the page."""
     texts = described(AuditRecord)
-    members = [(f"`{name}`", spoken(texts[name])) for name in AuditRecord.model_fields if name != "fields"]
+    members = [("`v`", f"Version of the format, {FORMAT}.")]
+    members += [(f"`{name}`", spoken(texts[name])) for name in AuditRecord.model_fields if name != "fields"]
     if unlike := facts() ^ set(FACTS):
         raise ValueError(
             f"FACTS of scripts/pages/record.py and the source differ: {', '.join(sorted(unlike))}"
@@ -133,10 +136,18 @@ def facts_of(tree: ast.Module) -> Iterator[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) in names
     ]
-    for value in [node.value for node in (*made, *added)]:
-        if isinstance(value, ast.Dict):
-            yield from (
-                key.value
-                for key in value.keys
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-            )
+    for value in [node.value for node in (*made, *added) if node.value is not None]:
+        yield from (
+            key.value
+            for given in _dictionaries(value)
+            for key in given.keys
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        )
+
+
+def _dictionaries(value: ast.expr) -> Iterator[ast.Dict]:
+    """Yield a dictionary, or those of which a condition chooses one."""
+    if isinstance(value, ast.Dict):
+        yield value
+    elif isinstance(value, ast.IfExp):
+        yield from (*_dictionaries(value.body), *_dictionaries(value.orelse))

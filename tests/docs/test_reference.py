@@ -1,6 +1,7 @@
 """The reference says what the source says, and says something of everything that people may meet."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -13,11 +14,14 @@ from pydantic import BaseModel
 import paddock
 from paddock.model.command import SdkCommand
 from paddock.model.keys import leaves
-from paddock.model.outcome import Status
+from paddock.model.outcome import Decision, Status
+from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.rules import Rule
 from paddock.model.settings import RedactionPattern, Repository, Settings
+from paddock.record import identity
 from paddock.runtimes.recipe import recipes
 from paddock.store.audit import RECOVERED, STARTED
+from paddock.store.ledger import Ledger
 from paddock.surfaces.cli.root import command as paddock_command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -180,6 +184,17 @@ def test_every_ledger_event_is_described():
     assert events >= {"finished", "decided"}
     missing = events - first_cells(page("record.md"))
     assert not missing, f"add it to EVENTS of scripts/pages/record.py, then {REWRITE}"
+
+
+def test_every_member_of_a_record_is_described(tmp_path):
+    work = RuntimeRun(runtime="python", code="", file="main.py")
+    facts = identity(ExecutionRequest(workspace=tmp_path, work=work), Decision(allowed=True))
+    with Ledger(tmp_path) as ledger:
+        ledger.append("decided", "", facts)
+    [line] = [path.read_text() for path in tmp_path.glob("*.ndjson")]
+    assert json.loads(line)["file"] == "main.py"
+    missing = set(json.loads(line)) - first_cells(page("record.md"))
+    assert not missing, f"add it to FACTS of scripts/pages/record.py, then {REWRITE}"
 
 
 def test_every_recipe_is_described():
