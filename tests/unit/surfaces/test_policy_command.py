@@ -59,6 +59,25 @@ def test_a_request_is_tried_on_policy(args: tuple[str, ...], code: int, text: st
     assert (result.exit_code, result.stdout) == (code, text)
 
 
+def test_what_the_command_line_grants_by_itself_is_told(tmp_path: Path) -> None:
+    """As `paddock exec --access workspace-write` does, where the settings do not speak of it."""
+    denied = (
+        "denied\n"
+        "  access workspace-write to the workspace is not granted (granted: read-only); set `access ="
+        ' "workspace-write"` under [runtimes] in the paddock.toml of the user or the system\n'
+    )
+    further = (
+        "  agents and programs are held to that; no setting decides on it, so for"
+        " `paddock exec --access workspace-write --network none`: "
+    )
+    for runtime, told in (("python", "allowed"), ("ruby", "ask")):
+        result = policy("check", runtime, "--access", "workspace-write")
+        assert (result.exit_code, result.stdout) == (126, f"{denied}{further}{told}\n")
+    assert policy("check", "perl", "--access", "workspace-write").stdout == f"{denied}  no perl here\n"
+    (tmp_path / "workspace" / "paddock.toml").write_text('[runtimes]\naccess = "read-only"\n')
+    assert policy("check", "python", "--access", "workspace-write").stdout == denied
+
+
 @pytest.mark.parametrize("half", ["git/", "/git_log"])
 def test_half_a_tool_is_no_request(half: str) -> None:
     result = policy("check", half)

@@ -127,7 +127,7 @@ def command(
 
         raise Failure(no_runtime(runtime), exit_code=NO_RUNTIME)
     try:
-        settings = _settings(workspace, flags, access=given["access"], network=given["network"])
+        settings = own_settings(workspace, flags, access=given["access"], network=given["network"])
         request = ExecutionRequest(
             actor=actor(),
             surface="cli",
@@ -263,7 +263,7 @@ def exit_code(outcome: Outcome) -> int:
             return (program and program.exit_code) or int(not outcome.ok)
 
 
-def _settings(
+def own_settings(
     workspace: Path, flags: dict[str, str], *, access: Access | None, network: Network | None
 ) -> Settings:
     """Return the settings with the grants that the person at the command line gives, where no file decides on them."""

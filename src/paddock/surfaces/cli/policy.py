@@ -20,7 +20,7 @@ from paddock.policy.decision import decide
 from paddock.policy.layers import RULES
 from paddock.policy.programs import stages
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.exec import DENIED, faults
+from paddock.surfaces.cli.exec import DENIED, faults, own_settings
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json, print_table
@@ -103,8 +103,8 @@ def check(
     if as_json:
         print_json(_verdict(decision))
     else:
-        told = "ask" if decision.asks else "allowed" if decision.allowed else "denied"
-        click.echo("\n".join([told, *(f"  {reason}" for reason in decision.reasons)]))
+        told = [*decision.reasons, *_exec_grants(request, decision, flags)]
+        click.echo("\n".join([_told(decision), *(f"  {line}" for line in told)]))
     context.exit(_ASKS if decision.asks else 0 if decision.allowed else DENIED)
 
 
@@ -173,6 +173,25 @@ def _request(
         return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
     except ValidationError as problem:
         raise click.UsageError(faults(problem)) from None
+
+
+def _told(decision: Decision) -> str:
+    return "ask" if decision.asks else "allowed" if decision.allowed else "denied"
+
+
+def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str, str]) -> list[str]:
+    """Return what a person may grant who runs what was denied: the command line counts where no file decides."""
+    work = request.work
+    if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
+        return []
+    own = own_settings(request.workspace, flags, access=work.access, network=work.network)
+    granted = decide(request, own, _executables)
+    if not (granted.allowed or granted.asks):
+        return []
+    command = f"paddock exec --access {work.access} --network {work.network}"
+    return [
+        f"agents and programs are held to that; no setting decides on it, so for `{command}`: {_told(granted)}"
+    ]
 
 
 def _executables(runtime: Runtime) -> Executables:
