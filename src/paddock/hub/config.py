@@ -18,6 +18,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from paddock.files import read_bounded
 from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
+from paddock.hub.launchers import DOWNLOAD_MS, fetches
 from paddock.hub.redaction import NONE, Secrets, is_credential
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -56,6 +57,8 @@ class StdioServer:
     """Those of the secrets that let somebody in: not even the server's own results hold them."""
     questions: bool = False
     """Whether it may have a person asked in the midst of a call."""
+    start_ms: int = 0
+    """Milliseconds that its start may take, where that is more than a call may."""
 
     def __repr__(self) -> str:
         command = self.secrets.hide(self.command)
@@ -244,6 +247,7 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
     literal = {
         value for key, value in env.items() if value == entry.env[key] and len(value) >= _LITERAL_SECRET
     }
+    own_time = "timeout_ms" in entry.model_fields_set
     return StdioServer(
         name=name,
         command=fill(command),
@@ -251,6 +255,7 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
         env=env,
         cwd=base / fill(entry.cwd) if entry.cwd is not None else None,
         timeout_ms=entry.timeout_ms,
+        start_ms=0 if own_time or not fetches(command) else DOWNLOAD_MS,
         lifecycle=_lifecycle(entry),
         secrets=Secrets(fill.resolved | literal),
         credentials=Secrets(

@@ -29,6 +29,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from paddock.hub.config import HttpServer, Server, StdioServer
 from paddock.hub.failure import TRACE, CallFailed, Trace
 from paddock.hub.lane import Lane
+from paddock.hub.launchers import fetches, remedy
 from paddock.hub.lifecycle import Verdict
 from paddock.hub.person import Unanswerable
 from paddock.hub.process import LINE_LIMIT, ServerProcess
@@ -57,6 +58,10 @@ _CLIENT = Implementation(name="paddock", version="1")
 _LAST_ANSWERS_S = 5.0
 """Seconds for the answers to calls that are under way when a session is forgotten."""
 _AUTH_WORDS = ("unauthorized", "invalid_token", "forbidden")
+_SLOW_S = 15.0
+"""Seconds after which one is told that a server takes its time to start."""
+
+_log = logging.getLogger("paddock.hub")
 
 for _name in ("client", "mcp.client", "httpx2", "httpcore2"):
     # They log addresses, headers and messages, secrets included. What they know is in our errors.
@@ -124,7 +129,15 @@ class Connection:
     async def negotiate(self, *, probe: bool) -> None:
         """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed."""
         assert self.session is not None
-        await self._answer(self.session.agree(probe=probe), "the handshake", self._server.timeout_ms)
+        server, limit = self._server, self._server.timeout_ms
+        if isinstance(server, StdioServer):
+            limit = max(limit, server.start_ms)
+        told = f"server {server.name} has not answered for {_SLOW_S:g} s; it has {limit / 1000:g} s to start"
+        notice = asyncio.get_running_loop().call_later(_SLOW_S, _log.warning, told)
+        try:
+            await self._answer(self.session.agree(probe=probe), "the handshake", limit)
+        finally:
+            notice.cancel()
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
         """Return the raw answer to `tools/call`. Raises CallFailed."""
@@ -150,7 +163,13 @@ class Connection:
 
     async def tools(self, timeout_ms: float) -> list[object]:
         """Return the raw entries of all pages of `tools/list`. Raises CallFailed."""
-        return await self._answer(self._tools(), "the tool listing", timeout_ms)
+        try:
+            return await self._answer(self._tools(), "the tool listing", timeout_ms)
+        except CallFailed as failed:
+            if isinstance(error := failed.error, ServerRejected):
+                text = f"Server {self._server.name} cannot list its tools: {error}"
+                raise CallFailed(ServerRejected(text, code=error.code), failed.verdict) from None
+            raise
 
     async def _conversation(self, tool: str, arguments: dict[str, Any]) -> object:
         """Call a tool of a server that may ask a person meanwhile."""
@@ -221,7 +240,9 @@ class Connection:
             return "Ask for less at once, or raise its `timeoutMs`."
         if self._process is None:
             return "Correct its `url`, or raise its `timeoutMs`."
-        return f"Correct its `command`, or raise its `timeoutMs`.{await self._process.last_words()}"
+        assert isinstance(self._server, StdioServer)
+        first = "Run its command by itself once" if fetches(self._server.command) else "Correct its `command`"
+        return f"{first}, or raise its `timeoutMs`.{await self._process.last_words()}"
 
     async def _explain(self, error: MCPError, trace: Trace) -> CallFailed:
         """Tell what an error of the library means: the server's own answer, or that there is none."""
@@ -269,7 +290,7 @@ class Connection:
             return CallFailed(ServerUnavailable(text, sent=True), Verdict.FAILURE)
         ended = "was killed by signal" if status is not None and status < 0 else "exited with status"
         words = await process.last_words()
-        text = f"Server {name} {ended} {abs(status or 0)} without an answer.{words}"
+        text = f"Server {name} {ended} {abs(status or 0)} without an answer.{words}{remedy(words)}"
         failure = ServerUnavailable(text, retryable=True, sent=trace.sent)
         return CallFailed(failure, Verdict.NEUTRAL, again=True)
 

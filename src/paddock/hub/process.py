@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from paddock.hub.config import StdioServer
+from paddock.model.faults import faults
 
 LINE_LIMIT = 64 * 1024 * 1024
 """Bytes in one message of a server. Longer ones break the connection: nobody may fill our memory."""
@@ -235,10 +236,13 @@ def _death_signal() -> tuple[str, ...]:
 
 
 def _lines(text: str, *, whole: bool) -> str:
-    """Return the last lines of a text, without those that only say which functions called which."""
+    """Return the last lines of a text, and the last error above them, without who called whom."""
     lines = text.splitlines() if whole else text.partition("\n")[2].splitlines()
     told = [line.rstrip()[:_LONGEST] for line in lines if line.strip() and not _FRAME.match(line)]
-    return "\n".join(told[-_LAST:])
+    above, last = told[:-_LAST], told[-_LAST:]
+    if above and not any(faults(last)) and (errors := [fault.said for fault in faults(above)]):
+        last = [errors[-1], "...", *last[2:]]
+    return "\n".join(last)
 
 
 def _any_running(group: int) -> bool:

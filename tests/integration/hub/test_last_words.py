@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from paddock.hub.config import StdioServer
-from paddock.model.errors import ServerUnavailable
+from paddock.model.errors import ServerRejected, ServerUnavailable
 
 from .conftest import failure
 
@@ -31,6 +31,73 @@ sys.exit(1)
     assert words.startswith(begin)
     assert words.removeprefix(begin).splitlines()[-2:] == lines[-2:]
     assert len(words.splitlines()) == 10
+
+
+BROKEN = r"""
+import sys
+folder = "/home/ada/.npm/_npx/e54cca0e4081644e/node_modules"
+print("Error: fetch failed\n" + "Error: Cannot find module './form'\nRequire stack:", file=sys.stderr)
+print(*[f"- {folder}/{n}.js\n" for n in range(12)], file=sys.stderr)
+sys.exit(1)
+"""
+
+
+def test_the_last_error_above_the_last_lines_is_told_and_how_to_mend_what_npx_keeps(hub):
+    folder = "/home/ada/.npm/_npx/e54cca0e4081644e"
+    assert told(hub, BROKEN).splitlines() == [
+        "Failed to connect to server s: Server s exited with status 1 without an answer. Its stderr ends: "
+        "Error: Cannot find module './form'",
+        "...",
+        *(f" - {folder}/node_modules/{number}.js" for number in range(4, 12)),
+        f"npm's copy of the package is incomplete: remove {folder}, and try again.",
+    ]
+
+
+def test_a_start_has_the_longer_of_its_times_and_one_that_takes_long_is_told_of(hub, monkeypatch, caplog):
+    monkeypatch.setattr("paddock.hub.connection._SLOW_S", 0.01)
+    program = "import sys; sys.stdin.read()"
+    assert told(hub, program, timeout_ms=1, start_ms=500) == (
+        "Failed to connect to server s: Server s did not finish the handshake within 500 ms. Correct its `command`, or "
+        "raise its `timeoutMs`."
+    )
+    assert caplog.messages == ["server s has not answered for 0.01 s; it has 0.5 s to start"]
+
+
+def test_a_launcher_that_never_answers_may_be_fetching(hub, tmp_path):
+    (tmp_path / "npx").symlink_to(sys.executable)
+    program = "import sys; sys.stdin.read()"
+
+    async def main():
+        npx = StdioServer("s", str(tmp_path / "npx"), ("-I", "-S", "-c", program), timeout_ms=300)
+        async with hub(npx) as h:
+            return str(await failure(h.call("s", "t", {}), ServerUnavailable))
+
+    assert asyncio.run(main()).startswith(
+        "Failed to connect to server s: Server s did not finish the handshake within 300 ms. Run its command by itself "
+        "once, or raise its `timeoutMs`."
+    )
+
+
+NO_TOOLS = r"""
+import json, sys
+answers = {
+    "initialize": {"result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}},
+    "tools/list": {"error": {"code": -32603, "message": "fetch failed"}},
+}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        answer = answers.get(asked["method"], {"error": {"code": -32601, "message": "unknown"}})
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+
+
+def test_a_server_that_cannot_list_its_tools_says_so(hub):
+    async def main():
+        async with hub(StdioServer("s", sys.executable, ("-I", "-S", "-c", NO_TOOLS))) as h:
+            return str(await failure(h.tools("s"), ServerRejected))
+
+    assert asyncio.run(main()) == "Server s cannot list its tools: fetch failed"
 
 
 def test_what_went_to_standard_output_is_told_too(hub):

@@ -84,6 +84,14 @@ def test_all_fields_of_a_stdio_server(tmp_path):
     )
 
 
+def test_what_may_have_to_be_fetched_first_has_longer_to_start(tmp_path):
+    def start_ms(**entry):
+        return one(tmp_path, entry)[0].start_ms
+
+    assert start_ms(command="npx") == start_ms(command="/usr/bin/uvx", args=["x"]) == 300_000
+    assert (start_ms(command="npx", timeoutMs=60_000), start_ms(command="node")) == (0, 0)
+
+
 def test_all_fields_of_an_http_server(tmp_path):
     server, warnings = one(
         tmp_path,

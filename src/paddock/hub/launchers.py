@@ -1,0 +1,28 @@
+"""Programs that fetch what they start, such as npx: they take longer the first time, and must not be cut short."""
+
+import re
+from pathlib import Path
+
+DOWNLOAD_MS = 300_000
+"""How long a server may take to start when it may have to be fetched first, and its entry names no time."""
+
+_LAUNCHERS = frozenset(
+    {"bun", "bunx", "deno", "docker", "npm", "npx", "pipx", "pnpm", "pnpx", "podman", "uv", "uvx", "yarn"}
+)
+_MISSING = re.compile(r"Cannot find (?:module|package) ")
+_COPY = re.compile(r"(?<![^\s'\"(])(/[^\s'\"()]{0,300}/_npx/[0-9a-f]{8,64})/node_modules/")
+"""Where npm keeps what npx runs."""
+
+
+def fetches(command: str) -> bool:
+    """Tell whether a command may have to fetch the server before it starts."""
+    return Path(command).name in _LAUNCHERS
+
+
+def remedy(words: str) -> str:
+    """Return what to do about a copy of a package that is incomplete, by what the server wrote; empty otherwise.
+
+    npx takes what it finds, and what it finds is incomplete for ever once an installation was cut short.
+    """
+    found = _COPY.search(words) if _MISSING.search(words) else None
+    return f"\nnpm's copy of the package is incomplete: remove {found[1]}, and try again." if found else ""
