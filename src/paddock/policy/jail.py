@@ -25,12 +25,9 @@ def resolve(workspace: Path, cwd: str) -> Path:
     Whether something outside of the workspace exists cannot be learned from the error.
     """
     root = os.path.realpath(workspace)
-    if cwd == ".":
-        target = Path(root)
-    else:
-        target = Path(os.path.realpath(os.path.join(root, cwd)))  # noqa: PTH118 - Path cannot resolve what is not there
-        if not target.is_relative_to(root):
-            raise JailError(ESCAPES)
+    target = Path(os.path.realpath(os.path.join(root, cwd)))  # noqa: PTH118 - Path cannot resolve what is not there
+    if not target.is_relative_to(root):
+        raise JailError(ESCAPES)
     if not os.path.isdir(target):  # noqa: PTH112 - False, not an error, for what cannot be looked at
         raise JailError(f"Working directory does not exist: {cwd}")
     return target

@@ -109,12 +109,24 @@ def test_servers_tools_tells_what_it_could_learn(ws: Path) -> None:
 
 def test_servers_call_goes_through_the_gate(ws: Path) -> None:
     session = Session()
-    result = paddock("servers", "call", "git", "log", "--args", '{"n": 1}', session=session)
+    result = paddock("servers", "call", "git", "log", session=session)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "42\n", "warning: odd file\n")
-    assert session.requests[0].work == ServerCall(server="git", tool="log", arguments={"n": 1})
-    wrong = paddock("servers", "call", "git", "log", "--args", "[]")
-    assert wrong.exit_code == 2
-    assert wrong.stderr.endswith("Error: Invalid value for --args: must be a JSON object\n")
+    assert session.requests[0].work == ServerCall(server="git", tool="log", arguments={})
+    for given in (("--args", '{"n": 1}'), ('{"n": 1}',)):
+        session = Session()
+        assert paddock("servers", "call", "git", "log", *given, session=session).exit_code == 0
+        assert session.requests[0].work == ServerCall(server="git", tool="log", arguments={"n": 1})
+
+
+def test_arguments_of_a_call_that_make_no_sense_are_refused(ws: Path) -> None:
+    for given, told in (
+        (("--args", "[]"), "Invalid value for --args: must be a JSON object"),
+        (("[]",), "Invalid value for JSON: must be a JSON object"),
+        (("{}", "--args", "{}"), "The arguments are given twice: as JSON and with --args."),
+    ):
+        wrong = paddock("servers", "call", "git", "log", *given)
+        assert wrong.exit_code == 2
+        assert wrong.stderr.endswith(f"Error: {told}\n")
 
 
 def test_scripts_are_made_listed_and_shown(ws: Path) -> None:

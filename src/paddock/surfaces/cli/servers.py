@@ -11,6 +11,7 @@ import click
 from paddock.configuration import load
 from paddock.hub.config import HttpServer, Server, ServersConfig, StdioServer
 from paddock.hub.result import ToolInfo
+from paddock.model.base import Json
 from paddock.model.errors import ServerError, UnknownServer
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
@@ -90,23 +91,34 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
 @command.command(
     "call",
     epilog=examples(
-        'paddock servers call time get_current_time --args \'{"timezone": "UTC"}\'',
+        'paddock servers call time get_current_time \'{"timezone": "UTC"}\'',
         "paddock servers call git git_status --args @arguments.json --json",
     ),
 )
 @click.argument("server", shell_complete=candidates.servers)
 @click.argument("tool")
-@click.option("--args", "arguments", metavar="JSON|@FILE|-", default="{}", help="Arguments as a JSON object.")
+@click.argument("given", metavar="[JSON|@FILE|-]", required=False)
+@click.option("--args", "arguments", metavar="JSON|@FILE|-", help="Arguments as a JSON object, instead.")
 @options.workspace
 @options.settings
 @options.as_json
 def call(
-    server: str, tool: str, arguments: str, workspace: Path, flags: dict[str, str], *, as_json: bool
+    *,
+    server: str,
+    tool: str,
+    given: str | None,
+    arguments: str | None,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
 ) -> None:
-    """Call one tool, under policy and on the record like any call of a script."""
-    values = read_input(arguments, "--args")
+    """Call one tool with a JSON object, under policy and on the record like any call of a script."""
+    if given is not None and arguments is not None:
+        raise click.UsageError("The arguments are given twice: as JSON and with --args.")
+    name, text = ("JSON", given) if arguments is None else ("--args", arguments)
+    values: Json = {} if text is None else read_input(text, name)
     if not isinstance(values, dict):
-        raise click.BadParameter("must be a JSON object", param_hint="--args")
+        raise click.BadParameter("must be a JSON object", param_hint=name)
     request = ExecutionRequest(
         actor=actor(),
         surface="cli",
