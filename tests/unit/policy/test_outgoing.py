@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from paddock.model.outcome import ConsoleLine
+from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
 from paddock.model.settings import RedactionPattern, RedactionSettings
+from paddock.model.tool import ToolEnd
 from paddock.policy.known import KnownSecrets
 from paddock.policy.outgoing import Outgoing
 
@@ -72,3 +73,67 @@ def test_what_is_given_stays_as_it_is():
     before = json.dumps(value)
     outgoing().json(value)
     assert json.dumps(value) == before
+
+
+HELD = {"pattern": "acme-secret", "vault": "hunter2hunter2", "KEY": "AKIAIOSFODNN7EXAMPLE"}
+"""A secret of each kind, by what stands in its place."""
+
+
+def holding(secret):
+    """Return an outcome that holds a text wherever one can be."""
+    return Outcome(
+        id="x",
+        status=Status.FAILED,
+        value={secret: [secret]},
+        has_value=True,
+        console=(ConsoleLine(level="log", text=secret), ConsoleLine(level="warn", text="plain")),
+        calls=(CallRecord(server=secret, tool=secret, status=Status.OK, ms=1.0),),
+        planned=(PlannedCall(server="s", tool="t", arguments={"a": secret}),),
+        tool=ToolEnd(
+            success=False,
+            output={"a": secret},
+            stdout=secret,
+            stderr=secret,
+            exit_code=1,
+            duration_ms=1.0,
+            error=secret,
+        ),
+        error=ErrorInfo(name=secret, message=secret, excerpt=secret, thrown=secret, hint=secret),
+    )
+
+
+def leaving(secret):
+    known = KnownSecrets()
+    known.learn(HELD["vault"])
+    pattern = RedactionPattern(pattern="acme-[a-z]+", name="pattern")
+    given = holding(secret)
+    return Outgoing(
+        RedactionSettings(patterns=(pattern,) if secret == HELD["pattern"] else ()), known
+    ).outcome(given, json.dumps(given.value).encode())
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_x36_an_outcome_leaves_without_secrets_wherever_they_were(name):
+    assert leaving(HELD[name]) == holding(f"[REDACTED:{name}]")
+
+
+def test_an_outcome_without_secrets_leaves_as_it_is():
+    assert leaving("plain") == holding("plain")
+    bare = Outcome(id="x", status=Status.OK, value=1, has_value=True)
+    assert outgoing().outcome(bare, b"1") == bare
+
+
+def test_facts_for_the_record_lose_what_was_handed_out():
+    known = KnownSecrets()
+    facts = {"name": "hunter2hunter2", "n": 1}
+    assert Outgoing(RedactionSettings(), known).facts(facts) == facts
+    known.learn("hunter2hunter2")
+    assert Outgoing(RedactionSettings(), known).facts(facts) == {"name": "[REDACTED:vault]", "n": 1}
+
+
+def test_ended_calls_lose_what_a_pattern_matches():
+    heard = []
+    calls = outgoing().calls(heard.append)
+    calls(CallRecord(server="s", tool="acme-x", status=Status.OK, ms=1.0))
+    assert heard == [CallRecord(server="s", tool="[REDACTED:acme]", status=Status.OK, ms=1.0)]
+    assert outgoing().calls(None) is None

@@ -11,7 +11,6 @@ import click
 from paddock.configuration import load
 from paddock.hub.config import HttpServer, Server, ServersConfig, StdioServer
 from paddock.hub.result import ToolInfo
-from paddock.model.base import Json
 from paddock.model.errors import ServerError, UnknownServer
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
@@ -116,7 +115,7 @@ def call(
     if given is not None and arguments is not None:
         raise click.UsageError("The arguments are given twice: as JSON and with --args.")
     name, text = ("JSON", given) if arguments is None else ("--args", arguments)
-    values: Json = {} if text is None else read_input(text, name)
+    values: object = {} if text is None else read_input(text, name)
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint=name)
     request = ExecutionRequest(
