@@ -71,12 +71,19 @@ Places = tuple[tuple[str, tuple[int, ...] | None], ...]
 
 
 def command(
-    *, readable: Iterable[str], writable: Iterable[str], covered: Iterable[str], scratch: str, network: bool
+    *,
+    readable: Iterable[str],
+    writable: Iterable[str],
+    covered: Iterable[str],
+    links: Iterable[str],
+    scratch: str,
+    network: bool,
 ) -> str:
     """Return the command that builds a root of these paths, each where it is, and of the folder of `scratch`.
 
-    `covered` are paths below writable ones that stay read-only. `{info}` stands for the descriptor of the facts. The
-    parts are in one text, between NULs: there are two hundred, and every process on the way reads them.
+    `covered` are paths below writable ones that stay read-only; `links` are in no other path. `{info}` stands for the
+    descriptor of the facts. The parts are in one text, between NULs: there are two hundred, and every process on the
+    way reads them.
     """
     found = [BUBBLEWRAP, "--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session"]
     found += ["--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}", "--proc", "/proc"]
@@ -88,16 +95,21 @@ def command(
         found += ["--symlink", target, f"/dev/{name}"]
     for path in OWN:
         found += ["--dir", path]
-    for path in readable:
-        if path.count("/") == 1 and os.path.islink(path):  # noqa: PTH114 - /bin on a merged /usr
-            found += ["--symlink", os.readlink(path), path]  # noqa: PTH115
-        elif not path.startswith(("/proc", "/dev")):
-            found += ["--ro-bind", path, path]
+    found += [word for path in readable for word in _shown(path)]
     for path in (*writable, os.path.dirname(scratch)):  # noqa: PTH120
         found += ["--bind", path, path]
     for path in covered:
         found += ["--ro-bind", path, path]
+    for path in links:
+        found += ["--symlink", os.readlink(path), path]  # noqa: PTH115
     return "\0".join((*found, "--remount-ro", "/", "--chdir", "/", "--", "/bin/cat"))
+
+
+def _shown(path: str) -> list[str]:
+    """Return the words that let a path be read."""
+    if path.count("/") == 1 and os.path.islink(path):  # noqa: PTH114 - /bin on a merged /usr
+        return ["--symlink", os.readlink(path), path]  # noqa: PTH115
+    return [] if path.startswith(("/proc", "/dev")) else ["--ro-bind", path, path]
 
 
 class Root:

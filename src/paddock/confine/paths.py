@@ -1,4 +1,4 @@
-"""Open a path as it stands there, while others swap what it leads through (openat2(2)).
+"""Open a path as it stands there, while others swap what it leads through (openat2(2)); what it leads through.
 
 Only the standard library may be imported here: the module runs in wardens.
 """
@@ -10,6 +10,8 @@ _OPENAT2 = 437
 """System call number, the same on every architecture."""
 _AT_FDCWD = -100
 _NO_SYMLINKS, _BENEATH = 0x04, 0x08
+_MOST_LINKS = 40
+"""As the kernel has it."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -36,3 +38,23 @@ def identity(path: str) -> tuple[int, int]:
     finally:
         os.close(file)
     return facts.st_dev, facts.st_ino
+
+
+def links(path: str) -> list[str]:
+    """Return the links that an absolute path leads through, each by the name of the place where it stands."""
+    found: list[str] = []
+    here, rest = "/", path.split("/")[::-1]
+    while rest and len(found) < _MOST_LINKS:
+        part = rest.pop()
+        place = os.path.normpath(
+            f"{here.rstrip('/')}/{part}"
+        )  # `here` leads through no link: `..` is what it says
+        try:
+            target = os.readlink(place)  # noqa: PTH115
+        except OSError:
+            here = place
+            continue
+        found.append(place)
+        rest += target.split("/")[::-1]
+        here = "/" if target.startswith("/") else here
+    return found

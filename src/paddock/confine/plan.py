@@ -9,6 +9,7 @@ from pathlib import Path
 
 from paddock.confine import lockdown, namespaces, protected, reach
 from paddock.confine.order import Ceilings, Order
+from paddock.confine.paths import links
 from paddock.model.errors import ConfigurationError
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.settings import Tier
@@ -170,6 +171,7 @@ def room(
             readable=readable,
             writable=writable,
             covered=_covered(workspace) if writes_workspace else (),
+            links=_links(grants, [*readable, *writable, str(scratch.parent)]),
             scratch=str(scratch),
             network=network,
         )
@@ -193,6 +195,16 @@ def room(
 
 def _real(path: Path, grants: ProcessGrants) -> str:
     return str(path if path in grants.fixed else path.resolve())
+
+
+def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
+    """Return the links that granted names lead through where nothing that is visible has them.
+
+    Those in directories that each jail has of its own are left out.
+    """
+    known = tuple(f"{path}/" for path in (*visible, *namespaces.OWN, "/proc", "/dev"))
+    through = [link for path in grants.readable if path not in grants.fixed for link in links(str(path))]
+    return [link for link in dict.fromkeys(through) if not f"{link}/".startswith(known)]
 
 
 def order(

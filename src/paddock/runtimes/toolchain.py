@@ -17,6 +17,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Self
 
 from paddock.confine import reach
+from paddock.confine.paths import links
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import PLACE, Recipe, Way
 
@@ -280,8 +281,10 @@ def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path,
                 raise _UnusableError(f"{places['executable']} would have programs read all of {real}")
             found[real] = None
     program = Path(places["executable"])
-    if not any(program.is_relative_to(place) for place in (*_SYSTEM, *found)):
-        found[program] = None  # it stands alone, in no directory that toolchains have
+    on_the_way = [program, *map(Path, links(str(program)))]
+    if not all(any(path.is_relative_to(place) for place in (*_SYSTEM, *found)) for path in on_the_way):
+        # It stands alone, in no directory that toolchains have; or it leads through a link in none.
+        found[program] = None
     unreachable = [str(path) for path in found if not reachable_to_read(path, search.user)]
     if unreachable:
         raise _UnusableError(f"{unreachable[0]} cannot be reached by the user that programs run as")

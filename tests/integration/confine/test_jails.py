@@ -84,6 +84,33 @@ def test_granted_paths_below_tmp_are_where_they_are_and_covered_ones_stay_covere
     assert list(hooks.iterdir()) == []
 
 
+def test_a_granted_name_that_leads_through_links_is_that_name_in_a_jail_too(open_path):
+    root = Path("/var/tmp/paddock-links")
+    for version in ("3.12.1", "3.12.2"):
+        (root / version / "bin").mkdir(parents=True)
+        (root / version / "bin" / "python").write_text(f"{version}\n")
+    (root / "secret").write_text("not for jobs\n")
+    named = root / "newest" / "bin" / "python"
+    grants = ProcessGrants(readable=(named,))
+
+    async def main():
+        async with Sandbox(SandboxFacts(tier="namespaces"), "namespaces", scratch_root=open_path) as sandbox:
+            for version in ("3.12.1", "3.12.2"):
+                (root / "3.12").unlink(missing_ok=True)
+                (root / "3.12").symlink_to(version)
+                yield await sandbox.run(["sh", "-c", f"cat {named}; ls {root}"], grants)
+
+    async def results():
+        return [said(result) async for result in main()]
+
+    try:
+        (root / "newest").symlink_to(root / "3.12")
+        listings = [f"{version}\n3.12\n{version}\nnewest\n" for version in ("3.12.1", "3.12.2")]
+        assert asyncio.run(results()) == listings
+    finally:
+        shutil.rmtree(root)
+
+
 def folder_of_scratch(root, result):
     """Return the line of a listing of `root` that names the warden's folder."""
     (name,) = [line for line in result.stdout.head.splitlines() if line.startswith("paddock-")]

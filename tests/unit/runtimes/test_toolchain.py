@@ -189,6 +189,23 @@ def test_a_virtual_environment_stays_one(shop):
         assert (linked.places, linked.prefixes) == (found.places, found.prefixes)
 
 
+def test_an_interpreter_behind_a_link_to_its_version_is_granted_by_its_name(shop):
+    """As uv makes virtual environments."""
+    base = program(shop / "3.12.1" / "bin" / "python3")
+    (shop / "3.12").symlink_to("3.12.1")
+    venv = shop / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("home = x\n")
+    named = venv / "bin" / "python3"
+    named.symlink_to(shop / "3.12" / "bin" / "python3")
+    assert set(look("python", venv / "bin").prefixes) == {
+        venv / "bin",
+        venv / "pyvenv.cfg",
+        base.parent,
+        named,
+    }
+
+
 def test_a_program_that_stands_alone_is_granted(shop):
     perl = program(shop / "tools" / "perl")
     assert look("perl", shop / "tools").prefixes == (perl,)
