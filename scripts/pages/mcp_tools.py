@@ -17,7 +17,9 @@ HEAD = """\
 Change the descriptions in src/paddock/surfaces/mcp. -->
 
 What `paddock serve mcp` lists. Enabled [script tools](tools.md) of the workspace stand after these. The first
-word of an answer's text is its [status](answers.md); `isError` is true for whatever is not `ok`. Arguments are
+word of an answer's text is its [status](answers.md), of `run_program` one of `success`, `failure`, `timeout`,
+`cancelled`, `denied` and `invalid`. What `call_tool`, `compute` and script tools return comes as it is; an error of
+`compute` begins with its code. `isError` is true for whatever is not `ok` or `success`. Arguments are
 checked before anything runs.
 
 """

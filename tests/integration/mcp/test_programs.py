@@ -126,3 +126,30 @@ def test_an_end_without_an_exit_code_names_none(place: Place) -> None:
     )
     assert killed.content[0].text.startswith("failure · SIGKILL · ")
     assert denied.content[0].text.startswith("denied · 0 ms · run ")
+
+
+def test_answers_begin_as_the_page_says(place: Place) -> None:
+    """As `docs/mcp-tools.md` does above its table."""
+    endless = {"runtime": "perl", "code": "1 while 1", "timeoutMs": 100}
+    results = calls(
+        place,
+        ("execute_code", {"code": "return 1"}),
+        ("run_program", {"runtime": "perl", "code": "1"}),
+        ("run_program", {"runtime": "perl", "code": "exit 3"}),
+        ("run_program", endless),
+        ("run_program", {"runtime": "cobol", "code": "1"}),
+        ("call_tool", {"server": "odd", "tool": "echo", "args": {"text": "as it is"}}),
+        ("compute", {"source": "emit('as it is')"}),
+        ("compute", {"source": "emit("}),
+    )
+    begun = [(result.content[0].text.split()[0], result.is_error) for result in results]
+    assert begun == [
+        ("ok", False),
+        ("success", False),
+        ("failure", True),
+        ("timeout", True),
+        ("invalid", True),
+        ("as", False),
+        ("as", False),
+        ("EVAL_ERROR:", True),
+    ]
