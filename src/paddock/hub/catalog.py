@@ -79,26 +79,44 @@ class Catalog:
         self._places = asyncio.Semaphore(AT_ONCE)
         self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
 
-    async def listing(self, server: str | None = None) -> Listing:
-        """Return the tools of a server, or of all in the order of their configuration. Raises nothing."""
-        names = self._servers if server is None else (server,)
-        known = await asyncio.gather(*(self._of(name) for name in names))
+    async def listing(self, server: str | None = None, *, patience_s: float | None = None) -> Listing:
+        """Return the tools of a server, or of all in the order of their configuration. Raises nothing.
+
+        A server that does not answer within `patience_s` counts as one that failed, for now: it goes on starting.
+        """
+        return await self._listing(self._servers if server is None else (server,), patience_s)
+
+    async def _listing(self, names: Sequence[str], patience_s: float | None) -> Listing:
+        known = await asyncio.gather(*(self._within(patience_s, name) for name in names))
         return Listing(
             tuple(tool for each in known for tool in each.tools),
             {name: each.failure for name, each in zip(names, known, strict=True) if each.failure},
         )
 
-    async def search(self, query: str, *, server: str | None = None, limit: int = 8) -> tuple[Hit, ...]:
+    async def search(
+        self, query: str, *, server: str | None = None, limit: int = 8, patience_s: float | None = None
+    ) -> tuple[Hit, ...]:
         """Return the tools that suit a question best, best first. Failures are in `listing`."""
-        tools = (await self.listing()).tools
+        tools = (await self.listing(server, patience_s=patience_s)).tools
         if self._index is None or self._index[0] != tools:
             self._index = (tools, Index(tools))
         return self._index[1].search(query, server=server, limit=limit)
 
-    async def describe(self, names: Sequence[str]) -> tuple[Described | Unknown, ...]:
-        """Return the declarations of tools by name (`server.tool` or `server/tool`), in the order of the names."""
-        tools = {tool.name: tool for tool in (await self.listing()).tools}
-        return tuple(self._described(name, tools) for name in names)
+    async def describe(
+        self, names: Sequence[str], *, patience_s: float | None = None
+    ) -> tuple[tuple[Described | Unknown, ...], Listing]:
+        """Return the declarations of tools by name (`server.tool` or `server/tool`), and where they were looked for.
+
+        Only where one is not found are all servers asked, for the names that are nearest to it.
+        """
+        meant = [server for server in self._servers if any(name.startswith(_calls(server)) for name in names)]
+        for servers in (meant, self._servers):
+            listing = await self._listing(servers, patience_s)
+            tools = {tool.name: tool for tool in listing.tools}
+            found = tuple(self._described(name, tools) for name in names)
+            if all(isinstance(each, Described) for each in found):
+                break
+        return found, listing
 
     def observed(self, tool: CatalogTool) -> Mapping[str, Json] | None:
         """Return the type that a tool's results had so far, as a JSON Schema."""
@@ -109,6 +127,13 @@ class Catalog:
         if found is None:
             return Unknown(name, tuple(get_close_matches(name[:NAME], list(tools), n=3, cutoff=0.5)))
         return describe(found, self.observed(found))
+
+    async def _within(self, patience_s: float | None, server: str) -> _Known:
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self._of(server)
+        except TimeoutError:
+            return _Known((), f"it has not answered within {patience_s:g} s; ask again later", 0, 0)
 
     async def _of(self, server: str) -> _Known:
         known = self._known.get(server)
@@ -132,6 +157,11 @@ class Catalog:
         if server in self._servers:
             self._known[server] = known
         return known
+
+
+def _calls(server: str) -> tuple[str, str]:
+    """Return how the names of a server's tools begin."""
+    return f"{server}.", f"{server}/"
 
 
 def _bounded(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:

@@ -15,7 +15,7 @@ def test_tools_are_found_described_and_called(place: Place) -> None:
             return found, described, nothing, await client.call_tool("describe_tools", {"names": ["x"]})
 
     found, described, nothing, unknown = asyncio.run(main())
-    assert found.content[0].text == "ok · 1 of 28 tools\neven.echo() // Say it again"
+    assert found.content[0].text == "ok · 1 of 14 tools\neven.echo() // Say it again"
     assert found.structured_content == {
         "status": "ok",
         "tools": [{"server": "even", "tool": "echo", "signature": "even.echo() // Say it again"}],
@@ -47,6 +47,19 @@ def test_a_server_that_cannot_be_asked_is_named(place: Place) -> None:
             assert told.startswith("invalid\n// gone.tool: unknown\nnot available: gone: ")
 
     asyncio.run(main())
+
+
+def test_one_server_is_searched_alone_and_one_that_there_is_not_is_told(place: Place) -> None:
+    async def main() -> list[str]:
+        async with place.client() as client:
+            asked = ({"query": "zebra", "server": "odd"}, {"query": "again", "server": "evn"})
+            answers = [await client.call_tool("search_tools", arguments) for arguments in asked]
+            return [answer.content[0].text for answer in answers]
+
+    assert asyncio.run(main()) == [
+        "ok · 0 of 14 tools\nnothing found; try other words. Servers: odd (14 tools)",
+        "invalid\nUnknown server: evn; did you mean `even`?",
+    ]
 
 
 def test_names_that_are_not_described_are_counted(place: Place) -> None:

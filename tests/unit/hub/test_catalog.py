@@ -6,6 +6,7 @@ from collections import Counter
 from paddock.hub.catalog import Catalog, Listing, Unknown
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool
+from paddock.hub.signatures import Described
 from paddock.model.errors import ConfigurationError, ServerUnavailable, UnknownServer
 
 
@@ -103,9 +104,50 @@ def test_the_index_follows_the_tools():
 
 def test_unknown_names_get_the_nearest():
     up = Upstream()
-    described, unknown = asyncio.run(up.catalog.describe(["a/read_file", "a.reed_file"]))
+    (described, unknown), _ = asyncio.run(up.catalog.describe(["a/read_file", "a.reed_file"]))
     assert described.name == "a.read_file"
     assert unknown == Unknown("a.reed_file", ("a.read_file", "a.write_file"))
+
+
+def test_only_servers_that_are_meant_are_asked_for_what_they_have():
+    up = Upstream()
+
+    async def main():
+        await up.catalog.search("file", server="b")
+        asked = [dict(up.asked)]
+        for name in ("a.read_file", "a/nothing"):
+            found, listing = await up.catalog.describe([name])
+            asked.append((dict(up.asked), type(found[0]), dict(listing.failures)))
+        return asked
+
+    assert asyncio.run(main()) == [
+        {"b": 1},
+        ({"a": 1, "b": 1}, Described, {}),
+        ({"a": 1, "b": 1, "c": 1}, Unknown, {"c": "it is broken"}),
+    ]
+
+
+def test_a_server_that_takes_its_time_costs_its_own_tools_until_it_has_answered():
+    up, go = Upstream(), asyncio.Event()
+
+    async def ask(server):
+        if server == "b":
+            await go.wait()
+        return await up.ask(server)
+
+    async def main():
+        catalog = Catalog(["a", "b"], ask)
+        early = await catalog.listing(patience_s=0.01)
+        hits = await catalog.search("file", patience_s=0)
+        described, _ = await catalog.describe(["a.read_file"], patience_s=0)
+        go.set()
+        return early, {hit.tool.name for hit in hits}, described, await catalog.listing()
+
+    early, hits, (described,), late = asyncio.run(main())
+    assert early == Listing(up.tools["a"], {"b": "it has not answered within 0.01 s; ask again later"})
+    assert (hits, type(described)) == ({"a.read_file", "a.write_file"}, Described)
+    assert late == Listing(up.tools["a"] + up.tools["b"], {})
+    assert up.asked == {"a": 1, "b": 1}
 
 
 def test_a_flood_of_tools_is_bounded():

@@ -134,8 +134,7 @@ async def _describe(
     settings: Settings, workspace: Path, names: tuple[str, ...]
 ) -> "tuple[tuple[Described | Unknown, ...], Listing, tuple[str, ...]]":
     async with session(settings, workspace) as opened:
-        catalog = opened.servers.catalog
-        return await catalog.describe(names), await catalog.listing(), tuple(opened.servers.config.servers)
+        return *(await opened.servers.catalog.describe(names)), tuple(opened.servers.config.servers)
 
 
 async def _diff(

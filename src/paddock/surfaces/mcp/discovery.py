@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from paddock.hub.signatures import Described, signature
 from paddock.model.base import Json
+from paddock.model.errors import UnknownServer
 from paddock.model.outcome import Status
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.tools import (
@@ -26,6 +27,8 @@ SEARCH_TOOLS = (
     "execute_code."
 )
 DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives full TypeScript declarations."
+PATIENCE_S = 30.0
+"""Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
 _MOST = 50
 _FOUND: dict[str, Json] = {
     "type": "object",
@@ -40,9 +43,14 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
     async def search_tools(arguments: Arguments, _caller: Caller) -> Answer:
         catalog = servers.catalog
         limit = min(arguments.get("limit", 8), _MOST)
-        hits = await catalog.search(arguments["query"], server=arguments.get("server"), limit=limit)
-        listing = await catalog.listing()
-        lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits] or [_nothing(listing)]
+        server, known = arguments.get("server"), servers.config.servers
+        if server is not None and server not in known:
+            return refusal(Status.INVALID, "UnknownServer", str(UnknownServer(server[:200], known)))
+        listing = await catalog.listing(server, patience_s=PATIENCE_S)
+        hits = await catalog.search(arguments["query"], server=server, limit=limit, patience_s=0)
+        lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits] or [
+            _nothing(listing, server)
+        ]
         lines += [_unavailable(name, why) for name, why in listing.failures.items()]
         found: list[Json] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
@@ -52,15 +60,14 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
 
     async def describe_tools(arguments: Arguments, _caller: Caller) -> Answer:
         names: list[str] = arguments["names"]
-        entries = await servers.catalog.describe(names[:_MOST])
-        failures = (await servers.catalog.listing()).failures
+        entries, listing = await servers.catalog.describe(names[:_MOST], patience_s=PATIENCE_S)
         texts = [declared(entry) for entry in entries]
         found: list[Json] = [
             {"name": entry.name, "declaration": text, "output": entry.output}
             for entry, text in zip(entries, texts, strict=True)
             if isinstance(entry, Described)
         ]
-        texts += [_unavailable(name, why) for name, why in failures.items()]
+        texts += [_unavailable(name, why) for name, why in listing.failures.items()]
         texts += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
         if not found:
             return refusal(Status.INVALID, "UnknownTools", cut("\n".join(texts) or "`names` is empty", cap))
@@ -115,10 +122,12 @@ def _unavailable(server: str, why: str) -> str:
     return f"not available: {server}: {cut(why, 200)}"
 
 
-def _nothing(listing: "Listing") -> str:
+def _nothing(listing: "Listing", server: str | None) -> str:
     servers = Counter(tool.server for tool in listing.tools)
     known = ", ".join(f"{name} ({count} tools)" for name, count in servers.items())
-    return f"nothing found; try other words. Servers: {known}" if known else "no server offers any tool"
+    if known:
+        return f"nothing found; try other words. Servers: {known}"
+    return f"server {server} offers no tool" if server else "no server offers any tool"
 
 
 def declared(entry: "Described | Unknown") -> str:

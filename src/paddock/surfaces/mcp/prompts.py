@@ -13,6 +13,7 @@ from paddock.model.errors import ScriptNotFound
 from paddock.policy.asking import plain
 from paddock.policy.redact import redact_text
 from paddock.store.scripts import saved
+from paddock.surfaces.mcp.discovery import PATIENCE_S
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.resources import SavedScripts, beginning, guide
 from paddock.surfaces.mcp.tools import Inquire
@@ -86,7 +87,7 @@ class Prompts:
         return redact_text(cut(text, self._cap))
 
     async def _tools(self, server: str) -> str:
-        listing = await self._servers.catalog.listing(server)
+        listing = await self._servers.catalog.listing(server, patience_s=PATIENCE_S)
         lines = [signature(tool, self._servers.catalog.observed(tool)) for tool in listing.tools]
         return "\n".join(
             [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), ""]

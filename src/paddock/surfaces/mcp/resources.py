@@ -16,7 +16,7 @@ from paddock.model.errors import ScriptNotFound
 from paddock.policy.redact import redact_text
 from paddock.store.scripts import listed, saved
 from paddock.surfaces import render
-from paddock.surfaces.mcp.discovery import declared
+from paddock.surfaces.mcp.discovery import PATIENCE_S, declared
 from paddock.surfaces.mcp.outputs import StoredOutput, UnknownResourceError
 from paddock.surfaces.mcp.reply import cut
 
@@ -138,7 +138,7 @@ class ToolTypes:
         if (found := _TYPES.match(uri)) is None:
             return None
         name = f"{found['server']}.{found['tool']}"
-        entry = (await self._servers.catalog.describe([name]))[0]
+        (entry,), _ = await self._servers.catalog.describe([name], patience_s=PATIENCE_S)
         if isinstance(entry, Described):
             return _text(uri, cut(declared(entry), self._cap))
         raise UnknownResourceError(declared(entry).removeprefix("// "))
@@ -149,7 +149,10 @@ class ToolTypes:
             case "server":
                 return self._servers.config.servers
             case "tool" if (server := given.get("server")) in self._servers.config.servers:
-                return [tool.tool.name for tool in (await self._servers.catalog.listing(server)).tools]
+                return [
+                    tool.tool.name
+                    for tool in (await self._servers.catalog.listing(server, patience_s=PATIENCE_S)).tools
+                ]
             case _:
                 return ()
 

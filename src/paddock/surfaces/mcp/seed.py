@@ -11,6 +11,7 @@ from paddock.model.base import Json
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.surfaces import render
+from paddock.surfaces.mcp.discovery import PATIENCE_S
 from paddock.surfaces.mcp.forward import result_of
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 
@@ -31,7 +32,7 @@ class SeedTools:
     async def discover(self, arguments: Arguments, _caller: Caller) -> Answer:
         """List the servers, or find tools by the seed's score."""
         catalog = self._session.servers.catalog
-        listing = await catalog.listing()
+        listing = await catalog.listing(patience_s=PATIENCE_S)
         if not arguments.get("query"):
             status = self._session.servers.status()
             counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
@@ -62,7 +63,7 @@ class SeedTools:
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
             return _missing(["intent"])
-        tools = (await self._session.servers.catalog.listing()).tools
+        tools = (await self._session.servers.catalog.listing(patience_s=PATIENCE_S)).tools
         hits = keyword_search(tools, f"{intent} {context}".strip())
         found = self._session.servers.provisioning.answer(intent, hits, context=context)
         match found.source:
