@@ -75,14 +75,16 @@ class Catalog:
         self._observed = observed
         self._clock = clock
         self._known: dict[str, _Known] = {}
-        self._asking: dict[str, asyncio.Task[_Known]] = {}
+        self._asking: dict[str, tuple[asyncio.Task[_Known], float]] = {}
+        """Who is being asked, and since when, by the clock of the event loop."""
         self._places = asyncio.Semaphore(AT_ONCE)
         self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
 
     async def listing(self, server: str | None = None, *, patience_s: float | None = None) -> Listing:
         """Return the tools of a server, or of all in the order of their configuration. Raises nothing.
 
-        A server that does not answer within `patience_s` counts as one that failed, for now: it goes on starting.
+        A server that has not answered `patience_s` after it was asked counts as one that failed, for now: it goes on
+        starting.
         """
         return await self._listing(self._servers if server is None else (server,), patience_s)
 
@@ -129,22 +131,20 @@ class Catalog:
         return describe(found, self.observed(found))
 
     async def _within(self, patience_s: float | None, server: str) -> _Known:
-        try:
-            async with asyncio.timeout(patience_s):
-                return await self._of(server)
-        except TimeoutError:
-            return _Known((), f"it has not answered within {patience_s:g} s; ask again later", 0, 0)
-
-    async def _of(self, server: str) -> _Known:
         known = self._known.get(server)
         if known is not None and self._clock() < known.until and known.version == self._version(server):
             return known
-        task = self._asking.get(server)
-        if task is None:
-            task = self._asking[server] = asyncio.create_task(self._asked(server))
+        if server not in self._asking:
+            task = asyncio.create_task(self._asked(server))
+            self._asking[server] = task, asyncio.get_running_loop().time()
             task.add_done_callback(lambda _: self._asking.pop(server, None))
-        # Whoever gives up waiting does not take the answer from the others.
-        return await asyncio.shield(task)
+        task, since = self._asking[server]
+        try:
+            async with asyncio.timeout_at(None if patience_s is None else since + patience_s):
+                # Whoever gives up waiting does not take the answer from the others.
+                return await asyncio.shield(task)
+        except TimeoutError:
+            return _Known((), f"it has not answered within {patience_s:g} s; ask again later", 0, 0)
 
     async def _asked(self, server: str) -> _Known:
         version, tools, failure, lasts = self._version(server), (), "", FRESH_S

@@ -138,6 +138,7 @@ def test_a_server_that_takes_its_time_costs_its_own_tools_until_it_has_answered(
     async def main():
         catalog = Catalog(["a", "b"], ask)
         early = await catalog.listing(patience_s=0.01)
+        assert await catalog.listing(patience_s=0.01) == early  # counted from when it was asked
         hits = await catalog.search("file", patience_s=0)
         described, _ = await catalog.describe(["a.read_file"], patience_s=0)
         go.set()

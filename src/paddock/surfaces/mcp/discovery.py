@@ -37,30 +37,35 @@ _FOUND: dict[str, Json] = {
 }
 
 
-def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
-    """Return `search_tools` and `describe_tools`; results have at most `cap` characters."""
+class _Discovery:
+    """What the two tools do, on the servers of a session; results have at most `cap` characters."""
 
-    async def search_tools(arguments: Arguments, _caller: Caller) -> Answer:
-        catalog = servers.catalog
-        limit = min(arguments.get("limit", 8), _MOST)
-        server, known = arguments.get("server"), servers.config.servers
+    def __init__(self, servers: "Servers", cap: int) -> None:
+        self._servers = servers
+        self._cap = cap
+
+    async def search(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Find tools by what they do."""
+        catalog, server = self._servers.catalog, arguments.get("server")
+        known = self._servers.config.servers
         if server is not None and server not in known:
             return refusal(Status.INVALID, "UnknownServer", str(UnknownServer(server[:200], known)))
+        limit = min(arguments.get("limit", 8), _MOST)
         listing = await catalog.listing(server, patience_s=PATIENCE_S)
         hits = await catalog.search(arguments["query"], server=server, limit=limit, patience_s=0)
-        lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits] or [
-            _nothing(listing, server)
-        ]
-        lines += [_unavailable(name, why) for name, why in listing.failures.items()]
+        lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits]
         found: list[Json] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
-            for hit, line in zip(hits, lines, strict=False)
+            for hit, line in zip(hits, lines, strict=True)
         ]
-        return _answer(f"{len(hits)} of {len(listing.tools)} tools", lines, "tools", found, cap)
+        lines = lines or [_nothing(listing, server)]
+        lines += [_unavailable(name, why) for name, why in listing.failures.items()]
+        return _answer(f"{len(hits)} of {len(listing.tools)} tools", lines, "tools", found, self._cap)
 
-    async def describe_tools(arguments: Arguments, _caller: Caller) -> Answer:
+    async def describe(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Give the declarations of tools by name."""
         names: list[str] = arguments["names"]
-        entries, listing = await servers.catalog.describe(names[:_MOST], patience_s=PATIENCE_S)
+        entries, listing = await self._servers.catalog.describe(names[:_MOST], patience_s=PATIENCE_S)
         texts = [declared(entry) for entry in entries]
         found: list[Json] = [
             {"name": entry.name, "declaration": text, "output": entry.output}
@@ -70,9 +75,14 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
         texts += [_unavailable(name, why) for name, why in listing.failures.items()]
         texts += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
         if not found:
-            return refusal(Status.INVALID, "UnknownTools", cut("\n".join(texts) or "`names` is empty", cap))
-        return _answer(f"{len(found)} of {len(names)} tools", texts, "tools", found, cap)
+            told = cut("\n".join(texts) or "`names` is empty", self._cap)
+            return refusal(Status.INVALID, "UnknownTools", told)
+        return _answer(f"{len(found)} of {len(names)} tools", texts, "tools", found, self._cap)
 
+
+def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
+    """Return `search_tools` and `describe_tools`; results have at most `cap` characters."""
+    discovery = _Discovery(servers, cap)
     return [
         Tool(
             name="search_tools",
@@ -84,7 +94,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 server={"type": "string"},
                 limit={"type": "integer", "minimum": 1},
             ),
-            run=search_tools,
+            run=discovery.search,
             output_schema=_FOUND,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
@@ -96,7 +106,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 ["names"],
                 names={"type": "array", "items": {"type": "string"}, "description": '"server.tool"'},
             ),
-            run=describe_tools,
+            run=discovery.describe,
             output_schema=_FOUND,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
