@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import tempfile
 from pathlib import Path
 
 from paddock.confine.process import Sandbox
@@ -85,7 +86,8 @@ def test_granted_paths_below_tmp_are_where_they_are_and_covered_ones_stay_covere
 
 
 def test_a_granted_name_that_leads_through_links_is_that_name_in_a_jail_too(open_path):
-    root = Path("/var/tmp/paddock-links")
+    root = Path(tempfile.mkdtemp(prefix="paddock-links-", dir="/var/tmp"))
+    root.chmod(0o755)
     for version in ("3.12.1", "3.12.2"):
         (root / version / "bin").mkdir(parents=True)
         (root / version / "bin" / "python").write_text(f"{version}\n")

@@ -7,7 +7,7 @@ import pytest
 
 import paddock
 from paddock import BlockingPaddock, CallRecord, ConsoleLine, Outcome, OutputQuery, Paddock, Settings, Status
-from paddock.model.errors import ScriptNotFound, ToolNotFound
+from paddock.model.errors import ConfigurationError, ScriptNotFound, ToolNotFound
 from paddock.model.settings import AuditSettings
 
 
@@ -191,6 +191,15 @@ def test_what_makes_no_sense_is_told_without_what_was_given(opened, tmp_path):
         with pytest.raises(ValueError, match="validation error") as caught:
             mistake()
         assert "hunter2" not in str(caught.value)
+
+
+def test_a_workspace_that_is_not_there_is_refused(tmp_path, settings):
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "nowhere", tmp_path / "file", tmp_path / "file" / "x"):
+        for form in (Paddock, BlockingPaddock):
+            with pytest.raises(ConfigurationError) as caught:
+                form(place, settings=settings)
+            assert str(caught.value) == f"the workspace {place} is not a directory that can be read"
 
 
 def test_both_forms_have_the_same_methods():

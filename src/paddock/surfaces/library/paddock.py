@@ -1,6 +1,7 @@
 """Paddock as Python programs use it: each method is one request through the gate, its answer one `Outcome`."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from paddock.configuration import load
 from paddock.files import below
 from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.program import Access, Network, Runtime
@@ -58,9 +60,12 @@ class Paddock:
 
         `overrides` are texts by dotted key, as `--set` takes them; `actor` is who asks, in the record. `asker` asks a
         person what a rule with the effect `ask` is about; without one the answer is no. Raises ConfigurationError for
-        settings that make no sense.
+        settings that make no sense, and for a workspace that is not there.
         """
         self._workspace = Path(workspace).expanduser().absolute()
+        # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)
+        if not os.path.isdir(self._workspace):  # noqa: PTH112
+            raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")
         self._settings = settings or load(self._workspace, flags=overrides).settings
         self._actor = actor
         self._asker = None if asker is None else on_a_loop(asker)
