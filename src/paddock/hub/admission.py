@@ -25,6 +25,8 @@ _SCHEMAS = 256
 _LARGEST = 64 * 1024
 """Characters of a schema that is compiled; the arguments of a tool with a larger one are the server's to check."""
 _NAME = 100
+_SHOWN = 10
+"""Tools that are named where none is like the one that was asked for."""
 
 
 class Admission:
@@ -113,7 +115,8 @@ def _compiled(tool: ToolInfo) -> "Schema | None":
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    near = get_close_matches(name[:_NAME], known, n=1)
-    return (
-        f"; did you mean `{near[0]}`?" if near else f"; `paddock servers tools` lists its {len(known)} tools."
-    )
+    """Return which of the tools is meant, or which there are."""
+    if near := get_close_matches(name[:_NAME], known, n=1):
+        return f"; did you mean `{near[0]}`?"
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return f"; it has {', '.join(each[:_NAME] for each in known[:_SHOWN])}{more}."

@@ -247,15 +247,16 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
     literal = {
         value for key, value in env.items() if value == entry.env[key] and len(value) >= _LITERAL_SECRET
     }
+    program = fill(command)
     own_time = "timeout_ms" in entry.model_fields_set
     return StdioServer(
         name=name,
-        command=fill(command),
+        command=program,
         args=tuple(fill(arg) for arg in entry.args),
         env=env,
         cwd=base / fill(entry.cwd) if entry.cwd is not None else None,
         timeout_ms=entry.timeout_ms,
-        start_ms=0 if own_time or not fetches(command) else DOWNLOAD_MS,
+        start_ms=0 if own_time or not fetches(program) else DOWNLOAD_MS,
         lifecycle=_lifecycle(entry),
         secrets=Secrets(fill.resolved | literal),
         credentials=Secrets(

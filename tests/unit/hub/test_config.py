@@ -89,6 +89,7 @@ def test_what_may_have_to_be_fetched_first_has_longer_to_start(tmp_path):
         return one(tmp_path, entry)[0].start_ms
 
     assert start_ms(command="npx") == start_ms(command="/usr/bin/uvx", args=["x"]) == 300_000
+    assert start_ms(command="${NPX:-npx}") == 300_000
     assert (start_ms(command="npx", timeoutMs=60_000), start_ms(command="node")) == (0, 0)
 
 

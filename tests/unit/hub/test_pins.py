@@ -160,9 +160,19 @@ def test_arguments_are_checked_and_the_refusal_teaches(admission):
 def test_a_tool_that_is_not_listed_is_not_called(admission):
     with pytest.raises(UnknownTool, match=r"Server git has no tool 'lgo'; did you mean `log`\?"):
         admission.admit("git", "lgo", {})
+    with pytest.raises(UnknownTool, match=r"^Server git has no tool 'push'; it has log, status\.$"):
+        admission.admit("git", "push", {})
     admission.learn("git", [])
     with pytest.raises(ToolChanged):
         admission.admit("git", "log", {"count": 1})
+
+
+def test_of_many_tools_the_first_are_named(admission):
+    admission.learn("git", [LOG._replace(name=f"n{number}") for number in range(12)])
+    with pytest.raises(UnknownTool) as refused:
+        admission.admit("git", "push", {})
+    names = ", ".join(f"n{number}" for number in range(10))
+    assert str(refused.value) == f"Server git has no tool 'push'; it has {names} and 2 more."
 
 
 def test_a_changed_tool_is_refused_until_another_process_approves(admission, pins, tmp_path):

@@ -35,6 +35,12 @@ def test_longer_values_go_first_and_short_ones_stay():
     assert secrets.hide("abcdefgh abcd no") == f"{MARK} {MARK} no"
 
 
+def test_spellings_are_those_of_values_that_are_not_short():
+    told = "abc YWJj 616263 %61bc"
+    assert knowing("abc").hide(told) == told
+    assert knowing("abcd").hide("abcd 61626364") == f"{MARK} {MARK}"
+
+
 def test_each_line_of_a_value_is_hidden_and_its_json_form():
     secrets = knowing('first line\nsecond "line"')
     assert secrets.hide('second "line"') == MARK
