@@ -76,9 +76,7 @@ class Admission:
             self.learn(server, self._listed[server])
             standing = self._standings[server].get(tool)
         if standing is None:
-            raise UnknownTool(
-                f"Server {server} has no tool {tool[:_NAME]!r}{_nearest(tool, list(standings))}"
-            )
+            raise UnknownTool(f"Server {server} has no tool {tool[:_NAME]!r}{_nearest(tool, standings)}")
         if standing.changed:
             raise ToolChanged(
                 f"Tool {server}.{tool} is not what it was when it was first used, so it was not called. "
@@ -114,9 +112,10 @@ def _compiled(tool: ToolInfo) -> "Schema | None":
         return None
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    """Return which of the tools is meant, or which there are."""
-    if near := get_close_matches(name[:_NAME], known, n=1):
+def _nearest(name: str, standings: Mapping[str, Standing]) -> str:
+    """Return which of the tools is meant, or which may be called."""
+    if near := get_close_matches(name[:_NAME], standings, n=1):
         return f"; did you mean `{near[0]}`?"
+    known = [each[:_NAME] for each, standing in standings.items() if not standing.changed]
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    return f"; it has {', '.join(each[:_NAME] for each in known[:_SHOWN])}{more}."
+    return f"; it has {', '.join(known[:_SHOWN]) or 'none'}{more}."

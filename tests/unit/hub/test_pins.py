@@ -173,6 +173,9 @@ def test_of_many_tools_the_first_are_named(admission):
         admission.admit("git", "push", {})
     names = ", ".join(f"n{number}" for number in range(10))
     assert str(refused.value) == f"Server git has no tool 'push'; it has {names} and 2 more."
+    admission.learn("git", [])
+    with pytest.raises(UnknownTool, match=r"^Server git has no tool 'push'; it has none\.$"):
+        admission.admit("git", "push", {})
 
 
 def test_a_changed_tool_is_refused_until_another_process_approves(admission, pins, tmp_path):
