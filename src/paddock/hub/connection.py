@@ -89,6 +89,7 @@ class Connection:
         self._process = process
         self._on_lost = on_lost
         self._broken_rule = ""
+        self._ended_by_us = False
         self._auth = auth
         self._questions = Questions() if server.questions else None
         self._under_way = 0
@@ -105,10 +106,11 @@ class Connection:
         """Whether the server speaks the older era, with a handshake."""
         return self.protocol in HANDSHAKE_PROTOCOL_VERSIONS
 
-    def end(self, broken_rule: str = "") -> None:
-        """Declare the connection lost, for a broken rule or (empty) because the other side ended it."""
+    def end(self, broken_rule: str = "", *, by_us: bool = False) -> None:
+        """Declare the connection lost: by us, for a broken rule, or (empty) because the other side ended it."""
         if not self.lost.is_set():
             self._broken_rule = broken_rule
+            self._ended_by_us = by_us
             self.lost.set()
             self._on_lost()
             if self.lane is not None:
@@ -282,7 +284,7 @@ class Connection:
             text = f"Server {name} was cut off: {self._broken_rule}."
             return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
         status = await process.exit_status()
-        if process.stopping:
+        if self._ended_by_us:
             text = f"Server {name} was ended while it worked on the call."
             return CallFailed(ServerUnavailable(text, retryable=True, sent=trace.sent), Verdict.NEUTRAL)
         if status is None and trace.sent:
@@ -380,6 +382,6 @@ async def connect(
             try:
                 yield connection
             finally:
-                connection.end()
+                connection.end(by_us=True)
     if failure is not None:
         raise failure

@@ -6,6 +6,7 @@ import sys
 
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import StdioServer
+from paddock.hub.process import ServerProcess
 from paddock.hub.redaction import Secrets
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.errors import (
@@ -237,6 +238,31 @@ def test_closed_output_of_a_living_server_is_not_repeated(hub, odd):
             assert str(error) == "Server odd closed its output without an answer."
             assert (error.retryable, error.sent) == (False, True)
             assert h.status()["odd"].starts == 1
+
+    asyncio.run(main())
+
+
+def test_who_closed_his_output_is_not_taken_for_one_that_we_ended(hub, odd, monkeypatch):
+    exit_status, stop = ServerProcess.exit_status, ServerProcess.stop
+
+    async def main():
+        caller, ends = asyncio.current_task(), asyncio.Event()
+
+        async def late(process):
+            status = await exit_status(process)
+            if asyncio.current_task() is caller:
+                await ends.wait()  # its owner sees first that the server lives on, and ends it
+            return status
+
+        async def told(process):
+            ends.set()
+            await stop(process)
+
+        monkeypatch.setattr(ServerProcess, "exit_status", late)
+        monkeypatch.setattr(ServerProcess, "stop", told)
+        async with hub(odd()) as h:
+            error = await failure(h.call("odd", "close_output", {}), ServerUnavailable)
+            assert (str(error), error.retryable) == ("Server odd closed its output without an answer.", False)
 
     asyncio.run(main())
 
