@@ -97,28 +97,27 @@ class Catalog:
 
     async def search(
         self, query: str, *, server: str | None = None, limit: int = 8, patience_s: float | None = None
-    ) -> tuple[Hit, ...]:
-        """Return the tools that suit a question best, best first. Failures are in `listing`."""
-        tools = (await self.listing(server, patience_s=patience_s)).tools
-        if self._index is None or self._index[0] != tools:
-            self._index = (tools, Index(tools))
-        return self._index[1].search(query, server=server, limit=limit)
+    ) -> tuple[tuple[Hit, ...], Listing]:
+        """Return the tools that suit a question best, best first, and where they were looked for."""
+        listing = await self.listing(server, patience_s=patience_s)
+        if self._index is None or self._index[0] != listing.tools:
+            self._index = (listing.tools, Index(listing.tools))
+        return self._index[1].search(query, server=server, limit=limit), listing
 
     async def describe(
         self, names: Sequence[str], *, patience_s: float | None = None
     ) -> tuple[tuple[Described | Unknown, ...], Listing]:
         """Return the declarations of tools by name (`server.tool` or `server/tool`), and where they were looked for.
 
-        Only where one is not found are all servers asked, for the names that are nearest to it.
+        Only for a name that means no server are all of them asked.
         """
-        meant = [server for server in self._servers if any(name.startswith(_calls(server)) for name in names)]
-        for servers in (meant, self._servers):
-            listing = await self._listing(servers, patience_s)
-            tools = {tool.name: tool for tool in listing.tools}
-            found = tuple(self._described(name, tools) for name in names)
-            if all(isinstance(each, Described) for each in found):
-                break
-        return found, listing
+        meant = [
+            {each for each in self._servers if name.startswith((f"{each}.", f"{each}/"))} for name in names
+        ]
+        asked = set[str]().union(*meant) if all(meant) else set(self._servers)
+        listing = await self._listing([server for server in self._servers if server in asked], patience_s)
+        tools = {tool.name: tool for tool in listing.tools}
+        return tuple(self._described(name, tools) for name in names), listing
 
     def observed(self, tool: CatalogTool) -> Mapping[str, Json] | None:
         """Return the type that a tool's results had so far, as a JSON Schema."""
@@ -157,11 +156,6 @@ class Catalog:
         if server in self._servers:
             self._known[server] = known
         return known
-
-
-def _calls(server: str) -> tuple[str, str]:
-    """Return how the names of a server's tools begin."""
-    return f"{server}.", f"{server}/"
 
 
 def _bounded(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:

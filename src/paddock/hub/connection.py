@@ -134,7 +134,9 @@ class Connection:
         server, limit = self._server, self._server.timeout_ms
         if isinstance(server, StdioServer):
             limit = max(limit, server.start_ms)
-        told = f"server {server.name} has not answered for {_SLOW_S:g} s; it has {limit / 1000:g} s to start"
+        told = (
+            f"server {server.name!r} has not answered for {_SLOW_S:g} s; it has {limit / 1000:g} s to start"
+        )
         notice = asyncio.get_running_loop().call_later(_SLOW_S, _log.warning, told)
         try:
             await self._answer(self.session.agree(probe=probe), "the handshake", limit)
@@ -292,7 +294,9 @@ class Connection:
             return CallFailed(ServerUnavailable(text, sent=True), Verdict.FAILURE)
         ended = "was killed by signal" if status is not None and status < 0 else "exited with status"
         words = await process.last_words()
-        text = f"Server {name} {ended} {abs(status or 0)} without an answer.{words}{remedy(words)}"
+        assert isinstance(self._server, StdioServer)
+        words += remedy(self._server.command, words)
+        text = f"Server {name} {ended} {abs(status or 0)} without an answer.{words}"
         failure = ServerUnavailable(text, retryable=True, sent=trace.sent)
         return CallFailed(failure, Verdict.NEUTRAL, again=True)
 

@@ -10,8 +10,8 @@ _LAUNCHERS = frozenset(
     {"bun", "bunx", "deno", "docker", "npm", "npx", "pipx", "pnpm", "pnpx", "podman", "uv", "uvx", "yarn"}
 )
 _MISSING = re.compile(r"Cannot find (?:module|package) ")
-_COPY = re.compile(r"(?<![^\s'\"(])(/[^\s'\"()]{0,300}/_npx/[0-9a-f]{8,64})/node_modules/")
-"""Where npm keeps what npx runs."""
+_COPY = re.compile(r"(?<![^\s'\"(])(/[\w./@+~-]{0,300}/_npx/[0-9a-f]{8,64})/node_modules/")
+"""Where npm keeps what npx runs, in letters that mean nothing to a shell."""
 
 
 def fetches(command: str) -> bool:
@@ -19,10 +19,10 @@ def fetches(command: str) -> bool:
     return Path(command).name in _LAUNCHERS
 
 
-def remedy(words: str) -> str:
-    """Return what to do about a copy of a package that is incomplete, by what the server wrote; empty otherwise.
+def remedy(command: str, words: str) -> str:
+    """Return what to do about a copy of a package that is incomplete, by what npx wrote; empty otherwise.
 
     npx takes what it finds, and what it finds is incomplete for ever once an installation was cut short.
     """
-    found = _COPY.search(words) if _MISSING.search(words) else None
+    found = _COPY.search(words) if fetches(command) and _MISSING.search(words) else None
     return f"\nnpm's copy of the package is incomplete: remove {found[1]}, and try again." if found else ""

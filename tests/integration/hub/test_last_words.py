@@ -3,15 +3,18 @@
 import asyncio
 import sys
 
+import pytest
+
 from paddock.hub.config import StdioServer
+from paddock.hub.launchers import remedy
 from paddock.model.errors import ServerRejected, ServerUnavailable
 
 from .conftest import failure
 
 
-def told(hub, program, **options):
+def told(hub, program, *, command=sys.executable, **options):
     async def main():
-        async with hub(StdioServer("s", sys.executable, ("-I", "-S", "-c", program), **options)) as h:
+        async with hub(StdioServer("s", command, ("-I", "-S", "-c", program), **options)) as h:
             return str(await failure(h.call("s", "t", {}), ServerUnavailable))
 
     return asyncio.run(main())
@@ -42,15 +45,26 @@ sys.exit(1)
 """
 
 
-def test_the_last_error_above_the_last_lines_is_told_and_how_to_mend_what_npx_keeps(hub):
+@pytest.mark.parametrize("command", ["npx", "node"])
+def test_the_last_error_above_the_last_lines_is_told_and_how_to_mend_what_npx_keeps(hub, tmp_path, command):
     folder = "/home/ada/.npm/_npx/e54cca0e4081644e"
-    assert told(hub, BROKEN).splitlines() == [
+    (tmp_path / command).symlink_to(sys.executable)
+    advice = [f"npm's copy of the package is incomplete: remove {folder}, and try again."]
+    assert told(hub, BROKEN, command=str(tmp_path / command)).splitlines() == [
         "Failed to connect to server s: Server s exited with status 1 without an answer. Its stderr ends: "
         "Error: Cannot find module './form'",
         "...",
         *(f" - {folder}/node_modules/{number}.js" for number in range(4, 12)),
-        f"npm's copy of the package is incomplete: remove {folder}, and try again.",
+        *(advice if command == "npx" else []),
     ]
+
+
+def test_what_means_something_to_a_shell_is_no_folder_to_remove():
+    words = "Cannot find module 'x' /a/{}/_npx/e54cca0e4081644e/node_modules/x"
+    assert remedy("npx", words.format("b")) != ""
+    assert [remedy("npx", words.format(each)) for each in ("$x", "`x`", "x;y", "x|y", "x&y", "\x1b[1m")] == [
+        ""
+    ] * 6
 
 
 def test_a_start_has_the_longer_of_its_times_and_one_that_takes_long_is_told_of(hub, monkeypatch, caplog):
@@ -60,7 +74,7 @@ def test_a_start_has_the_longer_of_its_times_and_one_that_takes_long_is_told_of(
         "Failed to connect to server s: Server s did not finish the handshake within 500 ms. Correct its `command`, or "
         "raise its `timeoutMs`."
     )
-    assert caplog.messages == ["server s has not answered for 0.01 s; it has 0.5 s to start"]
+    assert caplog.messages == ["server 's' has not answered for 0.01 s; it has 0.5 s to start"]
 
 
 def test_a_launcher_that_never_answers_may_be_fetching(hub, tmp_path):

@@ -33,7 +33,7 @@ def main() -> None:
     except KeyboardInterrupt:  # while something is imported
         sys.exit(INTERRUPTED)
     except RuntimeError:
-        if os.environ.get("HOME", "").startswith("/"):
+        if os.environ.get("HOME", os.path.expanduser("~")).startswith("/"):  # noqa: PTH111 - `Path` raises for nobody's
             raise
         # As in a container with a user of its own: what looks for the home directory then raises no error of its own.
         sys.exit(

@@ -125,8 +125,7 @@ async def _search(
         if server is not None and server not in names:
             raise Failure(str(UnknownServer(server, names)))
         catalog = opened.servers.catalog
-        listing = await catalog.listing(server)
-        hits = await catalog.search(query, server=server, limit=limit)
+        hits, listing = await catalog.search(query, server=server, limit=limit)
         return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing
 
 

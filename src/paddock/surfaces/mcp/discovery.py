@@ -51,8 +51,9 @@ class _Discovery:
         if server is not None and server not in known:
             return refusal(Status.INVALID, "UnknownServer", str(UnknownServer(server[:200], known)))
         limit = min(arguments.get("limit", 8), _MOST)
-        listing = await catalog.listing(server, patience_s=PATIENCE_S)
-        hits = await catalog.search(arguments["query"], server=server, limit=limit, patience_s=0)
+        hits, listing = await catalog.search(
+            arguments["query"], server=server, limit=limit, patience_s=PATIENCE_S
+        )
         lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits]
         found: list[Json] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
