@@ -19,6 +19,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from tests.processes import running_workers
 
 from paddock.guest import answers
 from paddock.model.base import Json
@@ -95,33 +96,10 @@ class Guest:
         """
         deadline = time.monotonic() + 60
         while True:
-            found = [
-                worker
-                for zygote in children(os.getpid())
-                for worker in children(zygote)
-                if is_limited(worker)
-            ]
+            found = running_workers(os.getpid())
             if len(found) == 1:
                 return found[0]
             assert time.monotonic() < deadline, found
-
-
-def children(pid: int) -> list[int]:
-    """Return the processes that a process has started and not reaped."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:  # it has gone
-        return []
-
-
-def is_limited(pid: int) -> bool:
-    """Return whether a process has a limit on its data; one that is gone has none."""
-    try:
-        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
-    except OSError:
-        return False
-    return any(line.startswith("Max data size") and "unlimited" not in line for line in lines)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.processes import descendants, open_files
 
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, Settings
@@ -229,12 +230,4 @@ def settle(guest):
 
 def held():
     """Return how many descriptors and how many descendants this process has."""
-    todo, found = [os.getpid()], 0
-    while todo:
-        pid = todo.pop()
-        with contextlib.suppress(OSError):
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                born = [int(child) for child in (task / "children").read_text().split()]
-                todo += born
-                found += len(born)
-    return len(list(Path("/proc/self/fd").iterdir())), found
+    return open_files(), len(descendants(os.getpid()))

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import ODD_SERVER, children, is_limited
+from tests.conftest import ODD_SERVER
+from tests.processes import running_workers
 
 from paddock.approvals import MOST_QUESTIONS, Asker
 from paddock.model.approval import Answer, Question, Verdict
@@ -237,8 +238,7 @@ def held(count: int) -> bool:
     """Tell whether so many programs are there and all are stopped, which takes the kernel a moment."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        found = [worker for zygote in children(os.getpid()) for worker in children(zygote)]
-        states = [state(worker) for worker in found if is_limited(worker)]
+        states = [state(worker) for worker in running_workers(os.getpid())]
         if states == ["T"] * count:
             return True
     return False

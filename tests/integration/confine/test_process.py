@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.processes import descendants
 
 from paddock.confine.job import Job
 from paddock.confine.output import Reader, Writer, decoded
@@ -291,16 +292,6 @@ def test_ctrl_c_on_the_server_leaves_no_child_and_no_scratch_behind(tier, open_p
         assert has_ended(handle)
         os.close(handle)
     assert list(open_path.iterdir()) == []
-
-
-def descendants(pid):
-    """Return what lives below a process; what ends meanwhile is left out."""
-    found = [pid]
-    for parent in found:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for task in Path(f"/proc/{parent}/task").iterdir():
-                found += map(int, (task / "children").read_text().split())
-    return found[1:]
 
 
 def opened(pids):

@@ -186,20 +186,6 @@ class Lines:
         self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
-def children(pid: int) -> list[int]:
-    """Return the processes that a process has started and not reaped."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-            found += map(int, task.read_text().split())
-    return found
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes below a process."""
-    return [each for child in children(pid) for each in (child, *descendants(child))]
-
-
 def watched(pids: list[int]) -> list[int]:
     """Return handles of processes that have not ended; they stay theirs whatever becomes of the numbers."""
     handles: list[int] = []

@@ -9,11 +9,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.processes import descendants, running_workers
 
 from paddock.surfaces.mcp.http import SESSIONS
 
-from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, TOKEN, Place, Web, all_end, descendants, watched
-from .test_lines import SPIN, running_workers
+from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, TOKEN, Place, Web, all_end, watched
+from .test_lines import SPIN
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 CALL = {"name": "execute_code", "arguments": {"code": SPIN}, "_meta": {"progressToken": "p"}}

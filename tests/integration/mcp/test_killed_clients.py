@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import descendants, running_workers
 
-from .conftest import AUTHORIZED, ERAS, PADDOCK, Place, all_end, descendants, watched
-from .test_lines import SPIN, running_workers
+from .conftest import AUTHORIZED, ERAS, PADDOCK, Place, all_end, watched
+from .test_lines import SPIN
 
 DOOMED = Path(__file__).parents[2] / "clients" / "doomed.py"
 MARK = "86399"

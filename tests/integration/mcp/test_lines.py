@@ -5,11 +5,11 @@ import json
 import signal
 import subprocess
 from functools import partial
-from pathlib import Path
 
 import pytest
+from tests.processes import descendants, running_workers
 
-from .conftest import PADDOCK, Place, all_end, children, descendants, watched
+from .conftest import PADDOCK, Place, all_end, watched
 
 SPIN = "console.log('spinning'); for (;;) {}"
 
@@ -21,16 +21,6 @@ async def spinning(lines, *, modern=True):
     while (await lines.receive()).get("method") != "notifications/progress":
         pass
     return number
-
-
-def running_workers(server):
-    """Return the workers that run a program: of the children of a zygote, alone they have a limit on their data."""
-    return [pid for zygote in children(server) for pid in children(zygote) if has_data_limit(pid)]
-
-
-def has_data_limit(pid):
-    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
-    return any(line.startswith("Max data size") and "unlimited" not in line for line in lines)
 
 
 @pytest.mark.parametrize("modern", [True, False])

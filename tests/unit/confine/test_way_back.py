@@ -3,6 +3,8 @@
 import errno
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -156,15 +158,26 @@ def test_what_is_closed_on_the_way_is_opened_and_closed_again_as_it_was(workspac
     ] * 2
 
 
-def test_a_workspace_that_cannot_be_watched_is_let_go_of(workspace, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+UNREADABLE = """
+import errno, os, sys
+from paddock.confine import protected
 
-    monkeypatch.setattr(protected, "record", refuse)
-    known = os.memfd_create("known")
-    held = len(names(Path("/proc/self/fd")))
-    told = "the protected paths of the workspace cannot be read: Input/output error"
-    with pytest.raises(protected.RecordError, match=f"^{told}$"):
-        protected.Before(str(workspace), known)
-    assert len(names(Path("/proc/self/fd"))) == held
-    os.close(known)
+def refuse(*_):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+protected.record = refuse
+known = os.memfd_create("known")
+held = os.listdir("/proc/self/fd")
+try:
+    protected.Before(sys.argv[1], known)
+except protected.RecordError as error:
+    print(error)
+print(os.listdir("/proc/self/fd") == held)
+"""
+
+
+def test_a_workspace_that_cannot_be_watched_is_let_go_of(workspace):
+    command = [sys.executable, "-c", UNREADABLE, str(workspace)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    told = "the protected paths of the workspace cannot be read: Input/output error\nTrue\n"
+    assert (done.stdout, done.stderr) == (told, "")

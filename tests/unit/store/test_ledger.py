@@ -31,10 +31,6 @@ def head(directory: Path) -> Head:
     return found
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_directory_and_files_are_private(tmp_path: Path) -> None:
     directory = tmp_path / "state" / "ledger"
     directory.mkdir(parents=True)
@@ -333,17 +329,35 @@ ledger.close()
     assert (report.ok, report.records, report.notes) == (True, 2, ())
 
 
+HOLDING = """
+import os, sys, threading
+from pathlib import Path
+from paddock.store.ledger import Ledger
+
+def held():
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+print(*held())
+with Ledger(Path(sys.argv[1])) as one, Ledger(Path(sys.argv[1])) as two:
+    for _ in range(50):
+        one.append("decided", "r", {})
+        two.append("decided", "r", {})
+    one.flush()
+    two.flush()
+    print(*held())
+print(*held())
+"""
+
+
 def test_an_open_ledger_is_one_thread_and_few_files(directory: Path, write: Callable[..., None]) -> None:
     write(1)
-    before = open_files()
-    with Ledger(directory) as one, Ledger(directory) as two:
-        for _ in range(50):
-            one.append("decided", "r", {})
-            two.append("decided", "r", {})
-        one.flush()
-        two.flush()
-        assert open_files() <= before + 4
-    assert open_files() == before
+    command = [sys.executable, "-c", HOLDING, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    [before, meanwhile, after] = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert before == after
+    assert meanwhile[1] == before[1] + 2
+    assert meanwhile[0] <= before[0] + 4
 
 
 def test_closing_at_the_worst_moment_ends_the_thread_that_syncs(tmp_path: Path) -> None:

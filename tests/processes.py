@@ -1,0 +1,51 @@
+"""The processes and the open files of this machine, as /proc tells of them."""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def parents() -> dict[int, int]:
+    """Return who started each process, by the word of each.
+
+    What a process says of its children (/proc/PID/task/TID/children) leaves out those of a thread that ends meanwhile.
+    """
+    found: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started and not reaped."""
+    return [each for each, parent in parents().items() if parent == pid]
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below a process, generation by generation."""
+    found, known = [pid], parents()
+    for above in found:
+        found += [each for each, parent in known.items() if parent == above]
+    return found[1:]
+
+
+def is_limited(pid: int) -> bool:
+    """Return whether a process has a limit on its data; one that is gone has none."""
+    try:
+        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith("Max data size") and "unlimited" not in line for line in lines)
+
+
+def running_workers(pid: int) -> list[int]:
+    """Return the workers below a process that run a program: of the children of a zygote they alone are limited."""
+    known = parents()
+    return [each for each, zygote in known.items() if known.get(zygote) == pid and is_limited(each)]
+
+
+def open_files() -> int:
+    """Return how many files this process has open, and the one that looks."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no path is wanted
