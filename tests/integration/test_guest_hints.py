@@ -29,6 +29,7 @@ def told(outcome):
         ("return 1n", "JSON has no BigInt: use String(n), or Number(n) where it is small"),
         ("await mcp.callTool('odd', 'echo', {})", "tools are in `servers`: await servers.<name>.<tool>(...)"),
         ("new AbortController()", "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"),
+        ("return vars.NAME", "what a program is given is in `input` and `paddock.vars`"),
         ("return None", "this is JavaScript: true, false, null"),
         ("console.table([{ a: 1 }])", "console has log, info, warn, error and debug"),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.content[0].text", RESULT),

@@ -18,7 +18,8 @@ _URLS = "write addresses as texts; encodeURIComponent(part) escapes what goes in
 _GLOBAL = "there is no global object; declare names with const or let"
 _SCHEDULE = "use `await null`, or setTimeout(f, 0)"
 _TOOLS = "tools are in `servers`: await servers.<name>.<tool>(...)"
-_NODE = "there is no Node.js; what a program is given is in `input` and `paddock.vars`"
+_GIVEN = "what a program is given is in `input` and `paddock.vars`"
+_NODE = f"there is no Node.js; {_GIVEN}"
 _ABORT = "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"
 _BROWSER = "there is no browser; a program returns data"
 _PYTHON = "this is JavaScript: true, false, null"
@@ -31,6 +32,11 @@ INSTEAD = {
     "Deno": _NODE,
     "Bun": _NODE,
     "os": _NODE,
+    "vars": _GIVEN,
+    "args": _GIVEN,
+    "argv": _GIVEN,
+    "env": _GIVEN,
+    "exec": "programs in other languages run by `await paddock.exec(runtime, code)`",
     "fs": _NO_FILES,
     "path": _NO_FILES,
     "__dirname": _NO_FILES,
