@@ -192,6 +192,14 @@ def test_numbers_that_json_does_not_know_make_no_sense(place):
         with pytest.raises(ValueError, match="the input is no JSON value: Out of range float values"):
             p.execute("return input", input=[float("nan")])
         assert p.execute("return input", input=[1.5]).value == [1.5]
+        for given, why in (
+            ({"n": float("nan")}, "the arguments are no JSON object: Out of range float values"),
+            ({"n": p}, "the arguments are no JSON object: Object of type BlockingPaddock is not JSON"),
+            ([("n", 1)], "Input should be a valid dictionary"),
+            ("n", "Input should be a valid dictionary"),
+        ):
+            with pytest.raises(ValueError, match=why):
+                p.call("odd", "echo", given)
 
 
 def test_lines_of_a_stream_that_is_empty(place):

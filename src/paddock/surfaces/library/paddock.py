@@ -1,6 +1,7 @@
 """Paddock as Python programs use it: each method is one request through the gate, its answer one `Outcome`."""
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -266,7 +267,12 @@ class Paddock:
         timeout_ms: int | None = None,
     ) -> Outcome:
         """Call one tool of an upstream server; the outcome's value is what the result means."""
-        work = ServerCall(server=server, tool=tool, arguments=dict(arguments or {}))
+        given = dict(arguments) if isinstance(arguments, Mapping) else arguments
+        try:
+            json.dumps(given, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise ValueError(f"the arguments are no JSON object: {problem}") from None
+        work = ServerCall(server=server, tool=tool, arguments={} if given is None else given)
         return await self._ask(work, timeout_ms)
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":
