@@ -112,7 +112,7 @@ async def _tried(server: HttpServer, source: "_Asking", wait_ms: int) -> None:
         async with (
             asyncio.timeout(wait_ms / 1000),
             connect(
-                patient, None, probe=True, on_lost=_nothing, on_changed=_nothing, auth=auth
+                patient, None, probe=True, on_lost=_nothing, on_changed=_nothing, auth=auth, quiet=True
             ) as connection,
         ):
             try:
@@ -234,9 +234,12 @@ class _Provider(OAuthClientProvider):
         if "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise OAuthFlowError("the authorization server does not offer PKCE with S256 (RFC 7636)")
         client, methods = self.context.client_info, metadata.token_endpoint_auth_methods_supported or ()
-        if client is not None and client.client_id == self._server.oauth.client_id and client.client_secret:
-            post = "client_secret_post" in methods and "client_secret_basic" not in methods
-            client.token_endpoint_auth_method = "client_secret_post" if post else "client_secret_basic"
+        if client is not None and client.client_secret:
+            registered = client.client_id == self._server.oauth.client_id
+            # A registration that says nothing of the method leaves it to what the server offers (RFC 7591, 2).
+            if registered or client.token_endpoint_auth_method is None:
+                post = "client_secret_post" in methods and "client_secret_basic" not in methods
+                client.token_endpoint_auth_method = "client_secret_post" if post else "client_secret_basic"
         for place in (metadata.authorization_endpoint, metadata.token_endpoint):
             self._outside.check(httpx2.URL(str(place)))
         return await super()._perform_authorization()

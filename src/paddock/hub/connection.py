@@ -128,8 +128,11 @@ class Connection:
         """What answers questions of the server; None when it may ask none."""
         return self._questions.elicited if self._questions is not None else None
 
-    async def negotiate(self, *, probe: bool) -> None:
-        """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed."""
+    async def negotiate(self, *, probe: bool, quiet: bool = False) -> None:
+        """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed.
+
+        A long wait is told, unless `quiet`.
+        """
         assert self.session is not None
         server, limit = self._server, self._server.timeout_ms
         if isinstance(server, StdioServer):
@@ -137,7 +140,8 @@ class Connection:
         told = (
             f"server {server.name!r} has not answered for {_SLOW_S:g} s; it has {limit / 1000:g} s to start"
         )
-        notice = asyncio.get_running_loop().call_later(_SLOW_S, _log.warning, told)
+        report = _log.debug if quiet else _log.warning
+        notice = asyncio.get_running_loop().call_later(_SLOW_S, report, told)
         try:
             await self._answer(self.session.agree(probe=probe), "the handshake", limit)
         finally:
@@ -341,12 +345,14 @@ async def connect(
     on_lost: Callable[[], None],
     on_changed: Callable[[], None],
     auth: "Access | None" = None,
+    quiet: bool = False,
 ) -> AsyncGenerator[Connection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
     `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so
     that no further call goes out on it; `on_changed` when the server says that its tools changed. `auth` puts tokens
-    into HTTP requests. What breaks an open HTTP connection comes out of the context as an exception group.
+    into HTTP requests; where it waits for a person, `quiet` keeps a long wait from being told. What breaks an open HTTP
+    connection comes out of the context as an exception group.
     """
     connection = Connection(server, process, on_lost, auth)
     failure: CallFailed | None = None
@@ -379,7 +385,7 @@ async def connect(
         session.lane = connection.lane
         connection.session = await stack.enter_async_context(session)
         try:
-            await connection.negotiate(probe=probe)
+            await connection.negotiate(probe=probe, quiet=quiet)
         except CallFailed as error:  # raised in here, it would come out as an exception group
             failure = error
         else:

@@ -104,6 +104,8 @@ async def drive(
         try:
             while (outgoing := await flow.asend(answer)) is not request:
                 answer = await outside.send(outgoing)
+        except OAuthFlowError as error:
+            raise LoginFailed(_plain(str(error)) + _reason(answer)) from None
         finally:
             await flow.aclose()
     tokens = provider.context.current_tokens
@@ -176,9 +178,15 @@ def refusal(answer: httpx2.Response) -> str:
     return code if code in _CODES else f"HTTP {answer.status_code}"
 
 
+def _reason(answer: httpx2.Response) -> str:
+    """Return why the last answer refuses what was asked; empty when it is no refusal with a code."""
+    return f": {code}" if answer.is_error and (code := refusal(answer)) in _CODES else ""
+
+
 _CODES = (
     *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
     *("invalid_scope", "invalid_target", "access_denied", "server_error", "temporarily_unavailable"),
+    *("invalid_redirect_uri", "invalid_client_metadata"),  # of registrations (RFC 7591, 3.2.2)
 )
 
 

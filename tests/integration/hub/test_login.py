@@ -1,23 +1,29 @@
 """Logins at upstream servers, against an authorization server and an MCP server of the MCP library."""
 
 import asyncio
+import json
 import os
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Message
+from tests.integration.mcp.npm import Modules
 
 from paddock.hub.authorize import log_in, log_out
-from paddock.hub.login import Login
+from paddock.hub.config import HttpServer
+from paddock.hub.login import Login, LoginFailed
 from paddock.hub.pool import Hub
 from paddock.logins import KeptLogins
 from paddock.model.errors import ServerUnauthorized
 
 from .authority import World, agree, kept, server_of
+
+GUARDED = Path(__file__).resolve().parents[2] / "servers" / "guarded.mjs"
 
 
 async def said(world: World, logins: KeptLogins, **options: object) -> object:
@@ -86,21 +92,10 @@ def test_a_renewal_under_way_outlives_its_call(world: World, logins: KeptLogins)
     given, go = threading.Event(), threading.Event()
 
     async def late(request: Request) -> Response:
-        message: list[Message] = []
-        body = await request.body()
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(part: Message) -> None:
-            message.append(part)
-
-        await world.outer.app(request.scope, receive, send)
+        answer = await passed_on(world, request)
         given.set()
         await asyncio.to_thread(go.wait)
-        head, *parts = message
-        content = b"".join(part.get("body", b"") for part in parts)
-        return Response(content, head["status"], media_type="application/json")
+        return answer
 
     async def main() -> None:
         await log_in(server_of(world), logins.keeper(server_of(world)), agree)
@@ -174,3 +169,93 @@ def test_what_is_kept_cannot_be_read_from_files(world: World, logins: KeptLogins
     contents = b"".join(file.read_bytes() for file in files)
     assert [secret for secret in login.secrets if secret.encode() in contents] == []
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("offered", "method"),
+    [
+        (["client_secret_post"], "client_secret_post"),
+        (["client_secret_post", "none"], "client_secret_post"),
+        (["client_secret_basic", "client_secret_post"], "client_secret_basic"),
+        (None, "client_secret_basic"),
+    ],
+)
+def test_a_registration_that_names_no_method_leaves_it_to_what_the_server_offers(
+    world: World, logins: KeptLogins, offered: list[str] | None, method: str
+) -> None:
+    async def unnamed(request: Request) -> Response:
+        told = json.loads((await passed_on(world, request)).body)
+        [client] = world.authority.clients.values()
+        client.token_endpoint_auth_method = method
+        del told["token_endpoint_auth_method"]
+        return JSONResponse(told, 201)
+
+    async def offers(request: Request) -> Response:
+        told = json.loads((await passed_on(world, request)).body)
+        del told["token_endpoint_auth_methods_supported"]
+        return JSONResponse(
+            {**told, **({"token_endpoint_auth_methods_supported": offered} if offered else {})}
+        )
+
+    world.outer.twists["/register"] = unnamed
+    world.outer.twists["/.well-known/oauth-authorization-server"] = offers
+    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
+    world.authority.access.clear()
+    assert asyncio.run(said(world, logins)) == "a word"
+    assert world.authority.refreshes == 1
+
+
+async def passed_on(world: World, request: Request) -> Response:
+    """Return what the authorization server answers."""
+    body, message = await request.body(), list[Message]()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(part: Message) -> None:
+        message.append(part)
+
+    await world.outer.app(request.scope, receive, send)
+    head, *parts = message
+    content = b"".join(part.get("body", b"") for part in parts)
+    return Response(content, head["status"], media_type="application/json")
+
+
+def test_why_an_authorization_server_refuses_is_told(world: World, logins: KeptLogins) -> None:
+    def told(path: str, code: str) -> str:
+        world.outer.twists = {
+            path: lambda _: JSONResponse({"error": code, "error_description": "hush-hush"}, 400)
+        }
+        with pytest.raises(LoginFailed) as caught:
+            asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
+        return str(caught.value)
+
+    assert told("/token", "invalid_client") == "Token exchange failed (400): invalid_client"
+    assert told("/token", "hush-hush") == "Token exchange failed (400)"
+    assert told("/register", "invalid_redirect_uri") == "Registration failed: invalid_redirect_uri"
+
+
+def test_nobody_is_told_of_a_wait_for_a_person(
+    world: World, logins: KeptLogins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("paddock.hub.connection._SLOW_S", 0)
+    caplog.set_level("INFO", "paddock.hub")
+    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
+    assert caplog.messages == []
+
+
+def test_a_login_at_a_server_of_the_typescript_library(npm_modules: Modules, logins: KeptLogins) -> None:
+    command = ["node", str(GUARDED), str(npm_modules("clients"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            server = HttpServer("guarded", process.stdout.readline().strip())
+            asyncio.run(log_in(server, logins.keeper(server), agree))
+
+            async def main() -> object:
+                async with Hub({server.name: server}, environment={}, logins=logins) as hub:
+                    return (await hub.call(server.name, "whisper", {})).raw["content"][0]["text"]
+
+            assert asyncio.run(main()) == "a word"
+        finally:
+            process.kill()
