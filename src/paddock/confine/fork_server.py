@@ -181,6 +181,12 @@ class Zygote:
                 raise EngineError(f"the process zygote is gone ({error.strerror})") from error
         return Warden(ours, folder)
 
+    def forget(self) -> None:
+        """Let go of a zygote that has ended by itself."""
+        self._ready.add_done_callback(
+            lambda _: self._control.close()
+        )  # whoever waits for it hears of its end first
+
     async def close(self) -> None:
         """End the zygote; it waits a little for the last wardens, whose sockets have to be closed."""
         if not self._ready.done():

@@ -76,6 +76,7 @@ class Sandbox:
     """What is known of each workspace that jobs write to, and these."""
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
     _last_end: float = 0.0
+    _closing: bool = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -261,7 +262,7 @@ class Sandbox:
         place.make_next, place.on_start, place.on_end = refill, start, end
 
     def _refill(self, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
-        if self._zygote is None:  # closed meanwhile
+        if self._closing:  # nobody would end what a place that is released from now on had begun
             return
         if len(self._waiting.get(key, ())) >= self.spares:  # to look what the key is by now would cost more
             return
@@ -274,6 +275,8 @@ class Sandbox:
         try:
             if self._zygote is None or not self._zygote.alive:
                 self._close_idle()
+                if self._zygote is not None:
+                    self._zygote.forget()
                 self._zygote = Zygote()
             await self._zygote.ready()
             while self._idle and not self._idle[0].alive:
@@ -307,6 +310,7 @@ class Sandbox:
         await to_the_end(self._close())
 
     async def _close(self) -> None:
+        self._closing = True
         jobs = list(self._jobs)
         for job in jobs:
             job.cancel()
@@ -318,8 +322,8 @@ class Sandbox:
         for key in list(self._waiting):
             self._drop(key)
         self._close_idle()
-        if self._zygote is not None:
-            await self._zygote.close()
-            self._zygote = None
+        zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            await zygote.close()
         if self.group is not None:
             self.group.release()

@@ -21,6 +21,7 @@ RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
 _REFILL_SECONDS = 0.003
 _CONTROL_BYTES = 4096
+_CLOSING = "Paddock is closing"
 
 
 class Zygote:
@@ -87,7 +88,7 @@ class Zygote:
         """End the zygote and with it every worker."""
         if not self.alive:
             return
-        self._end("Paddock is closing")
+        self._end(_CLOSING)
         self._process.kill()
         await asyncio.to_thread(self._process.wait)
 
@@ -173,6 +174,7 @@ class Pool:
         self._retired: list[Zygote] = []
         self._waiting: dict[EngineProfile, deque[asyncio.Task[Worker]]] = {}
         self._refills: dict[EngineProfile, asyncio.TimerHandle] = {}
+        self._closing = False
 
     def prepare(self, profile: EngineProfile, count: int) -> None:
         """Have `count` workers ready or on their way, without waiting for them."""
@@ -217,7 +219,8 @@ class Pool:
         return self._zygotes[profile].landlock_abi
 
     async def close(self) -> None:
-        """End every process of this pool."""
+        """End every process of this pool; from then on it starts none."""
+        self._closing = True
         for refill in self._refills.values():
             refill.cancel()
         for waiting in self._waiting.values():
@@ -232,7 +235,7 @@ class Pool:
 
     def _refill_soon(self, profile: EngineProfile) -> None:
         """Replace the worker just taken, but leave the machine to its program for the first moment."""
-        if self._spares:
+        if self._spares and not self._closing:
             loop = asyncio.get_running_loop()
             self._refills[profile] = loop.call_later(_REFILL_SECONDS, self.prepare, profile, self._spares)
 
@@ -240,6 +243,8 @@ class Pool:
         return await self._zygote(profile).fork(self._frame_bytes)
 
     def _zygote(self, profile: EngineProfile) -> Zygote:
+        if self._closing:  # nobody would end another one
+            raise EngineError(_CLOSING)
         zygote = self._zygotes.get(profile)
         if zygote is None or not zygote.alive or zygote.forks >= RECYCLE_AFTER:
             if zygote is not None and zygote.alive:

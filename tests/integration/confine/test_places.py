@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.confine import tree
+from paddock.confine import fork_server, tree
 from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -242,6 +242,49 @@ def test_a_sandbox_that_closes_leaves_no_process_to_whoever_inherits_orphans(tie
         [sys.executable, "-c", HEIR, tier, open_path], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("nobody\n", "")
+
+
+def test_a_zygote_that_is_killed_is_replaced_and_leaves_nothing_open(open_path):
+    async def go(sandbox):
+        await sandbox.run(["true"])
+        old = sandbox._zygote
+        os.kill(old._process.pid, signal.SIGKILL)
+        old._process.wait()
+        result = await sandbox.run(["sh", "-c", "echo fine"])
+        return result.stdout.head, sandbox._zygote is not old, old._control.fileno()
+
+    assert with_sandbox("landlock", open_path, go) == ("fine\n", True, -1)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_place_that_is_released_while_its_sandbox_closes_starts_nothing(open_path, monkeypatch, late):
+    begun, places = [], []
+
+    class Zygote(fork_server.Zygote):
+        def __init__(self):
+            super().__init__()
+            begun.append(self)
+
+        async def close(self):
+            if late:
+                await super().close()
+            places[-1].release()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await super().close()
+
+    async def go(sandbox):
+        for _ in range(2):  # the second time these grants are known, so there is to be a spare
+            places.append(await sandbox.place(ProcessGrants(), ProcessLimits()))
+            assert (await sandbox.run(["true"], place=places[-1])).status == "ok"
+        places[0].release()
+        return sandbox
+
+    monkeypatch.setattr("paddock.confine.process.Zygote", Zygote)
+    sandbox = with_sandbox("landlock", open_path, go, spares=1)
+    assert (len(begun), [*sandbox._idle], [*sandbox._waiting]) == (1, [], [])
+    while places[-1].scratch.exists():  # a warden that nobody waits for removes it
+        os.sched_yield()
 
 
 @tiers
