@@ -91,7 +91,7 @@ def test_a_wrong_secret_is_not_kept_and_not_shown(world: World, logins: KeptLogi
     granting(world)
     with pytest.raises(LoginFailed) as caught:
         asyncio.run(log_in_machine(machine(world, client_secret=""), "wrong-secret"))
-    assert str(caught.value) == "Token exchange failed (401)"
+    assert str(caught.value) == "Token exchange failed (401): invalid_client"
 
 
 def test_no_other_authorization_server_is_told_the_secret(world: World, logins: KeptLogins) -> None:
