@@ -6,6 +6,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp_types import (
+    REQUEST_TIMEOUT,
     ClientCapabilities,
     Implementation,
     InitializedNotification,
@@ -43,17 +44,31 @@ class Session(ClientSession):
         return cast("object", await self._dispatcher.send_raw_request(method, data["params"], options))
 
     async def agree(self, *, probe: bool) -> None:
-        """Agree on a version: with `probe` ask for the stateless era; without, or if refused, shake hands."""
+        """Agree on a version: with `probe` ask for the stateless era; without, or if refused, shake hands.
+
+        The library waits some seconds for an answer to the probe. A server that starts slowly, or that waits for a
+        person to log in, is asked again when it refuses the handshake.
+        """
+        late = False
         if probe:
             try:
                 await self.discover()
-            except (MCPError, ValidationError, RuntimeError):
+            except (MCPError, ValidationError, RuntimeError) as error:
                 trace = TRACE.get()
-                if trace is not None and trace.status in AUTH_STATUS:
+                late = isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT
+                if not late and trace is not None and trace.status in AUTH_STATUS:
                     raise
             else:
                 return
-        await self._shake_hands()
+        try:
+            await self._shake_hands()
+        except (MCPError, RuntimeError) as refused:
+            if not late:
+                raise
+            try:
+                await self.discover()
+            except (MCPError, ValidationError, RuntimeError):
+                raise refused from None
 
     def mind_headers(self, entries: list[Any]) -> list[Any]:
         """Note which arguments of listed tools go into headers, too; return the tools that may be called.

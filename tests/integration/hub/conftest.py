@@ -2,12 +2,14 @@ import os
 import select
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from paddock.hub.config import StdioServer
 from paddock.hub.pool import Hub
+from paddock.hub.session import Session
 from paddock.policy.environment import child_environment
 
 from . import authority
@@ -34,6 +36,25 @@ def hub():
         return Hub(by_name, environment=child_environment(os.environ), **options)
 
     return make
+
+
+@pytest.fixture
+def given_up(monkeypatch):
+    """Give up the probe of a server at once, and with ordinary patience what is asked after the handshake was tried."""
+    limit, tried, shake_hands = (
+        "mcp.client.session.DISCOVER_TIMEOUT_SECONDS",
+        threading.Event(),
+        Session._shake_hands,
+    )
+
+    async def shaking(session):
+        monkeypatch.setattr(limit, 10.0)
+        tried.set()
+        await shake_hands(session)
+
+    monkeypatch.setattr(limit, 0.01)
+    monkeypatch.setattr(Session, "_shake_hands", shaking)
+    return tried
 
 
 @pytest.fixture

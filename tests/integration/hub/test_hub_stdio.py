@@ -283,6 +283,16 @@ def test_both_eras_and_strict_handshakes(hub, odd):
     asyncio.run(main())
 
 
+def test_a_server_of_the_newer_era_that_starts_slowly_is_asked_again(hub, odd, given_up):
+    async def main():
+        async with hub(odd("new", "--modern", "--late")) as h:
+            assert text(await h.call("new", "echo", {"text": "here"})) == "here"
+            assert h.status()["new"].protocol == "2026-07-28"
+        assert given_up.is_set()
+
+    asyncio.run(main())
+
+
 def test_commands_and_directories_that_cannot_be_used(hub, tmp_path):
     async def main():
         plain = tmp_path / "plain"

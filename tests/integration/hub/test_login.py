@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message
 from tests.integration.mcp.npm import Modules
 
-from paddock.hub.authorize import log_in, log_out
+from paddock.hub.authorize import Visit, log_in, log_out
 from paddock.hub.config import HttpServer
 from paddock.hub.login import Login, LoginFailed
 from paddock.hub.pool import Hub
@@ -233,6 +233,23 @@ def test_why_an_authorization_server_refuses_is_told(world: World, logins: KeptL
     assert told("/token", "invalid_client") == "Token exchange failed (400): invalid_client"
     assert told("/token", "hush-hush") == "Token exchange failed (400)"
     assert told("/register", "invalid_redirect_uri") == "Registration failed: invalid_redirect_uri"
+
+
+def test_a_person_may_take_longer_than_a_server_of_the_newer_era_is_asked(
+    world: World, logins: KeptLogins, given_up: threading.Event
+) -> None:
+    async def newer(request: Request) -> Response | None:
+        if request.headers.get("authorization") and b'"initialize"' in await request.body():
+            return JSONResponse({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}}, 400)
+        return None
+
+    async def slowly(visit: Visit) -> None:
+        await asyncio.to_thread(given_up.wait)
+        await agree(visit)
+
+    world.inner.twists["/mcp"] = newer
+    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), slowly))
+    assert asyncio.run(said(world, logins)) == "a word"
 
 
 def test_nobody_is_told_of_a_wait_for_a_person(
