@@ -224,6 +224,21 @@ class _Provider(OAuthClientProvider):
                 return each
         raise OAuthFlowError("the server names another authorization server than `oauth.issuer` of its entry")
 
+    def _expected_issuer(self) -> str:
+        """Choose, besides, how a client shows who it is: the library asks this last before it registers one.
+
+        A program of a person keeps no secret well (RFC 8252, 8.5), and the secret of a registration may end. Left open,
+        the method is `client_secret_basic` (RFC 7591, 2), which a server that does not offer it refuses.
+        """
+        metadata, method = self.context.oauth_metadata, None
+        offered = (metadata and metadata.token_endpoint_auth_methods_supported) or ()
+        if "none" in offered:
+            method = "none"
+        elif "client_secret_post" in offered and "client_secret_basic" not in offered:
+            method = "client_secret_post"
+        self.context.client_metadata.token_endpoint_auth_method = method
+        return super()._expected_issuer()
+
     async def _perform_authorization(self) -> httpx2.Request:
         """Look at where a person would be sent, before anybody is."""
         metadata, issuer = self.context.oauth_metadata, self._server.oauth.issuer

@@ -175,7 +175,6 @@ def test_what_is_kept_cannot_be_read_from_files(world: World, logins: KeptLogins
     ("offered", "method"),
     [
         (["client_secret_post"], "client_secret_post"),
-        (["client_secret_post", "none"], "client_secret_post"),
         (["client_secret_basic", "client_secret_post"], "client_secret_basic"),
         (None, "client_secret_basic"),
     ],
@@ -190,19 +189,50 @@ def test_a_registration_that_names_no_method_leaves_it_to_what_the_server_offers
         del told["token_endpoint_auth_method"]
         return JSONResponse(told, 201)
 
-    async def offers(request: Request) -> Response:
-        told = json.loads((await passed_on(world, request)).body)
-        del told["token_endpoint_auth_methods_supported"]
-        return JSONResponse(
-            {**told, **({"token_endpoint_auth_methods_supported": offered} if offered else {})}
-        )
-
     world.outer.twists["/register"] = unnamed
-    world.outer.twists["/.well-known/oauth-authorization-server"] = offers
+    offer(world, offered)
     asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
     world.authority.access.clear()
     assert asyncio.run(said(world, logins)) == "a word"
     assert world.authority.refreshes == 1
+
+
+def offer(world: World, methods: list[str] | None) -> None:
+    """Have the authorization server say that clients may show by these methods who they are; None is nothing."""
+
+    async def offers(request: Request) -> Response:
+        told = json.loads((await passed_on(world, request)).body)
+        told["token_endpoint_auth_methods_supported"] = methods
+        return JSONResponse({name: value for name, value in told.items() if value is not None})
+
+    world.outer.twists["/.well-known/oauth-authorization-server"] = offers
+
+
+@pytest.mark.parametrize(
+    ("offered", "method"),
+    [
+        (["client_secret_basic", "client_secret_post", "none"], "none"),
+        (["client_secret_post", "client_secret_basic"], None),
+        (["private_key_jwt", "client_secret_post"], "client_secret_post"),
+        (["private_key_jwt"], None),
+        (None, None),
+    ],
+)
+def test_a_registration_asks_for_no_method_that_the_server_does_not_offer(
+    world: World, logins: KeptLogins, offered: list[str] | None, method: str | None
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    async def registers(request: Request) -> Response:
+        asked.append(json.loads(await request.body()))
+        return await passed_on(world, request)
+
+    world.outer.twists["/register"] = registers
+    offer(world, offered)
+    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
+    assert [each.get("token_endpoint_auth_method") for each in asked] == [method]
+    world.authority.access.clear()
+    assert asyncio.run(said(world, logins)) == "a word"
 
 
 async def passed_on(world: World, request: Request) -> Response:
