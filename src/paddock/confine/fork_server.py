@@ -183,9 +183,8 @@ class Zygote:
 
     def forget(self) -> None:
         """Let go of a zygote that has ended by itself."""
-        self._ready.add_done_callback(
-            lambda _: self._control.close()
-        )  # whoever waits for it hears of its end first
+        # Whoever waits for it hears of its end first.
+        self._ready.add_done_callback(lambda _: self._control.close())
 
     async def close(self) -> None:
         """End the zygote; it waits a little for the last wardens, whose sockets have to be closed."""
