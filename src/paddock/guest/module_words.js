@@ -5,7 +5,8 @@
 
 (() => {
   const NAME = String.raw`[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*`;
-  const GAP = String.raw`(?:\s|\/\*(?:[^*]|\*(?!\/))*\*\/|\/\/[^\n\r\u2028\u2029]*)*`;
+  // A comment ends at one place only: a pattern that could read `////` as one or as two would try all ways.
+  const GAP = String.raw`(?:\s|\/\*(?:[^*]|\*(?!\/))*\*\/|\/\/[^\n\r\u2028\u2029]*(?=[\n\r\u2028\u2029]|$))*`;
   const STRING = `(?:"[^"\\n\\r]*"|'[^'\\n\\r]*')`;
   const FROM = `${GAP}from${GAP}${STRING}(?:${GAP}with${GAP}\\{[^{}]*\\})?[ \\t]*;?`;
   const at = (pattern) => new RegExp(pattern, "uy");
@@ -13,16 +14,20 @@
   const IMPORT_TYPE = at(
     `import${GAP}type\\b${GAP}(?:(?!from\\b)${NAME}|\\*${GAP}as${GAP}${NAME}|\\{[^{}]*\\})${FROM}`,
   );
-  const IMPORT_ONLY_TYPES = at(`import${GAP}\\{${GAP}type\\s[^,{}]*(?:,${GAP}type\\s[^,{}]*)*,?${GAP}\\}${FROM}`);
+  const IMPORT_LIST = at(`import${GAP}\\{[^{}]*\\}${FROM}`);
   const EXPORT_TYPE_FROM = at(`export${GAP}type\\b${GAP}(?:\\*(?:${GAP}as${GAP}${NAME})?|\\{[^{}]*\\})${FROM}`);
   const EXPORT_FROM = at(`export${GAP}(?:\\*|\\{[^{}]*\\}${FROM})`);
-  const EXPORT_LIST = at(`export${GAP}(?:type\\b${GAP})?\\{[^{}]*\\}[ \\t]*;?`);
+  const EXPORT_TYPE_LIST = at(`export${GAP}type\\b${GAP}\\{[^{}]*\\}[ \\t]*;?`);
+  const EXPORT_LIST = at(`export${GAP}\\{[^{}]*\\}[ \\t]*;?`);
   const EXPORT_OF_OLD = at(`export${GAP}(?:=|import\\b|as${GAP}namespace\\b)`);
   const DEFAULT = at("export[ \\t]+default(?![\\p{ID_Continue}$])");
   const DEFAULT_DECLARATION = at(
     `(export[ \\t]+default[ \\t]+)((?:abstract[ \\t]+)?(?:async[ \\t]+)?(function|class|interface)\\b[ \\t]*\\*?)[ \\t]*` +
       `((?!extends\\b|implements\\b)${NAME})?`,
   );
+  const COMMENT = /\/\*[^]*?(?:\*\/|$)|\/\/[^\n\r\u2028\u2029]*/g;
+  const A_TYPE = /^\s*type\s/;
+  const AS_DEFAULT = new RegExp(`^\\s*(${NAME})\\s+as\\s+(?:default|"default"|'default')\\s*$`, "u");
   const EXPORT = at("export\\b");
   const IMPORT = at("import\\b");
 
@@ -69,20 +74,38 @@
     return { text: put(text, offset, named), exported: { name, callable: true } };
   }
 
+  // What stands between the first braces, none of which may be in a comment.
+  function listed(words) {
+    const [, inside = ""] = /\{([^{}]*)\}/.exec(words.replace(COMMENT, " ")) ?? [];
+    const names = inside.split(",");
+    return names.at(-1).trim() ? names : names.slice(0, -1);
+  }
+
+  function listsOnlyTypes(words) {
+    const names = listed(words);
+    return names.length > 0 && names.every((name) => A_TYPE.test(name));
+  }
+
+  // What `export { x as default }` names, as bundlers write at the end of what they make.
+  function listedDefault(words) {
+    const [name] = listed(words).flatMap((value) => AS_DEFAULT.exec(value)?.[1] ?? []);
+    return name ? { name, callable: true } : null;
+  }
+
   // Makes the import or export at `offset` disappear: {text, exported: null | {name, callable}}. Throws a Refusal.
   function blankModuleWord(text, offset) {
-    for (const pattern of [IMPORT_TYPE, IMPORT_ONLY_TYPES, EXPORT_TYPE_FROM]) {
-      const found = match(pattern, text, offset);
-      // The semicolon keeps the lines before and after apart.
-      if (found) return { text: put(text, offset, `;${spaces(found[0]).slice(1)}`), exported: null };
-    }
+    const imports = match(IMPORT_LIST, text, offset);
+    let types = imports && listsOnlyTypes(imports[0]) ? imports : null;
+    for (const pattern of [IMPORT_TYPE, EXPORT_TYPE_FROM, EXPORT_TYPE_LIST]) types ??= match(pattern, text, offset);
+    // The semicolon keeps the lines before and after apart.
+    if (types) return { text: put(text, offset, `;${spaces(types[0]).slice(1)}`), exported: null };
     if (match(IMPORT, text, offset) || match(EXPORT_FROM, text, offset)) throw new Refusal(IMPORT_ADVICE, offset);
     if (match(EXPORT_OF_OLD, text, offset)) {
       throw new Refusal("This form of export is not supported; end the program with 'return' instead", offset, true);
     }
     if (match(DEFAULT, text, offset)) return defaultExport(text, offset);
     const list = match(EXPORT_LIST, text, offset);
-    if (list) return { text: put(text, offset, `;${spaces(list[0]).slice(1)}`), exported: null };
+    if (list) return { text: put(text, offset, `;${spaces(list[0]).slice(1)}`), exported: listedDefault(list[0]) };
     if (match(at(`export${GAP}default\\b`), text, offset)) {
       throw new Refusal("Write 'export default' with one blank between the two words", offset, true);
     }
