@@ -5,7 +5,7 @@
 (() => {
   const { Refusal } = globalThis.moduleWords;
   const NEWLINE = /\r\n|[\n\r\u2028\u2029]/g;
-  const FENCE = /^[ \t\ufeff]*(`{3,}(?!`)|~{3,}(?!~))[ \t]*([\w+#.-]*)(?![\w+#.-])[^`\n\r]*$/;
+  const FENCE = /^[ \t\ufeff]*(`{3,}(?!`)|~{3,}(?!~))[ \t]*(?![ \t])([\w+#.-]*)(?![\w+#.-])[^`\n\r]*$/;
   const JAVASCRIPT = new Set(["js", "javascript", "jsx", "mjs", "cjs", "node", "ecmascript"]);
   const TYPESCRIPT = new Set(["ts", "typescript", "tsx", "mts", "cts"]);
   const MARKDOWN = new Set(["", "md", "markdown"]);

@@ -19,6 +19,7 @@ def test_more_module_words_than_any_program_needs_are_refused(host):
     "source",
     [
         "```" + "a" * 50_000 + "`",
+        "```" + " " * 50_000 + "`",
         "~" * 50_000 + "`",
         "=<a>" * 12_500,
         "```\n" * 12_500,
@@ -31,6 +32,7 @@ def test_more_module_words_than_any_program_needs_are_refused(host):
     ],
     ids=[
         "label",
+        "no label",
         "tildes",
         "tags",
         "fences",
