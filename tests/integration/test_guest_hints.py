@@ -30,6 +30,8 @@ def told(outcome):
         ("await mcp.callTool('odd', 'echo', {})", "tools are in `servers`: await servers.<name>.<tool>(...)"),
         ("new AbortController()", "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"),
         ("return vars.NAME", "what a program is given is in `input` and `paddock.vars`"),
+        ("return eval('1 + 1')", "a text does not become code: write the code itself; JSON.parse(text) reads data"),
+        ("return escape('é')", "encodeURIComponent(text) writes a text with percent signs, decodeURIComponent(text) reads it"),
         ("return None", "this is JavaScript: true, false, null"),
         ("console.table([{ a: 1 }])", "console has log, info, warn, error and debug"),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.content[0].text", RESULT),
@@ -41,6 +43,7 @@ def told(outcome):
         ("throw new Error('content[0].text')", ""),
         ("return nothing", ""),
         ("throw new ReferenceError('__proto__ is not defined')", ""),
+        ("throw new EvalError('no')", ""),
         ("throw new Error('fetch is not defined')", ""),
     ],
 )  # fmt: skip

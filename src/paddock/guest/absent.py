@@ -13,6 +13,7 @@ _TIMERS = "use setTimeout, or a loop with `await sleep(ms)`"
 _BYTES = (
     "texts become bytes and back by Uint8Array.fromBase64(text) and bytes.toBase64(), or by fromHex and toHex"
 )
+_PERCENT = "encodeURIComponent(text) writes a text with percent signs, decodeURIComponent(text) reads it"
 _UTF_8 = "encodeURIComponent(text) gives the bytes of UTF-8, with percent signs"
 _URLS = "write addresses as texts; encodeURIComponent(part) escapes what goes into one"
 _GLOBAL = "there is no global object; declare names with const or let"
@@ -62,6 +63,8 @@ INSTEAD = {
     "btoa": _BYTES,
     "TextEncoder": _UTF_8,
     "TextDecoder": _UTF_8,
+    "escape": _PERCENT,
+    "unescape": _PERCENT,
     "URL": _URLS,
     "URLSearchParams": _URLS,
     "setInterval": _TIMERS,
@@ -90,15 +93,22 @@ INSTEAD = {
 """Advice by name."""
 
 _NOT_DEFINED = re.compile(r"([\w$]{1,32}) is not defined")
-_NO_BIGINT = "Do not know how to serialize a BigInt"
 _NO_LOG = re.compile(r"console\.\w+ is not a function")
-_NOT_JSON = ('"undefined" is not valid JSON', '"[object Object]" is not valid JSON')
 _OF_A_MESSAGE = re.compile(r"\.(content|structuredContent)\b")
 _LOGS = "console has log, info, warn, error and debug"
 _RESULT = (
     "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "
     "servers.<name>.callRaw(tool, args) gives the whole message"
 )
+_NO_CODE = "a text does not become code: write the code itself; JSON.parse(text) reads data"
+_BY_MESSAGE = {
+    ("EvalError", "Code generation from strings disallowed for this context"): _NO_CODE,
+    ("SyntaxError", '"undefined" is not valid JSON'): _RESULT,
+    ("SyntaxError", '"[object Object]" is not valid JSON'): _RESULT,
+    ("TypeError", "Do not know how to serialize a BigInt"): (
+        "JSON has no BigInt: use String(n), or Number(n) where it is small"
+    ),
+}
 
 _EMIT = "a computation gives its result by emit(text), as often as it likes"
 _READ = "read_input() gives the input, a text"
@@ -128,16 +138,14 @@ _TYPED = re.compile(
 
 
 def advice(error: ErrorInfo) -> str:
-    """Return what to write in the place of what an error says does not exist; empty for other errors."""
+    """Return what to write in the place of what an error says is not there; empty for other errors."""
+    if told := _BY_MESSAGE.get((error.name, error.message)):
+        return told
     if error.name == "ReferenceError":
         found = _NOT_DEFINED.fullmatch(error.message)
         return INSTEAD.get(found[1], "") if found else ""
-    if error.name == "SyntaxError":
-        return _RESULT if error.message in _NOT_JSON else ""
     if error.name != "TypeError":
         return ""
-    if error.message == _NO_BIGINT:
-        return "JSON has no BigInt: use String(n), or Number(n) where it is small"
     if _NO_LOG.fullmatch(error.message):
         return _LOGS
     return _RESULT if _OF_A_MESSAGE.search(error.excerpt) else ""

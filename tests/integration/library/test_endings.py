@@ -93,7 +93,7 @@ def test_leaving_cancels_what_is_under_way_and_its_processes(tmp_path, settings)
 
 @pytest.mark.parametrize("under_way", [False, True])
 def test_leaving_is_not_cut_short_by_a_cancellation(under_way, tmp_path, settings):
-    before = children(os.getpid())
+    before, tasks = children(os.getpid()), []
 
     async def ends():
         async with Paddock(tmp_path, settings=settings) as paddock:
@@ -103,6 +103,7 @@ def test_leaving_is_not_cut_short_by_a_cancellation(under_way, tmp_path, setting
             task = asyncio.create_task(
                 paddock.exec("shell", "echo; sleep 60", on_output=lambda *_: begun.set())
             )
+            tasks.append(task)
             await begun.wait()
             leaving = asyncio.current_task()
             if under_way:  # the first cancels the wait for it
@@ -117,6 +118,10 @@ def test_leaving_is_not_cut_short_by_a_cancellation(under_way, tmp_path, setting
         with pytest.raises(asyncio.CancelledError):
             runner.run(ends())
         assert set(children(os.getpid())) <= set(before)
+        [ended] = runner.run(asyncio.wait(tasks))[0]
+        assert ended.cancelled() is not under_way
+        if under_way:
+            assert str(ended.exception()) == CLOSED
     finished = list(read(tmp_path / "audit", event="finished"))
     assert [record.fields["status"] for record in finished] == ["cancelled", "ok", "ok"]
 
