@@ -1,5 +1,6 @@
 """Help who writes a tool: a directory to start from, and what is wrong with the one that is there."""
 
+import errno
 import json
 import os
 import shutil
@@ -68,8 +69,8 @@ class Finding(NamedTuple):
 def create(folder: Path, name: str, runtime: str) -> Path:
     """Create a tool that works, and return its directory.
 
-    Raises ValueError for an id that is none, FileExistsError, and OSError when it cannot be written whole: then nothing
-    of it is left.
+    Raises ValueError for an id that is none, FileExistsError for one that is taken, in whatever case, and OSError when
+    it cannot be written whole: then nothing of it is left.
     """
     suffix = SUFFIXES[runtime]
     text = _MANIFEST.format(id=name, runtime=runtime, suffix=suffix)
@@ -79,8 +80,11 @@ def create(folder: Path, name: str, runtime: str) -> Path:
         raise ValueError(f"{name!r} is no id of a tool ({problem})") from None
     if read != name:  # quotes, a tag, spaces or a comment, which YAML takes away
         raise ValueError(f"{name!r} is no id of a tool (as YAML it is {read!r})")
-    directory = folder / name
     folder.mkdir(parents=True, exist_ok=True)
+    for other in folder.iterdir():
+        if other.name.lower() == name.lower():  # ids are compared so: one of the two would never run
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(other))
+    directory = folder / name
     directory.mkdir()
     try:
         (directory / MANIFEST).write_text(text, encoding="utf-8")

@@ -217,13 +217,15 @@ def test_an_id_is_a_plain_word(ws: Path, name: str):
     assert list(ws.iterdir()) == []
 
 
-def test_a_tool_that_is_there_is_not_overwritten(ws: Path):
+@pytest.mark.parametrize("name", ["count", "Count"])
+def test_a_tool_that_is_there_is_neither_overwritten_nor_hidden(ws: Path, name: str):
     paddock("new", "count")
-    again = paddock("new", "count")
+    again = paddock("new", name)
     assert (again.exit_code, again.stderr) == (
         1,
         f"{ws}/.paddock/tools/count exists already; choose another id or remove it\n",
     )
+    assert [path.name for path in (ws / ".paddock/tools").iterdir()] == ["count"]
 
 
 def test_match_shows_what_a_call_would_use(ws: Path):
