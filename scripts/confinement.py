@@ -38,10 +38,14 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   they get at the user's files; with `sandbox.job_user` always as that user. Before Linux 6.12 the tier
   `landlock` cannot keep processes of the same user from signalling each other, Paddock's own among them: then
   only a root that has set `sandbox.job_user` may use it.
-* In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor` and the like are protected: by mounts where
-  they exist and the tier is `namespaces`, else they are put back after the run and reported: content, owner, mode, ACL
-  and attributes, not times. A run after which one could not be put back, because it was a socket or the disk is full,
-  is an error that names it. They may hold 64 MiB in all. `sandbox.protected_paths` can refuse the run.
+* Paddock's own directories (settings, record, stored output, vault, caches) are no part of a workspace, also where that
+  is the home that holds them. In `namespaces` each is an empty directory. In `landlock` they can be listed and not
+  read, and such a workspace cannot be granted for writing.
+* In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor`, `.mentu` and the like are protected: by
+  mounts where they exist and the tier is `namespaces`, else they are put back after the run and reported: content,
+  owner, mode, ACL and attributes, not times. A run after which one could not be put back, because it was a socket or
+  the disk is full, is an error that names it. They may hold 64 MiB in all. `sandbox.protected_paths` can refuse the
+  run.
   Where one is a link, that is protected, and what it leads to is not: `refuse` refuses such a workspace.
 * That holds for the workspace itself, not for folders below it: a program that may write there can make another
   repository in one, with hooks and settings that `git` obeys when it is called there, and from above, too, when the

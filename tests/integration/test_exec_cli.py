@@ -193,3 +193,29 @@ def test_a_terminal_sees_output_as_it_comes_and_no_control_characters(place):
         assert process.wait(60) == 128 + signal.SIGTERM
         watchdog.cancel()
     os.close(ours)
+
+
+def test_a_program_in_its_users_home_sees_no_secret_and_no_record(place, tmp_path):
+    words = [PADDOCK, "vault", "set", "token", "--set", "vault.backend=file"]
+    subprocess.run(words, input=b"hunter2hunter2", cwd=place, check=True, capture_output=True)
+    assert paddock(place, "shell", "-c", "echo kept")[:2] == (0, "kept\n")
+    secrets = [path for path in (tmp_path / "XDG_STATE_HOME/paddock").rglob("*") if path.is_file()]
+    assert {"vault", "audit", "artifacts"} <= {path.relative_to(tmp_path).parts[2] for path in secrets}
+    code = f"""
+import os
+for path in {[str(path) for path in secrets]!r}:
+    try:
+        print(path, open(path, "rb").read())
+    except OSError as error:
+        print(type(error).__name__)
+print(sorted(os.listdir("workspace")))
+"""
+    (place / "file").touch()
+    done = paddock(tmp_path, "python", "-c", code)
+    assert (done[0], set(done[1].splitlines())) == (0, {"FileNotFoundError", "['file']"})
+    grant = 'import os; os.makedirs("XDG_CONFIG_HOME/paddock", exist_ok=True); open("XDG_CONFIG_HOME/paddock/paddock.toml", "w")'
+    refused = paddock(tmp_path, "python", "--access", "workspace-write", "-c", grant)
+    assert (refused[0], refused[2].splitlines()[-3]) == (
+        1,
+        "OSError: [Errno 30] Read-only file system: 'XDG_CONFIG_HOME/paddock/paddock.toml'",
+    )

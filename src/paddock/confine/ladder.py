@@ -67,14 +67,22 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
 
 
 async def choose(
-    minimum: Tier, *, job_user: int | None = None, spares: int = 0, protected_paths: Protection = "restore"
+    minimum: Tier,
+    *,
+    job_user: int | None = None,
+    spares: int = 0,
+    protected_paths: Protection = "restore",
+    own: tuple[str, ...] = (),
 ) -> Sandbox:
-    """Return a sandbox of the strongest proved tier. Raises EngineError, with the fix, when that is below `minimum`."""
+    """Return a sandbox of the strongest proved tier, which keeps programs from Paddock's `own` directories.
+
+    Raises EngineError, with the fix, when that tier is below `minimum`.
+    """
     reports: list[TierReport] = []
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
         report = _unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
-            sandbox = Sandbox(report.facts, tier, job_user, protected_paths, spares=spares)
+            sandbox = Sandbox(report.facts, tier, job_user, protected_paths, own=own, spares=spares)
             try:
                 await _limit_by_group(sandbox)
             except BaseException:

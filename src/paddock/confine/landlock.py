@@ -23,7 +23,9 @@ _ALL_SCOPES = 0b11
 _RULE_PATH_BENEATH = 1
 
 READ_FILE = 1 << 2
-READ = 1 << 0 | READ_FILE | 1 << 3
+LIST = 1 << 3
+"""List directories."""
+READ = 1 << 0 | READ_FILE | LIST
 """Execute, read files, list directories."""
 DEVICE = 1 << 1 | READ_FILE | 1 << 14
 """Read, write and truncate one existing file."""

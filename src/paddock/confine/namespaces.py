@@ -78,12 +78,14 @@ def command(
     links: Iterable[str],
     scratch: str,
     network: bool,
+    ways: Iterable[str] = (),
+    hidden: Iterable[str] = (),
 ) -> str:
     """Return the command that builds a root of these paths, each where it is, and of the folder of `scratch`.
 
-    `covered` are paths below writable ones that stay read-only; `links` are in no other path. `{info}` stands for the
-    descriptor of the facts. The parts are in one text, between NULs: there are two hundred, and every process on the
-    way reads them.
+    `covered` are paths below writable ones that stay read-only; of `hidden` directories below these paths only what is
+    named itself is there, and `ways` lead to them; `links` are in no other path. `{info}` stands for the descriptor of
+    the facts. The parts are in one text, between NULs: there are two hundred, and every process on the way reads them.
     """
     found = [BUBBLEWRAP, "--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session"]
     found += ["--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}", "--proc", "/proc"]
@@ -95,11 +97,19 @@ def command(
         found += ["--symlink", target, f"/dev/{name}"]
     for path in OWN:
         found += ["--dir", path]
-    found += [word for path in readable for word in _shown(path)]
-    for path in (*writable, os.path.dirname(scratch)):  # noqa: PTH120
+    shown, bound = list(readable), [*writable, os.path.dirname(scratch)]  # noqa: PTH120
+    found += [word for path in shown for word in _shown(path)]
+    for path in (*bound, *ways):
         found += ["--bind", path, path]
     for path in covered:
         found += ["--ro-bind", path, path]
+    for path in hidden:
+        found += ["--tmpfs", path]
+        found += [word for named in shown if named.startswith(f"{path}/") for word in _shown(named)]
+        found += [
+            word for named in bound if named.startswith(f"{path}/") for word in ("--bind", named, named)
+        ]
+        found += ["--remount-ro", path]
     for path in links:
         found += ["--symlink", os.readlink(path), path]  # noqa: PTH115
     return "\0".join((*found, "--remount-ro", "/", "--chdir", "/", "--", "/bin/cat"))

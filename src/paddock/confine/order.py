@@ -51,6 +51,10 @@ class Order(NamedTuple):
     network: bool = False
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
+    listed: Sequence[str] = ()
+    """Directories in which names can be seen, at any depth; not in a jail."""
+    pieces: Sequence[str] = ()
+    """What can be read in them, unless it is gone or a link by now."""
     devices: Sequence[str] = ()
     workspace: str = ""
     """Writable workspace whose protected paths are watched; empty when there is none."""

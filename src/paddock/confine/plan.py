@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.confine import lockdown, namespaces, protected, reach
+from paddock.confine import lockdown, namespaces, private, protected, reach
 from paddock.confine.order import Ceilings, Order
 from paddock.confine.paths import links
 from paddock.model.errors import ConfigurationError
@@ -34,38 +34,46 @@ _SCRATCH_VARIABLES = {
     "XDG_DATA_HOME": "home/.local/share",
 }
 _DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+_OCCUPIED = "{path} is in {place}, where Paddock keeps its own files; work in another directory"
 
 
 class GrantError(ValueError):
     """A grant that makes no sense or that nobody may get; nothing was started."""
 
 
-def check(argv: Sequence[str], grants: ProcessGrants) -> None:
-    """Raise GrantError unless there is a program and every path is absolute, is there and fits its grant."""
+def check(argv: Sequence[str], grants: ProcessGrants, own: Sequence[str] = ()) -> None:
+    """Raise GrantError unless there is a program and every path is absolute, is there and fits its grant.
+
+    Nobody works in Paddock's `own` directories (`private.known`).
+    """
     if not argv or not argv[0]:
         raise GrantError("there is no program to run")
     if any("\0" in argument for argument in argv):
         raise GrantError("an argument contains a NUL character")
-    _check_paths(grants)
+    _check_paths(grants, own)
     for name, value in grants.environment.items():
         if not name or "=" in name or "\0" in name + value:
             raise GrantError(f"{name!r} is not the name of an environment variable with a value")
 
 
-def _check_paths(grants: ProcessGrants) -> None:
+def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
     if grants.access != "none" and grants.workspace is None:
         raise GrantError(f"access {grants.access} needs a workspace")
-    folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
-    for path in (*folders, *grants.writable, *([grants.cwd] if grants.cwd else [])):
+    folders = _folders(grants)
+    for path in (*folders, *([grants.cwd] if grants.cwd else [])):
         if not path.is_absolute() or not path.is_dir():
             raise GrantError(f"{path} is not an absolute path of a directory")
     for path in grants.readable:
         if not path.is_absolute() or not path.exists():
             raise GrantError(f"{path} is not an absolute path of a file or directory that exists")
-    for path in (*folders, *grants.writable, *grants.readable):
+    for path in (*folders, *grants.readable):
         real = os.path.realpath(path)
         if real == "/" or f"{real}/".startswith("/proc/"):
             raise GrantError(f"{path} is no path to be granted")
+        if path in folders and (place := private.keeper(own, real)):
+            raise GrantError(_OCCUPIED.format(path=path, place=place))
+    if grants.cwd and (place := private.keeper(own, str(grants.cwd))):
+        raise GrantError(_OCCUPIED.format(path=grants.cwd, place=place))
 
 
 def configured_user(name: str) -> int | None:
@@ -90,8 +98,7 @@ def check_reach(grants: ProcessGrants, number: int | None) -> None:
     if number is None:
         _check_reach_of_root(grants)
         return
-    folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
-    for path in (*folders, *grants.writable, *([grants.cwd] if grants.cwd else [])):
+    for path in (*_folders(grants), *([grants.cwd] if grants.cwd else [])):
         if closed := reach.barrier(str(path), number):
             raise GrantError(
                 f"{path} is out of reach: programs run as user {number} here, who may not enter {closed}; "
@@ -133,6 +140,41 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
     )
 
 
+def check_private(grants: ProcessGrants, own: Sequence[str], tier: Tier) -> None:
+    """Raise GrantError when a job would be in Paddock's `own` directories, or cannot be kept from them."""
+    written = _written(grants)
+    for path in (*_folders(grants), *([grants.cwd] if grants.cwd else [])):
+        if place := private.keeper(own, str(path)):
+            raise GrantError(
+                f"{path} is in {place}, where Paddock keeps its own files; work in another directory"
+            )
+    told = "where Paddock keeps its own files; work in a directory that does not hold them"
+    if tier == "landlock" and (found := private.within(own, written)):
+        raise GrantError(
+            f"a program that may write there can get at {found[0]}, {told}, make the tier namespaces available "
+            "(paddock doctor says how), or grant the workspace read-only"
+        )
+    if tier == "namespaces" and (
+        link := next(filter(None, (private.linked(own, path) for path in written)), "")
+    ):
+        raise GrantError(
+            f"a program that may write there can put another directory in the place of the link {link}, by which "
+            f"one is found, {told}, or grant the workspace read-only"
+        )
+
+
+def _written(grants: ProcessGrants) -> list[str]:
+    """Return the real paths of the directories that a job may write to."""
+    folders = _folders(grants) if grants.access == "workspace-write" else grants.writable
+    return [_real(path, grants) for path in folders]
+
+
+def _folders(grants: ProcessGrants) -> list[Path]:
+    """Return the directories that a job works in."""
+    inside = grants.workspace is not None and grants.access != "none"
+    return [*([grants.workspace] if grants.workspace is not None and inside else []), *grants.writable]
+
+
 def user(grants: ProcessGrants, job_user: int | None) -> int | None:
     """Return the user a job becomes: only root can turn into another, and a workspace belongs to who asked.
 
@@ -154,30 +196,31 @@ def room(
     scratch: Path,
     job_user: int | None,
     group: str,
+    own: Sequence[str] = (),
 ) -> Order:
-    """Return the order of a job with such grants, which have been checked, but for its program."""
+    """Return the order of a job with such grants, which have been checked, but for its program.
+
+    `own` are Paddock's directories (`private.known`), which are no part of what is granted above them.
+    """
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     network = grants.network == "full"
     system = _system(network=network)
     readable = list(_present(system, namespaces.places(system)))
-    readable += [_real(path, grants) for path in grants.readable]
-    readable += [workspace] if grants.access == "read-only" else []
+    given = [_real(path, grants) for path in grants.readable]
+    given += [workspace] if grants.access == "read-only" else []
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
+    number = user(grants, job_user)
+    hidden = private.within(own, [*given, *writable])
     jailed = tier == "namespaces"
+    pieces = private.Pieces(granted=tuple(given)) if jailed else private.pieces(given, hidden)
+    readable += pieces.granted
     jail = ""
     if jailed:
-        jail = namespaces.command(
-            readable=readable,
-            writable=writable,
-            covered=_covered(workspace) if writes_workspace else (),
-            links=_links(grants, [*readable, *writable, str(scratch.parent)]),
-            scratch=str(scratch),
-            network=network,
-        )
+        jail = _jail(grants, scratch, readable=readable, writable=writable, hidden=hidden, user=number)
     return Order(
         scratch=str(scratch),
-        user=user(grants, job_user),
+        user=number,
         landlock_abi=0 if tier == "unconfined" else abi,
         filter="" if tier == "unconfined" else "job-network" if network else "job",
         network=network,
@@ -187,9 +230,36 @@ def room(
         workspace=workspace if writes_workspace else "",
         jail=jail,
         carried=_carried([*readable, *writable]) if jailed else (),
+        listed=pieces.listed,
+        pieces=pieces.found,
         fixed=[str(path) for path in grants.fixed],
         group=group,
         ceilings=Ceilings(scratch_bytes=limits.scratch_bytes),
+    )
+
+
+def _jail(
+    grants: ProcessGrants,
+    scratch: Path,
+    *,
+    readable: list[str],
+    writable: list[str],
+    hidden: Sequence[str],
+    user: int | None,
+) -> str:
+    """Return the command that builds the root of a jail for these real paths; `user` is the job's, None this one."""
+    who = os.geteuid() if user is None else user
+    made = private.made(hidden, writable, who)  # before the ways there are looked at
+    watched = grants.workspace if grants.access == "workspace-write" else None
+    return namespaces.command(
+        readable=readable,
+        writable=writable,
+        covered=_covered(_real(watched, grants)) if watched else (),
+        ways=private.ways(hidden, writable, who),
+        hidden=made,
+        links=_links(grants, [*readable, *writable, str(scratch.parent)]),
+        scratch=str(scratch),
+        network=grants.network == "full",
     )
 
 
@@ -231,15 +301,20 @@ def order(
     )
 
 
-def state(grants: ProcessGrants) -> tuple[object, ...]:
-    """Return what an order for these grants says of the file system, as it is now.
+def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
+    """Return what an order for these grants says of the file system, as it is now; `own` as in `room`.
 
     Where a path leads to something else, what was confined before that would not get at it, or at what it must not.
     """
-    folders = [grants.workspace] if grants.workspace is not None and grants.access != "none" else []
-    granted = map(str, (*folders, *grants.readable, *grants.writable))
+    folders = _folders(grants)
+    granted = [*map(str, (*folders, *grants.readable))]
     covered = _covered(str(folders[0].resolve())) if grants.access == "workspace-write" and folders else []
-    return (*namespaces.places((*_system(network=grants.network == "full"), *granted)), *covered)
+    pieces = private.pieces(granted, private.within(own, granted))
+    return (
+        *namespaces.places((*_system(network=grants.network == "full"), *granted)),
+        *covered,
+        *pieces.found,
+    )
 
 
 @functools.lru_cache

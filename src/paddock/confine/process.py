@@ -39,12 +39,6 @@ _PAUSE_S = 0.05
 _Key = tuple[int, str, tuple[object, ...]]
 
 
-def _key(grants: ProcessGrants, limits: ProcessLimits) -> _Key:
-    """Return what two programs must have in common to use the same jail."""
-    text = grants.model_dump_json(exclude={"environment", "cwd"})
-    return limits.scratch_bytes, text, plan.state(grants)
-
-
 def _refused(error: OSError) -> EngineError:
     """Return the error for what the system refused before a process could start."""
     where = f"{error.filename}: " if error.filename else ""
@@ -66,6 +60,8 @@ class Sandbox:
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     group: Group | None = None
     """Control group of all jobs, where one holds (`paddock.confine.ladder`); it is this sandbox's to release."""
+    own: tuple[str, ...] = ()
+    """Paddock's own directories (`private.known`), which no program gets at, whatever it is granted above them."""
     spares: int = 0
     """Confined processes (in their jails) that wait for the next program of the same grants, once there were two."""
     _zygote: Zygote | None = None
@@ -139,8 +135,9 @@ class Sandbox:
             )
             return ProcessResult(status=Status.INVALID, limit="stdin", reason=reason, sandbox=self.facts)
         try:
-            plan.check(argv, grants)
+            plan.check(argv, grants, self.own)
             plan.check_reach(grants, plan.user(grants, self.job_user))
+            plan.check_private(grants, self.own, self.tier)
         except plan.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         if self.protected_paths == "refuse":
@@ -188,7 +185,7 @@ class Sandbox:
 
         A place is used once. It depends on grants and on the room in scratch, not on program and environment.
         """
-        key = _key(grants, limits)
+        key = self._key(grants, limits)
         self._note(key)
         while len(self._waiting.get(key, ())) < count:
             place = await self._new_place(grants)
@@ -209,6 +206,11 @@ class Sandbox:
             self._drop(next(iter(self._waiting)))
         return places
 
+    def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
+        """Return what two programs must have in common to use the same jail."""
+        text = grants.model_dump_json(exclude={"environment", "cwd"})
+        return limits.scratch_bytes, text, plan.state(grants, self.own)
+
     def _room(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> Order:
         return plan.room(
             grants,
@@ -218,6 +220,7 @@ class Sandbox:
             scratch=scratch,
             job_user=self.job_user,
             group=self.group.path if self.group else "",
+            own=self.own,
         )
 
     async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
@@ -233,7 +236,7 @@ class Sandbox:
     async def _take_place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
         if not self.spares and not self._waiting:
             return await self._new_place(grants)
-        key = _key(grants, limits)
+        key = self._key(grants, limits)
         again = key in self._waiting
         waiting = self._note(key)
         while waiting and not waiting[0].warden.alive:

@@ -40,17 +40,24 @@ PROTECTED = (
     ".codex",
     ".cursor",
     ".gemini",
+    ".roo",
+    ".kilocode",
+    ".kiro",
     ".husky",  # where git looks for hooks in projects that use it
     ".bashrc",
     ".bash_profile",
     ".bash_login",
+    ".bash_logout",
     ".profile",
     ".zshrc",
     ".zshenv",
     ".zprofile",
+    ".zlogin",
+    ".zlogout",
     ".envrc",
     "paddock.toml",
     ".paddock",
+    ".mentu",  # a script there runs by its name, as one of the user's
 )
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}

@@ -58,9 +58,13 @@ def ruleset_of(order: Order) -> int:
     """
     if not order.landlock_abi or order.jail:
         return -1
-    return landlock.build(
+    ruleset = landlock.build(
         order.landlock_abi, _rules(order), network=order.network, fixed=frozenset(order.fixed)
     )
+    for path in order.pieces:
+        with contextlib.suppress(OSError):  # others are at work in a home
+            landlock.allow(ruleset, path, landlock.READ, fixed=True)
+    return ruleset
 
 
 def is_idle(connection: socket.socket, seconds: float = 0.002) -> bool:
@@ -296,6 +300,7 @@ def _rules(order: Order) -> list[tuple[str, int]]:
     rules = [(path, landlock.READ) for path in order.readable]
     rules += [(path, landlock.READ | landlock.WRITE) for path in order.writable]
     rules += [(path, landlock.DEVICE) for path in order.devices]
+    rules += [(path, landlock.LIST) for path in order.listed]
     if not order.jail:
         rules += [(path, landlock.READ) for path in _SHARED_PROC]
     return rules

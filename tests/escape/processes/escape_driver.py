@@ -21,6 +21,7 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 
 ATTACKS = Path(__file__).parent / "attacks"
+CLIENTS = (".cursor", ".gemini", ".roo", ".kilocode", ".kiro", ".husky")
 HOOK = ".git/hooks/pre-commit"
 MIB = 1024 * 1024
 
@@ -58,7 +59,8 @@ def damage(facts: dict) -> dict:
         "workspace_closed": os.path.lexists(workspace / ".mcp.json"),
         "mcp_json_as_fifo": os.path.lexists(workspace / ".mcp.json"),
         "vscode_folder": (workspace / ".vscode").exists(),
-        "clients_settings": any((workspace / name).exists() for name in (".cursor", ".gemini", ".husky")),
+        "clients_settings": any((workspace / name).exists() for name in CLIENTS),
+        "script_by_name": any((workspace / name).exists() for name in (".paddock", ".mentu")),
         "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,
         "utime_outside": (outside / "mode").stat().st_mtime == 1,
         "rename_outside": not (outside / "movable").exists(),

@@ -7,7 +7,14 @@ unconfined: closed
 
 import os
 
-for name in (".cursor/mcp.json", ".gemini/settings.json", ".husky/pre-commit"):
+CLIENTS = (
+    ".cursor/mcp.json",
+    ".gemini/settings.json",
+    ".roo/mcp.json",
+    ".kilocode/mcp.json",
+    ".kiro/settings/mcp.json",
+)
+for name in (*CLIENTS, ".husky/pre-commit"):
     path = FACTS["workspace"] + "/" + name
     os.makedirs(os.path.dirname(path), exist_ok=True)
     open(path, "w").write("{}")

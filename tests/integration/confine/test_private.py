@@ -1,0 +1,151 @@
+"""Paddock's own directories in a workspace, as in a home: no program reads them, changes them or takes their place."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from paddock.confine import private
+from paddock.confine.process import Sandbox
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants
+
+TIERS = ("namespaces", "landlock")
+RENAME = """perl -e 'rename $ARGV[0], "away" or exit 1'"""
+"""mv(1) would copy what cannot be renamed."""
+
+
+@pytest.fixture
+def home(open_path: Path):
+    """Return a home with a project, and state of Paddock in it; of its settings there are none yet."""
+    for name in ("project", ".local/state/paddock/vault", ".local/state/other", ".cache/paddock/warm"):
+        (open_path / "home" / name).mkdir(parents=True)
+    for name in (
+        "project/file",
+        "top",
+        ".local/state/paddock/vault/key",
+        ".local/state/other/file",
+        ".cache/paddock/warm/file",
+    ):
+        (open_path / "home" / name).write_text(f"{name}\n")
+    (open_path / "home/link").symlink_to(".local/state/paddock/vault/key")
+    return open_path / "home"
+
+
+def own(home: Path):
+    return private.known(
+        home / name for name in (".config/paddock", ".local/state/paddock", ".cache/paddock")
+    )
+
+
+def run(tier: str, home: Path, script: str, **grants: object):
+    async def main():
+        given = {"workspace": home, "access": "read-only", **grants}
+        facts = SandboxFacts(tier=tier)
+        async with Sandbox(facts, tier, scratch_root=home.parent, own=own(home)) as sandbox:
+            return await sandbox.run(["sh", "-c", script], ProcessGrants.model_validate(given))
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_what_is_beside_them_is_read_and_they_are_not(tier: str, home: Path):
+    read = (
+        "for name in project/file top .local/state/other/file; do cat $name; done; ls -A; ls -A .local/state"
+    )
+    done = run(tier, home, read)
+    listed = ".cache\n.local\nlink\nproject\ntop\nother\npaddock\n"
+    assert (done.status, done.stdout.head) == ("ok", f"project/file\ntop\n.local/state/other/file\n{listed}")
+    for secret in (".local/state/paddock/vault/key", "link", "project/../link", ".cache/paddock/warm/file"):
+        kept = run(tier, home, f"cat {secret}")
+        assert (kept.status, kept.stdout.head) == ("failed", ""), secret
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_what_is_granted_by_itself_below_one_is_there(tier: str, home: Path):
+    warm = home / ".cache/paddock/warm"
+    done = run(
+        tier, home, "cat .cache/paddock/warm/file; cat .local/state/paddock/vault/key", readable=(warm,)
+    )
+    assert (done.status, done.stdout.head) == ("failed", ".cache/paddock/warm/file\n")
+
+
+def test_who_may_write_beside_them_neither_fills_nor_replaces_them(home: Path):
+    attacks = (
+        "mkdir -p .config/paddock && echo x > .config/paddock/paddock.toml",
+        "echo x > .local/state/paddock/vault/key",
+        "rm -r .local/state/paddock/vault",
+        f"{RENAME} .config",
+        f"{RENAME} .local/state",
+        f"{RENAME} .local",
+        f"{RENAME} .local/state/paddock",
+        "ln -sfnT project .config",
+    )
+    done = run(
+        "namespaces",
+        home,
+        f"echo mine > new; echo too > .local/new; {'; '.join(f'({each}) && echo done' for each in attacks)}; true",
+        access="workspace-write",
+    )
+    assert (done.status, done.stdout.head) == ("ok", "")
+    assert [(home / name).read_text() for name in ("new", ".local/new")] == ["mine\n", "too\n"]
+    assert (home / ".local/state/paddock/vault/key").read_text() == ".local/state/paddock/vault/key\n"
+    assert sorted(path.name for path in home.iterdir()) == [
+        ".cache",
+        ".config",
+        ".local",
+        "link",
+        "new",
+        "project",
+        "top",
+    ]
+    assert [*(home / ".config").rglob("*")] == [home / ".config/paddock"]
+
+
+def test_the_weaker_tier_refuses_to_let_a_program_write_beside_them(home: Path):
+    done = run("landlock", home, "true", access="workspace-write")
+    told = (
+        f"a program that may write there can get at {home}/.cache/paddock, where Paddock keeps its own files; work in a "
+        "directory that does not hold them, make the tier namespaces available (paddock doctor says how), or grant the "
+        "workspace read-only"
+    )
+    assert (done.status, done.reason) == ("invalid", told)
+    below = run("landlock", home, "echo x > new", workspace=home / "project", access="workspace-write")
+    assert (below.status, (home / "project/new").read_text()) == ("ok", "x\n")
+
+
+def test_a_link_on_the_way_to_one_could_be_replaced(home: Path):
+    (home.parent / "settings").mkdir()
+    (home / ".config").symlink_to("../settings")
+    done = run("namespaces", home, "true", access="workspace-write")
+    told = (
+        f"a program that may write there can put another directory in the place of the link {home}/.config, by which one "
+        "is found, where Paddock keeps its own files; work in a directory that does not hold them, or grant the workspace "
+        "read-only"
+    )
+    assert (done.status, done.reason) == ("invalid", told)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("place", [".local/state/paddock", ".local/state/paddock/vault"])
+def test_nobody_works_in_one(tier: str, place: str, home: Path):
+    told = f"{home}/{place} is in {home}/.local/state/paddock, where Paddock keeps its own files; work in another directory"
+    for grants in ({"workspace": home / place}, {"cwd": home / place}, {"writable": (home / place,)}):
+        done = run(tier, home, "ls", **grants)
+        assert (done.status, done.reason) == ("invalid", told)
+
+
+def test_what_has_gone_since_or_is_a_link_by_now_is_not_granted(home: Path, monkeypatch: pytest.MonkeyPatch):
+    """Others are at work in a home, while what is in it is looked at."""
+    look = private.pieces
+
+    def late(folders: list[str], hidden: list[str]):
+        pieces = look(folders, hidden)
+        return pieces._replace(
+            found=(*pieces.found, *(f"{home}/{name}" for name in ("gone", "link"))) if hidden else ()
+        )
+
+    monkeypatch.setattr(private, "pieces", late)
+    done = run("landlock", home, "cat top link")
+    assert (done.status, done.stdout.head) == ("failed", "top\n")
+    assert done.stderr.head == "cat: link: Permission denied\n"
