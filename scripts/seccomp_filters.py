@@ -116,6 +116,8 @@ SOCKET_TYPE, DATAGRAMS = 0xF, (2, 3)
 """SOCK_DGRAM, and SOCK_RAW, which is the same for unix sockets (unix(7))."""
 INTERNET = (2, 10)
 """AF_INET and AF_INET6."""
+SOL_SOCKET, SO_SNDBUF = 1, 7
+"""Who enlarges what a socket holds hears that it is done: `paddock.confine.nameless` counts on the default."""
 SET_USER_ID = 0o4000
 CREATE = (0o100, 0o20000000)
 """Flags of open that make a file: O_CREAT, and the bit of O_TMPFILE that O_DIRECTORY is not."""
@@ -189,6 +191,12 @@ def deny_sockets(profile: str, deny: Callable[..., None]) -> None:
 
     A pair of streams stays a pair; either end of one of datagrams can send to any other socket, such as the system log.
     """
+    deny(
+        PRETENDED,
+        "setsockopt",
+        seccomp.Arg(1, seccomp.EQ, SOL_SOCKET),
+        seccomp.Arg(2, seccomp.EQ, SO_SNDBUF),
+    )
     for kind in DATAGRAMS:
         deny(errno.EPERM, "socketpair", seccomp.Arg(1, seccomp.MASKED_EQ, SOCKET_TYPE, kind))
     if profile == "job":

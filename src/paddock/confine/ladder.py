@@ -21,7 +21,7 @@ from paddock.model.settings import TIERS, Protection, Tier
 
 _SAMPLED = "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late"
 _SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two looks is seen late"
-_UNSEEN = "memory of pipes and sockets does not count"
+_UNSEEN = "memory of pipes and sockets is estimated"
 _ALWAYS = (
     _SAMPLED,
     _UNSEEN,

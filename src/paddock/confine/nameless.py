@@ -4,7 +4,8 @@ What was removed lives on while it is open or mapped. Memory files (memfd_create
 any file) take memory, removed files of scratch take the disk. What is open counts by its blocks. What is mapped alone,
 on its way through a socket, or held by who hides it from his user (PR_SET_DUMPABLE of prctl(2)) cannot be told so well.
 It is looked for when the machine's own gauges have moved by more than the job may have, and believed as far as they
-moved.
+moved. What lies in sockets and pipes no file tells of: each counts as the most that it can hold, and all of them as far
+as the machine has less memory to spare.
 
 Only the standard library may be imported here: the module runs in wardens.
 """
@@ -21,12 +22,16 @@ _STEP = 500
 _MEMORY = ("/memfd:", "/dev/zero (deleted)")
 """How links and mappings call files that are memory and nothing else (proc_pid_maps(5))."""
 _REMOVED = " (deleted)"
+_SOCKET, _PIPE = "socket:", "pipe:"
+_PIPE_BYTES = 64 * 1024
+"""As pipes are made (pipe(7)); for all that one user has enlarged the kernel has a bound."""
 _IN_FLIGHT = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 """Descriptors that were sent through a socket and not taken yet."""
 _MAPPING = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)$", re.MULTILINE
 )
-_SHMEM = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
+_GAUGES = re.compile(rb"^(Shmem|MemTotal|MemAvailable):\s*(\d+) kB", re.MULTILINE)
+_SLOTS = re.compile(rb"^FDSize:\s*(\d+)", re.MULTILINE)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _FLAGS, _EXITING = 5, 4
@@ -38,25 +43,39 @@ _File = tuple[int, int]
 
 
 class Amount(NamedTuple):
-    """Bytes of memory files, and of files on the disk."""
+    """Bytes of memory files, of files on the disk, and of what lies in sockets and pipes."""
 
     memory: int = 0
     disk: int = 0
+    buffers: int = 0
 
     def since(self, earlier: "Amount") -> "Amount":
         """Return by how much this is more than `earlier`."""
-        return Amount(max(0, self.memory - earlier.memory), max(0, self.disk - earlier.disk))
+        return Amount(*(max(0, now - then) for now, then in zip(self, earlier, strict=True)))
 
 
 def gauges(directory: str) -> Amount:
-    """Return what this machine has in memory files, and on the file system of a directory; 0 where it does not say."""
-    memory = disk = 0
+    """Return what this machine has in memory files, on the file system of a directory, and in memory altogether.
+
+    0 where it does not say.
+    """
+    memory = disk = buffers = 0
     with contextlib.suppress(OSError):
-        shared = _SHMEM.search(_read("/proc/meminfo"))
-        memory = int(shared[1]) * 1024 if shared else 0
+        found = {name: int(number) * 1024 for name, number in _GAUGES.findall(_read("/proc/meminfo"))}
+        memory = found.get(b"Shmem", 0)
+        buffers = found.get(b"MemTotal", 0) - found.get(b"MemAvailable", 0)
         facts = os.statvfs(directory)
         disk = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
-    return Amount(memory, disk)
+    return Amount(memory, disk, buffers)
+
+
+def _most_in_socket() -> int:
+    """Return the bytes that a unix socket takes at the most, unless it was enlarged: what fits, and what did not."""
+    try:
+        default = int(_read("/proc/sys/net/core/wmem_default"))
+    except (OSError, ValueError):
+        default = 212_992
+    return default * 3 // 2
 
 
 def usage(places: Iterable[str], scratch: str, *, moved: Amount, most: Amount) -> Iterator[Amount | None]:
@@ -89,6 +108,7 @@ class _Look:
         self._thorough = thorough
         self._open: dict[_File, Amount] = {}
         self._mapped: dict[_File, Amount] = {}
+        self._buffers: dict[str, int] = {}
         self._hides = False
         self._seen = 0
 
@@ -106,7 +126,12 @@ class _Look:
 
     def descriptors(self, place: str) -> list[str]:
         """Return the descriptors of a process or thread; none when it is gone, or hides them."""
-        return self._seen_by_owner(place, lambda: os.listdir(f"{place}/fd"))  # noqa: PTH208
+        hid, self._hides = self._hides, False
+        numbers = self._seen_by_owner(place, lambda: os.listdir(f"{place}/fd"))  # noqa: PTH208
+        if self._hides:
+            self._buffers[place] = _slots(place) * _SOCKET_BYTES
+        self._hides |= hid
+        return numbers
 
     def at(self, place: str, numbers: Sequence[str]) -> None:
         """Look at open files."""
@@ -120,8 +145,10 @@ class _Look:
     def _at_open_file(self, place: str, number: str) -> None:
         path = f"{place}/fd/{number}"
         name = os.readlink(path)  # noqa: PTH115
-        if self._thorough and name.startswith("socket:"):
-            self._hides |= _IN_FLIGHT.search(_read(f"{place}/fdinfo/{number}")) is not None
+        if name.startswith((_SOCKET, _PIPE)):
+            self._buffers[name] = _SOCKET_BYTES if name.startswith(_SOCKET) else _PIPE_BYTES
+            if self._thorough and name.startswith(_SOCKET):
+                self._hides |= _IN_FLIGHT.search(_read(f"{place}/fdinfo/{number}")) is not None
         elif name.startswith(_MEMORY):
             facts = os.stat(path)  # noqa: PTH116
             self._open[facts.st_dev, facts.st_ino] = Amount(memory=facts.st_blocks * _BLOCK)
@@ -156,10 +183,13 @@ class _Look:
     def found(self, moved: Amount) -> Amount:
         """Return what was found."""
         known = _sum(self._open.values())
+        buffers = min(sum(self._buffers.values()), moved.buffers)
         if self._hides and self._thorough:
-            return Amount(max(known.memory, moved.memory), max(known.disk, moved.disk))
+            return Amount(max(known.memory, moved.memory), max(known.disk, moved.disk), buffers)
         more = _sum(amount for file, amount in self._mapped.items() if file not in self._open)
-        return Amount(known.memory + min(more.memory, moved.memory), known.disk + min(more.disk, moved.disk))
+        return Amount(
+            known.memory + min(more.memory, moved.memory), known.disk + min(more.disk, moved.disk), buffers
+        )
 
     def _seen_by_owner(self, place: str, look: Callable[[], list[_T]]) -> list[_T]:
         """Return what `look` does with the rights of a process's user; nothing where it is gone, or hides.
@@ -193,6 +223,14 @@ def _is_ending(place: str) -> bool:
         return True
 
 
+def _slots(place: str) -> int:
+    """Return how many descriptors a process may have open now, at the most; 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        found = _SLOTS.search(_read(f"{place}/status"))
+        return int(found[1]) if found else 0
+    return 0
+
+
 def _sum(amounts: Iterable[Amount]) -> Amount:
     memory = disk = 0
     for amount in amounts:
@@ -203,3 +241,6 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123
         return file.read()
+
+
+_SOCKET_BYTES = _most_in_socket()

@@ -221,7 +221,9 @@ class Warden:
             return "cpu"
         self._look = _SOON_S if grown else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
         self._look_for_nameless(sample)
-        if self._leaf is None and self._nameless.memory > ceilings.memory_bytes:
+        taken = self._nameless.memory + self._nameless.buffers
+        if self._leaf is None and taken > ceilings.memory_bytes:
+            report.peak_bytes = max(report.peak_bytes, taken)
             return "memory"
         return "scratch" if self._scratch_full() else ""
 

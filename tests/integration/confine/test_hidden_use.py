@@ -34,6 +34,10 @@ for file in files: os.ftruncate(file, 200 << 20)
 import mmap
 kept = mmap.mmap(-1, 4 << 30)
 """,
+    "sockets and pipes with nothing in them": """
+import os, socket
+kept = [socket.socketpair() for _ in range(200)], [os.pipe() for _ in range(100)]
+""",
     "a temporary file": """
 import tempfile
 file = tempfile.TemporaryFile()

@@ -9,6 +9,8 @@ import pytest
 from paddock.confine.nameless import Amount, gauges, usage
 
 MIB = 1024 * 1024
+OF_SOCKET = 3 * int(Path("/proc/sys/net/core/wmem_default").read_text()) // 2
+OF_PIPE = 64 * 1024
 FAR = Amount(1000 * MIB, 1000 * MIB)
 """The gauges have moved far enough for anything to be believed."""
 HOLDER = """
@@ -128,6 +130,31 @@ def test_a_look_at_many_descriptors_pauses(tmp_path):
     assert amounts == [None, None, Amount()]
 
 
+def room_in_buffers(place, *, hidden=False):
+    """Return what sockets and pipes of a process can hold; of one that hides them, what it could have open."""
+    if hidden:
+        status = Path(place, "status").read_text().splitlines()
+        return int(next(line for line in status if line.startswith("FDSize:")).split()[1]) * OF_SOCKET
+    try:
+        names = {str(file.readlink()) for file in Path(place, "fd").iterdir()}
+    except FileNotFoundError:  # its first thread has ended
+        return 0
+    sizes = {"socket": OF_SOCKET, "pipe": OF_PIPE}
+    return sum(sizes.get(name.partition(":")[0], 0) for name in names)
+
+
+def test_sockets_and_pipes_count_as_what_they_can_hold_as_far_as_memory_went(tmp_path, place, do):
+    before = room_in_buffers(place)
+    do(
+        "pairs = [socket.socketpair() for _ in range(10)]; again = os.dup(pairs[0][0].fileno()); pipe = os.pipe()"
+    )
+    room = before + 20 * OF_SOCKET + OF_PIPE
+    assert room_in_buffers(place) == room
+    assert found(tmp_path, place, place, moved=Amount(buffers=1000 * MIB)) == Amount(buffers=room)
+    assert found(tmp_path, place, moved=Amount(buffers=100)) == Amount(buffers=100)
+    assert found(tmp_path, place) == Amount()
+
+
 def test_processes_that_are_gone_hold_nothing(tmp_path):
     assert found(tmp_path, "/proc/0", "/proc/0/task/0", moved=FAR) == Amount()
 
@@ -170,7 +197,8 @@ import os, sys
 from paddock.confine.nameless import Amount, usage
 far = Amount(1000 << 20, 1000 << 20)
 for moved in (Amount(), Amount(2 << 20), far):
-    print(*[*usage([sys.argv[1]], "/nowhere", moved=moved, most=Amount(1, 1))][-1])
+    print(*[*usage([sys.argv[1]], "/nowhere", moved=moved, most=Amount(1, 1))][-1][:2])
+print([*usage([sys.argv[1]], "/nowhere", moved=Amount(buffers=1000 << 20), most=Amount(1, 1))][-1].buffers)
 assert (os.geteuid(), os.getegid()) == (0, 0)
 os.listdir("/root")
 """
@@ -195,6 +223,7 @@ def test_root_without_power_over_processes_looks_as_their_user(program, told):
     )
     with holder:
         assert holder.stdout.readline() == b"ready\n"
+        buffers = room_in_buffers(f"/proc/{holder.pid}", hidden="prctl(4, 0" in program)
         observer = subprocess.run(
             [
                 "setpriv",
@@ -209,4 +238,4 @@ def test_root_without_power_over_processes_looks_as_their_user(program, told):
             check=False,
         )
         holder.kill()
-    assert (observer.stderr, observer.stdout) == ("", told)
+    assert (observer.stderr, observer.stdout) == ("", f"{told}{buffers}\n")
