@@ -54,6 +54,12 @@ PROTECTED = (
     ".zprofile",
     ".zlogin",
     ".zlogout",
+    ".ssh",  # these for whoever works in a home
+    ".gitconfig",
+    ".config/git",
+    ".config/fish",
+    ".config/systemd",
+    ".config/autostart",
     ".envrc",
     "paddock.toml",
     ".paddock",

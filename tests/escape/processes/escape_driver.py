@@ -22,6 +22,13 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 
 ATTACKS = Path(__file__).parent / "attacks"
 CLIENTS = (".cursor", ".gemini", ".roo", ".kilocode", ".kiro", ".husky")
+HOME = (
+    ".ssh",
+    ".gitconfig",
+    ".zlogin",
+    ".bash_logout",
+    *(f".config/{name}" for name in ("git", "fish", "systemd", "autostart")),
+)
 HOOK = ".git/hooks/pre-commit"
 MIB = 1024 * 1024
 
@@ -60,6 +67,7 @@ def damage(facts: dict) -> dict:
         "mcp_json_as_fifo": os.path.lexists(workspace / ".mcp.json"),
         "vscode_folder": (workspace / ".vscode").exists(),
         "clients_settings": any((workspace / name).exists() for name in CLIENTS),
+        "home_of_user": any((workspace / name).exists() for name in HOME),
         "script_by_name": any((workspace / name).exists() for name in (".paddock", ".mentu")),
         "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,
         "utime_outside": (outside / "mode").stat().st_mtime == 1,

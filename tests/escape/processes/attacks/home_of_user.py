@@ -1,0 +1,23 @@
+"""Leave what a person's shells, ssh, git and desktop start or obey, where the workspace is the home.
+
+landlock: closed
+namespaces: closed
+unconfined: closed
+"""
+
+import os
+
+for name in (
+    *(
+        ".ssh/authorized_keys",
+        ".gitconfig",
+        ".zlogin",
+        ".bash_logout",
+        ".config/git/config",
+        ".config/fish/config.fish",
+    ),
+    *(".config/systemd/user/new.service", ".config/autostart/new.desktop"),
+):
+    path = FACTS["workspace"] + "/" + name
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, "w").write("echo attack")
