@@ -111,6 +111,27 @@ def test_a_rule_can_deny_a_method_and_the_program_can_catch_it(desk):
     assert outcome.value == ["PolicyError", "no secrets in here", "denied", False]
 
 
+def test_a_rule_about_a_method_holds_for_one_that_runs_other_work(desk):
+    desk.open(
+        rules=[
+            Rule(effect="deny", method="exec", reason="no programs"),
+            Rule(effect="deny", method="compute"),
+        ]
+    )
+    outcome = desk.run(
+        """
+        const why = (error) => [error.name, error.message];
+        return [await paddock.exec("python", "print(1)").catch(why), await paddock.compute("emit(1)").catch(why)];
+        """
+    )
+    assert outcome.value == [
+        ["PolicyError", "no programs"],
+        ["PolicyError", "paddock.compute is denied by policy rule 2"],
+    ]
+    decided = [record.fields["rule"] for record in desk.records() if record.event == "decided"]
+    assert decided == ["policy rule 1", "policy rule 2"]
+
+
 def test_rules_about_programs_hold_for_exec_too(desk):
     desk.open(rules=[Rule(effect="deny", runtime="python")])
     outcome = desk.run("await paddock.exec('python', '1')")

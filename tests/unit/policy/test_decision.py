@@ -10,11 +10,12 @@ from paddock.model.approval import Answer, Verdict
 from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.profiles import LimitSettings
-from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.rules import PolicySettings, Rule
 from paddock.model.settings import GrantSettings, Settings
 from paddock.policy.decision import answered, decide
 from paddock.policy.guests import JIT_REFUSED
+from paddock.runtimes.recipe import executables
 
 CLAMP = Settings(limits=LimitSettings(timeout_policy="clamp"))
 
@@ -131,6 +132,16 @@ def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
         ((Rule(effect="deny", tool="a*/b"),), call("a/c", "b"), ("a/c/b is denied by policy rule 1",)),
         ((Rule(effect="deny", tool="git/b"),), call("git", "a/b"), ()),
         (
+            (Rule(effect="deny", tool="io.github.acme/git/lo*"),),
+            call("io.github.acme/git"),
+            ("io.github.acme/git/log is denied by policy rule 1",),
+        ),
+        (
+            (Rule(effect="allow", tool="io.github.acme/git/*"),),
+            call("io.github.acme/hg"),
+            ("io.github.acme/hg/log is allowed by none of the policy rules",),
+        ),
+        (
             (
                 Rule(effect="allow", tool="git/*", origin="user"),
                 Rule(effect="allow", tool="time/*", origin="workspace"),
@@ -241,3 +252,41 @@ def test_only_yes_turns_a_question_into_a_decision_that_allows() -> None:
         assert (decision.allowed, decision.asks, decision.answer) == (allowed, (), verdict)
         assert decision.reasons == ("so",)
         assert decision.audit_hash != asking.audit_hash
+
+
+PYTHON = RuntimeRun(runtime="python", code="1")
+
+
+def asked(work: GuestRun | RuntimeRun | ToolRun | SdkCall, method: str) -> ExecutionRequest:
+    """Return what a program asks for through its SDK."""
+    return ExecutionRequest(
+        id="01", workspace=Path("/w"), work=work, caller=Caller(method=method, profile="script")
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "request_", "reasons"),
+    [
+        ((Rule(effect="deny", method="exec"),), asked(PYTHON, "exec"), ("paddock.exec is denied by policy rule 1",)),
+        ((Rule(effect="deny", kind="sdk", reason="none"),), asked(ToolRun(tool="count"), "tool"), ("none",)),
+        ((Rule(effect="deny", method="c*"),), asked(GuestRun(source="1"), "compute"), ("paddock.compute is denied by policy rule 1",)),
+        ((Rule(effect="deny", method="exec"),), asked(GuestRun(source="1"), "script.run"), ()),
+        ((Rule(effect="deny", method="exec"),), program(), ()),
+        ((Rule(effect="deny", method="exec"),), asked(SdkCall(method="vault.get"), "vault.get"), ()),
+        ((Rule(effect="allow", method="exec"),), asked(PYTHON, "exec"), ()),
+        ((Rule(effect="allow", method="vault.*"),), asked(PYTHON, "exec"), ("paddock.exec is allowed by none of the policy rules",)),
+        (
+            (Rule(effect="allow", method="exec"), Rule(effect="allow", runtime="node")),
+            asked(PYTHON, "exec"),
+            ("running a python program is allowed by none of the policy rules",),
+        ),
+        ((Rule(effect="ask", method="exec"),), asked(PYTHON, "exec"), ("paddock.exec needs a person's approval, says policy rule 1",)),
+        ((Rule(effect="deny", workspace="/w"),), asked(PYTHON, "exec"), ("running a python program is denied by policy rule 1",)),
+        ((Rule(effect="deny", kind="sdk", workspace="/v"),), asked(PYTHON, "exec"), ()),
+    ],
+)  # fmt: skip
+def test_rules_about_methods_hold_for_those_that_run_other_work(
+    rules: tuple[Rule, ...], request_: ExecutionRequest, reasons: tuple[str, ...]
+) -> None:
+    decision = decide(request_, ruled(*rules), executables)
+    assert (decision.allowed, decision.reasons) == (not reasons, reasons)
