@@ -85,7 +85,7 @@ class Run:
     clock: Clock = field(default_factory=Clock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One question at a time: a person reads one."""
-    allowed: set[str] = field(default_factory=set[str])
+    allowed: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     """Tools that may be called for the rest of it."""
     refused: dict[str, Answer] = field(default_factory=dict[str, Answer])
     """What was not allowed, by its hash; the same is not asked twice."""

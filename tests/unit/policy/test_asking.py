@@ -11,7 +11,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import RedactionSettings
-from paddock.policy.asking import act, details, plain, question, sha256
+from paddock.policy.asking import act, details, plain, question, repeatable, sha256
 from paddock.policy.known import KnownSecrets
 from paddock.policy.outgoing import Outgoing
 
@@ -127,3 +127,36 @@ def test_an_act_is_shown_as_a_request_is() -> None:
         (r"because\u000a",),
         ("once",),
     )
+
+
+def test_the_reasons_of_a_question_hold_no_secret() -> None:
+    secrets = KnownSecrets()
+    secrets.learn("from-the-vault")
+    decision = Decision(
+        allowed=False, asks=("git/from-the-vault needs a person's approval",), rule="user rule 1"
+    )
+    work = ServerCall(server="git", tool="from-the-vault")
+    asked = question(
+        ExecutionRequest(workspace=Path("/w"), work=work),
+        decision,
+        Outgoing(RedactionSettings(), secrets),
+        wait_ms=1,
+    )
+    assert asked.reasons == ("git/[REDACTED:vault] needs a person's approval",)
+    assert "from-the-vault" not in asked.model_dump_json()
+
+
+def test_a_yes_for_the_rest_of_a_run_is_a_yes_to_one_tool_of_one_server() -> None:
+    names = [
+        repeatable(ExecutionRequest(workspace=Path("/w"), work=work))
+        for work in (
+            ServerCall(server="a", tool="b/c"),
+            ServerCall(server="a/b", tool="c"),
+            SdkCall(method="a/b/c"),
+            ToolRun(tool="c", prompt="a/b"),
+            ToolRun(tool="b/c", prompt="a"),
+            ToolRun(tool="c", prompt="a/b", script_sha256="0"),
+        )
+    ]
+    assert len({*names}) == len(names)
+    assert repeatable(ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="1"))) is None

@@ -88,7 +88,7 @@ def holding(secret):
         has_value=True,
         console=(ConsoleLine(level="log", text=secret), ConsoleLine(level="warn", text="plain")),
         calls=(CallRecord(server=secret, tool=secret, status=Status.OK, ms=1.0),),
-        planned=(PlannedCall(server="s", tool="t", arguments={"a": secret}),),
+        planned=(PlannedCall(server=secret, tool=secret, arguments={"a": secret}, asks=(secret,)),),
         tool=ToolEnd(
             success=False,
             output={"a": secret},
