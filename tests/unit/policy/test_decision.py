@@ -32,6 +32,14 @@ def call(server: str = "git", tool: str = "log", **fields: object) -> ExecutionR
     )
 
 
+def sdk(method: str) -> ExecutionRequest:
+    return ExecutionRequest(id="01", workspace=Path("/w"), work=SdkCall(method=method))
+
+
+def tool(name: str) -> ExecutionRequest:
+    return ExecutionRequest(id="01", workspace=Path("/w"), work=ToolRun(tool=name))
+
+
 def ruled(*rules: Rule) -> Settings:
     return Settings(policy=PolicySettings(rule=rules))
 
@@ -131,6 +139,28 @@ def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
         ((Rule(effect="deny", kind="guest"),), call(), ()),
         ((Rule(effect="deny", tool="a*/b"),), call("a/c", "b"), ("a/c/b is denied by policy rule 1",)),
         ((Rule(effect="deny", tool="git/b"),), call("git", "a/b"), ()),
+        ((Rule(effect="deny", server="time"),), call(), ()),
+        ((Rule(effect="deny", server="gi?"),), call(), ("git/log is denied by policy rule 1",)),
+        ((Rule(effect="deny", server="git", tool="*/push"),), call(), ()),
+        (
+            (Rule(effect="deny", workspace="/v"), Rule(effect="deny", workspace="/?")),
+            call(),
+            ("git/log is denied by policy rule 2",),
+        ),
+        ((Rule(effect="deny", jit=True),), program(), ()),
+        ((Rule(effect="deny", method="vault.*"),), sdk("cir.query"), ()),
+        (
+            (Rule(effect="deny", method="vault.*"),),
+            sdk("vault.get"),
+            ("paddock.vault.get is denied by policy rule 1",),
+        ),
+        (
+            (Rule(effect="deny", kind="sdk"),),
+            sdk("vault.get"),
+            ("paddock.vault.get is denied by policy rule 1",),
+        ),
+        ((Rule(effect="deny", script="c*"),), tool("count"), ("tool count is denied by policy rule 1",)),
+        ((Rule(effect="deny", script="c"),), tool("count"), ()),
         (
             (Rule(effect="deny", tool="io.github.acme/git/lo*"),),
             call("io.github.acme/git"),
@@ -227,6 +257,22 @@ def test_what_is_asked_about_counts_as_named_by_its_file() -> None:
         "policy rule 2",
     )
     assert decide(call(tool="reset"), settings).rule == "policy rules"
+
+
+def test_each_file_asks_once_by_its_first_rule() -> None:
+    rules = [Rule(effect="ask", server="git", reason=reason, origin="user") for reason in ("one", "two")]
+    more = Rule(effect="ask", tool="git/*", origin="workspace")
+    told = ("one", "git/log needs a person's approval, says workspace rule 1")
+    assert decide(call(), ruled(*rules, more)).asks == told
+
+
+def test_a_rule_about_the_compiler_of_v8_concerns_who_asks_for_it() -> None:
+    rule = Rule(effect="ask", jit=True)
+    settings = Settings(grants=GrantSettings(jit=True), policy=PolicySettings(rule=(rule,)))
+    assert decide(program(jit=True), settings).asks == (
+        "running a program needs a person's approval, says policy rule 1",
+    )
+    assert decide(program(), settings).allowed
 
 
 def test_what_is_refused_asks_nobody() -> None:

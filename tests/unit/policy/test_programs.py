@@ -224,6 +224,7 @@ RULES = (
         ("/w/crawler", {"runtime": "python", "network": "full"}, ()),
         ("/w/crawler", {"runtime": "node"}, ()),
         ("/w", {"runtime": "node", "executable": "bun"}, ("no bun here",)),
+        ("/w", {"runtime": "node", "executable": "node"}, ()),
         ("/w", {"runtime": "python", "network": "full"}, ("running a python program is allowed by none of the policy rules",)),
         ("/w/crawler", {"runtime": "node", "network": "full"}, ("running a node program is allowed by none of the policy rules",)),
     ],
