@@ -64,8 +64,8 @@ def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
     """Tell whether a rule of the right kind matches."""
     if not fnmatchcase(str(request.workspace), rule.workspace or "*"):
         return False
-    if rule.about == "sdk" and request.caller is not None:
-        return fnmatchcase(request.caller.method, rule.method or "*")
+    if rule.about == "sdk" and request.work.kind != "sdk":
+        return request.caller is not None and fnmatchcase(request.caller.method, rule.method or "*")
     match request.work:
         case ServerCall(server=server, tool=tool):
             return fnmatchcase(server, rule.server or "*") and _names(rule.tool or "*/*", server, tool)

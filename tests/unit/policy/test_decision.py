@@ -320,6 +320,7 @@ def asked(work: GuestRun | RuntimeRun | ToolRun | SdkCall, method: str) -> Execu
         ((Rule(effect="deny", method="exec"),), program(), ()),
         ((Rule(effect="deny", method="exec"),), asked(SdkCall(method="vault.get"), "vault.get"), ()),
         ((Rule(effect="allow", method="exec"),), asked(PYTHON, "exec"), ()),
+        ((Rule(effect="deny", method="sequence.run"),), asked(SdkCall(method="sequence.run"), "temporal.fire"), ("paddock.sequence.run is denied by policy rule 1",)),
         ((Rule(effect="allow", method="vault.*"),), asked(PYTHON, "exec"), ("paddock.exec is allowed by none of the policy rules",)),
         (
             (Rule(effect="allow", method="exec"), Rule(effect="allow", runtime="node")),
