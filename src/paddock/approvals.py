@@ -152,7 +152,7 @@ class Approvals:
                 return answered(request, decision, decision.rule, answer)
             answer = run.refused.get(question.sha256)
             if answer is None:
-                facts = identity(request, decision)
+                facts = self._outgoing.facts(identity(request, decision))
                 answer = await self._ask(question, run, facts, parent=request.parent, stop=stop)
                 if answer.verdict in ("denied", "expired"):
                     run.refused[question.sha256] = answer
