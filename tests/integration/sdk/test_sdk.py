@@ -48,6 +48,23 @@ def test_a_secret_in_an_error_and_in_the_output_of_a_program_is_hidden(desk):
     assert SECRET.encode() not in stored
 
 
+def test_a_secret_in_the_name_of_a_directory_is_in_no_manifest(desk):
+    desk.open().vault.set("global", "api", SECRET)
+    (desk.workspace / SECRET).mkdir()
+    outcome = desk.run(
+        """
+        const run = await paddock.exec("shell", "basename $PWD", {cwd: paddock.vault.get("api")});
+        return [run.stdout, run.artifact];
+        """
+    )
+    assert outcome.value[0] == "[REDACTED:vault]\n"
+    [manifest] = desk.place.rglob(f"{outcome.value[1]}/manifest.json")
+    assert json.loads(manifest.read_text())["relativeCwd"] == "[REDACTED:vault]"
+    assert not [
+        path for path in desk.place.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
+
+
 def test_a_secret_is_hidden_however_a_program_spells_it(desk):
     desk.open().vault.set("global", "api", SECRET)
     outcome = desk.run(
