@@ -328,23 +328,15 @@ def test_the_record_says_who_answered_and_holds_no_payload(open_desk: Open, tmp_
     assert "payload-1234" not in json.dumps(records)
 
 
-def test_a_secret_in_the_name_of_a_tool_is_neither_shown_nor_on_the_record(
-    open_desk: Open, tmp_path: Path
-) -> None:
-    desk = open_desk(Rule(effect="ask", server="*"))
+def test_a_secret_in_the_name_of_a_tool_is_nowhere(open_desk: Open, tmp_path: Path) -> None:
+    desk, person = open_desk(Rule(effect="ask", server="*")), Person("once")
     desk.session.outgoing._secrets.learn("hunter2hunter2")
-    person = Person("once")
     call = CAUGHT % "await servers.odd.call('hunter2hunter2', {})"
     desk.run(call, person.ask)
-    [question] = person.asked
-    assert (question.what, question.reasons) == (
-        "call odd/[REDACTED:vault]",
-        ("odd/[REDACTED:vault] needs a person's approval, says policy rule 1",),
-    )
-    rehearsed = desk.run(call, None, calls="dry_run")
-    assert [(each.tool, each.asks) for each in rehearsed.planned] == [
-        ("[REDACTED:vault]", ("odd/[REDACTED:vault] needs a person's approval, says policy rule 1",))
-    ]
+    why = ("odd/[REDACTED:vault] needs a person's approval, says policy rule 1",)
+    assert [(asked.what, asked.reasons) for asked in person.asked] == [("call odd/[REDACTED:vault]", why)]
+    [planned] = desk.run(call, None, calls="dry_run").planned
+    assert (planned.tool, planned.asks) == ("[REDACTED:vault]", why)
     assert [record["name"] for record in desk.records(tmp_path, "asked")] == ["odd/[REDACTED:vault]"]
     assert "hunter2" not in "".join(path.read_text() for path in tmp_path.glob("audit/*.ndjson"))
 
