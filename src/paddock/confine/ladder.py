@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from paddock.confine import canary, cgroup, landlock, namespaces, plan, reach
+from paddock.confine.own import OwnPlace
 from paddock.confine.process import Sandbox
 from paddock.confine.warden import OUT_OF_MEMORY
 from paddock.files import passing_directory
@@ -67,14 +68,19 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
 
 
 async def choose(
-    minimum: Tier, *, job_user: int | None = None, spares: int = 0, protected_paths: Protection = "restore"
+    minimum: Tier,
+    *,
+    job_user: int | None = None,
+    spares: int = 0,
+    protected_paths: Protection = "restore",
+    own: tuple[OwnPlace, ...] = (),
 ) -> Sandbox:
     """Return a sandbox of the strongest proved tier. Raises EngineError, with the fix, when that is below `minimum`."""
     reports: list[TierReport] = []
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
         report = _unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
-            sandbox = Sandbox(report.facts, tier, job_user, protected_paths, spares=spares)
+            sandbox = Sandbox(report.facts, tier, job_user, protected_paths, own=own, spares=spares)
             try:
                 await _limit_by_group(sandbox)
             except BaseException:

@@ -23,6 +23,7 @@ from paddock.confine.cgroup import Group
 from paddock.confine.fork_server import Place, Warden, Zygote
 from paddock.confine.job import GRACE_S, Job, Streams
 from paddock.confine.order import Order
+from paddock.confine.own import OwnPlace, check_own
 from paddock.ends import to_the_end
 from paddock.model.errors import EngineError, explained
 from paddock.model.outcome import SandboxFacts, Status
@@ -66,6 +67,8 @@ class Sandbox:
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     group: Group | None = None
     """Control group of all jobs, where one holds (`paddock.confine.ladder`); it is this sandbox's to release."""
+    own: tuple[OwnPlace, ...] = ()
+    """What is Paddock's own: no workspace with one of these is granted (`paddock.confine.own`)."""
     spares: int = 0
     """Confined processes (in their jails) that wait for the next program of the same grants, once there were two."""
     _zygote: Zygote | None = None
@@ -143,13 +146,14 @@ class Sandbox:
             plan.check_reach(grants, plan.user(grants, self.job_user))
         except plan.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
-        if self.protected_paths == "refuse":
-            try:
+        try:
+            check_own(grants, self.own)
+            if self.protected_paths == "refuse":
                 plan.check_protection(grants, self.tier)
-            except plan.GrantError as error:
-                return ProcessResult(
-                    status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
-                )
+        except plan.GrantError as error:
+            return ProcessResult(
+                status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
+            )
         kept = place is not None
         place = place or await self._take_place(grants, limits)
         job = Job(place, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)

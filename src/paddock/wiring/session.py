@@ -160,7 +160,7 @@ async def open_session(
         frame_bytes = settings.limits.execute.frame_bytes
         pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
         intake = Intake(launcher, answers.Answers(answers.directory()))
-        processes = Processes(settings.sandbox)
+        processes = Processes(settings)
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)
         outgoing = Outgoing(settings.redaction, secrets)

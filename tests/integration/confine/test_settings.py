@@ -11,7 +11,7 @@ from paddock.confine.process import Sandbox
 from paddock.model.errors import ConfigurationError, EngineError
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
-from paddock.model.settings import SandboxSettings
+from paddock.model.settings import SandboxSettings, Settings
 from paddock.wiring.processes import Processes
 
 
@@ -81,7 +81,7 @@ def test_a_session_proves_one_sandbox_at_its_first_use():
     )
 
     async def go():
-        processes = Processes(settings)
+        processes = Processes(Settings(sandbox=settings))
         first, second = await asyncio.gather(processes.sandbox(), processes.sandbox())
         assert first is second
         result = await first.run(["id", "-u"])
@@ -97,7 +97,7 @@ def test_a_session_proves_one_sandbox_at_its_first_use():
 
 def test_a_session_without_processes_chooses_no_tier(monkeypatch):
     monkeypatch.setattr("paddock.confine.landlock.abi", lambda: 0)
-    processes = Processes(SandboxSettings(minimum_tier="landlock"))
+    processes = Processes(Settings(sandbox=SandboxSettings(minimum_tier="landlock")))
     asyncio.run(processes.close())
     with pytest.raises(EngineError, match="this kernel offers no Landlock"):
         asyncio.run(processes.sandbox())
