@@ -139,6 +139,7 @@ def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
         ((Rule(effect="deny", kind="guest"),), call(), ()),
         ((Rule(effect="deny", tool="a*/b"),), call("a/c", "b"), ("a/c/b is denied by policy rule 1",)),
         ((Rule(effect="deny", tool="git/b"),), call("git", "a/b"), ()),
+        ((Rule(effect="deny", tool="ab/c"),), call("a", "/c"), ()),
         ((Rule(effect="deny", server="time"),), call(), ()),
         ((Rule(effect="deny", server="gi?"),), call(), ("git/log is denied by policy rule 1",)),
         ((Rule(effect="deny", server="git", tool="*/push"),), call(), ()),
@@ -264,6 +265,13 @@ def test_each_file_asks_once_by_its_first_rule() -> None:
     more = Rule(effect="ask", tool="git/*", origin="workspace")
     told = ("one", "git/log needs a person's approval, says workspace rule 1")
     assert decide(call(), ruled(*rules, more)).asks == told
+
+
+def test_a_method_is_asked_about_once() -> None:
+    found = decide(
+        asked(SdkCall(method="vault.get"), "vault.get"), ruled(Rule(effect="ask", method="vault.*"))
+    )
+    assert found.asks == ("paddock.vault.get needs a person's approval, says policy rule 1",)
 
 
 def test_a_rule_about_the_compiler_of_v8_concerns_who_asks_for_it() -> None:

@@ -268,6 +268,7 @@ def test_a_rule_about_an_executable_or_a_runtime_is_spelled_in_any_case() -> Non
             ("running a python program is allowed by none of the policy rules",),
         ),
         ((Rule(effect="deny", executable="python3", workspace="/elsewhere"),), ("python3", "python"), ()),
+        ((Rule(effect="deny", executable="python3"), Rule(effect="deny", runtime="node")), ("python",), ()),
     ],
 )
 def test_who_names_no_executable_gets_none_that_rules_refuse(
