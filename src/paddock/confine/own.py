@@ -35,7 +35,7 @@ def check_own(grants: ProcessGrants, places: tuple[OwnPlace, ...]) -> None:
         told = f"the workspace holds {place.what} ({os.path.relpath(real, workspace)})"
         if place.secret and os.path.exists(real):  # noqa: PTH110
             raise GrantError(
-                f"{told}, which no program may read; work in another folder, or without access to it"
+                f"{told}, which no program may read; work in another folder, or with access none"
             )
         if writes:
             raise GrantError(

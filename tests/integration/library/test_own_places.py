@@ -7,7 +7,7 @@ from paddock.model.rules import ApprovalSettings
 from paddock.model.settings import AuditSettings, RuntimeSettings, SdkSettings, ServerSettings, VaultSettings
 from paddock.store.vault import open_vault
 
-READ = "which no program may read; work in another folder, or without access to it"
+READ = "which no program may read; work in another folder, or with access none"
 CHANGE = "which no program may change; work in another folder, or with read-only access"
 
 

@@ -9,7 +9,7 @@ from paddock.confine.plan import GrantError
 from paddock.model.process import ProcessGrants
 from paddock.model.program import Access
 
-READ = "which no program may read; work in another folder, or without access to it"
+READ = "which no program may read; work in another folder, or with access none"
 CHANGE = "which no program may change; work in another folder, or with read-only access"
 
 
