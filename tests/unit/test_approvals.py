@@ -102,13 +102,13 @@ def test_a_stop_that_is_not_set_waits_for_the_answer_and_one_that_is_ends_the_qu
             ended.append("asker")
         raise AssertionError
 
-    async def stopped(approvals: Approvals) -> Decision:
+    async def stopped(approvals: Approvals) -> tuple[Decision, list[str]]:
         found = await approvals.settle(call(), ASKING, stop)
         await asyncio.sleep(0)
-        return found
+        return found, [*ended]
 
-    found = with_approvals(stopped, thinks)
-    assert (found.allowed, found.answer, ended) == (False, "denied", ["asker"])
+    found, at_once = with_approvals(stopped, thinks)
+    assert (found.allowed, found.answer, at_once) == (False, "denied", ["asker"])
 
 
 def test_a_yes_for_the_run_holds_for_one_tool_and_only_where_it_was_offered() -> None:
@@ -176,6 +176,55 @@ def test_without_its_record_nobody_is_asked() -> None:
     assert person.asked == []
 
 
+def test_no_more_wait_at_a_time_than_the_settings_say() -> None:
+    person = Person("once", "once", "once")
+
+    async def work(approvals: Approvals) -> list[Decision]:
+        within: list[Decision] = []
+
+        async def thinks(question: Question) -> Answer:
+            other = call("pull", root="other", parent="other")
+            within.append(await approvals.settle(other, ASKING))
+            return await person(question)
+
+        with approvals.run(ROOT.model_copy(update={"id": "busy"}), thinks):
+            first = await approvals.settle(call(root="busy"), ASKING)
+        return [first, *within, *[await approvals.settle(call(tool), ASKING) for tool in "ab"]]
+
+    found = with_approvals(work, person, max_waiting=1)
+    assert [(each.allowed, each.answer) for each in found] == [
+        (True, "once"),
+        (False, "unasked"),
+        (True, "once"),
+        (True, "once"),
+    ]
+    assert found[1].reasons == ("why: 1 others wait for an answer (approvals.max_waiting); try again later",)
+
+
+def test_a_run_asks_fifty_times_and_not_once_more() -> None:
+    person = Person(*["once"] * 50)
+
+    async def work(approvals: Approvals) -> list[Decision]:
+        return [await approvals.settle(call(f"t{number}"), ASKING) for number in range(51)]
+
+    *found, last = with_approvals(work, person)
+    assert all(each.allowed for each in found)
+    assert (last.allowed, last.answer) == (False, "denied")
+    assert last.reasons == ("why: this run has asked 50 times, and nobody is asked once more",)
+
+
+def test_an_act_may_bring_along_who_is_asked() -> None:
+    person = Person("denied")
+
+    async def work(approvals: Approvals) -> Answer:
+        return await approvals.confirm(
+            "enable x", {}, "why", actor="ada", surface="mcp", workspace="/w", asker=person
+        )
+
+    assert with_approvals(work, Person()).verdict == "denied"
+    assert len(person.asked) == 1
+
+
 def test_an_act_is_confirmed_once_and_recorded() -> None:
     ledger = Ledger()
 
@@ -236,9 +285,13 @@ def test_a_question_of_a_server_is_passed_on_with_what_would_be_sent(
         "scopes": ("once",),
     }
     (_, _, parent, facts), (_, _, _, end) = ledger.told
-    assert (parent, facts["kind"], facts["name"], end["answer"]) == (
-        "00",
-        "question",
-        question.what,
-        "once" if told == "accept" else verdict,
-    )
+    assert (parent, end["answer"]) == ("00", "once" if told == "accept" else verdict)
+    assert facts == {
+        "actor": "ada",
+        "surface": "guest",
+        "kind": "question",
+        "name": question.what,
+        "arguments_sha256": question.sha256,
+        "question": question.id,
+        "call_sha256": question.sha256,
+    }

@@ -64,3 +64,5 @@ def test_what_is_not_there_yet_may_be_read_and_not_made(tmp_path: Path, places: 
     assert refusal(tmp_path / "home", "workspace-write", places[1:]) == (
         f"the workspace holds the ledger (audit), {CHANGE}"
     )
+    (tmp_path / "home" / "audit").mkdir()
+    assert refusal(tmp_path / "home", "read-only", places) == ""
