@@ -85,7 +85,7 @@ class Run:
     clock: Clock = field(default_factory=Clock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One question at a time: a person reads one."""
-    allowed: set[str] = field(default_factory=set[str])
+    allowed: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     """Tools that may be called for the rest of it."""
     refused: dict[str, Answer] = field(default_factory=dict[str, Answer])
     """What was not allowed, by its hash; the same is not asked twice."""
@@ -152,7 +152,7 @@ class Approvals:
                 return answered(request, decision, decision.rule, answer)
             answer = run.refused.get(question.sha256)
             if answer is None:
-                facts = identity(request, decision)
+                facts = self._outgoing.facts(identity(request, decision))
                 answer = await self._ask(question, run, facts, parent=request.parent, stop=stop)
                 if answer.verdict in ("denied", "expired"):
                     run.refused[question.sha256] = answer

@@ -43,10 +43,16 @@ class Programs:
     """Admits and runs programs. Engine and artifacts are asked for at the first use: most requests need neither."""
 
     def __init__(
-        self, settings: RuntimeSettings, engine: Callable[[], Engine], artifacts: "Callable[[], Artifacts]"
+        self,
+        settings: RuntimeSettings,
+        engine: Callable[[], Engine],
+        artifacts: "Callable[[], Artifacts]",
+        hide: Callable[[str], str],
     ) -> None:
+        """Keep texts of requests as `hide` returns them."""
         self._make_engine = engine
         self._artifacts = artifacts
+        self._hide = hide
         self._turns = Turns(settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms)
 
     @cached_property
@@ -116,34 +122,38 @@ class Programs:
             result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr), stop)
             if (program := result.program) is None:
                 return result
-            handle = await recording.finish(_facts(request, work, decision, result, program))
+            handle = await recording.finish(self._facts(request, work, decision, result, program))
         finally:
             await recording.discard()
         streams = {"stdout": recording.captured("stdout"), "stderr": recording.captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.model_copy(update={"program": program.model_copy(update={**streams, **kept})})
 
+    def _facts(
+        self,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        result: RawResult,
+        program: ProgramEnd,
+    ) -> "RunFacts":
+        """Return what the manifest of stored output says: names and numbers, no contents."""
+        from paddock.model.artifact import RunFacts  # noqa: PLC0415 - its models take 7 ms to build, for programs alone
 
-def _facts(
-    request: ExecutionRequest, work: RuntimeRun, decision: Decision, result: RawResult, program: ProgramEnd
-) -> "RunFacts":
-    """Return what the manifest of stored output says: names and numbers, no contents."""
-    from paddock.model.artifact import RunFacts  # noqa: PLC0415 - its models take 7 ms to build, for programs alone
-
-    code, stdin = ("yes" if given is not None else "no" for given in (work.code, work.stdin))
-    args = json.dumps([work.runtime, work.args, program.phase])
-    return RunFacts(
-        workspace=str(request.workspace),
-        runtime=work.runtime,
-        request=request.id,
-        status=result.status.value,
-        phase=program.phase,
-        args_hash=hashlib.sha256(args.encode()).hexdigest(),
-        exit_code=program.exit_code,
-        signal=None if program.signal is None else signal_name(program.signal),
-        duration_ms=result.usage.wall_ms,
-        policy_audit_hash=decision.audit_hash,
-        relative_cwd=work.cwd,
-        output_mode=work.output.mode,
-        command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
-    )
+        code, stdin = ("yes" if given is not None else "no" for given in (work.code, work.stdin))
+        args = json.dumps([work.runtime, work.args, program.phase])
+        return RunFacts(
+            workspace=str(request.workspace),
+            runtime=work.runtime,
+            request=request.id,
+            status=result.status.value,
+            phase=program.phase,
+            args_hash=hashlib.sha256(args.encode()).hexdigest(),
+            exit_code=program.exit_code,
+            signal=None if program.signal is None else signal_name(program.signal),
+            duration_ms=result.usage.wall_ms,
+            policy_audit_hash=decision.audit_hash,
+            relative_cwd=self._hide(work.cwd),
+            output_mode=work.output.mode,
+            command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
+        )

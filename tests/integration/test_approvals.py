@@ -328,6 +328,19 @@ def test_the_record_says_who_answered_and_holds_no_payload(open_desk: Open, tmp_
     assert "payload-1234" not in json.dumps(records)
 
 
+def test_a_secret_in_the_name_of_a_tool_is_nowhere(open_desk: Open, tmp_path: Path) -> None:
+    desk, person = open_desk(Rule(effect="ask", server="*")), Person("once")
+    desk.session.outgoing._secrets.learn("hunter2hunter2")
+    call = CAUGHT % "await servers.odd.call('hunter2hunter2', {})"
+    desk.run(call, person.ask)
+    why = ("odd/[REDACTED:vault] needs a person's approval, says policy rule 1",)
+    assert [(asked.what, asked.reasons) for asked in person.asked] == [("call odd/[REDACTED:vault]", why)]
+    [planned] = desk.run(call, None, calls="dry_run").planned
+    assert (planned.tool, planned.asks) == ("[REDACTED:vault]", why)
+    assert [record["name"] for record in desk.records(tmp_path, "asked")] == ["odd/[REDACTED:vault]"]
+    assert "hunter2" not in "".join(path.read_text() for path in tmp_path.glob("audit/*.ndjson"))
+
+
 def test_a_grant_is_asked_for_before_the_program_runs(open_desk: Open) -> None:
     desk, person = open_desk(), Person("denied", "once")
     refused = desk.run("return 1", person.ask, jit=True)

@@ -9,7 +9,7 @@ from paddock.guest.job import HostReply
 from paddock.host_calls import HostCalls
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import CallRecord, Decision, ErrorInfo, Outcome, PlannedCall, RawResult, Status
-from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.request import Caller, ExecutionRequest, GuestRun, SdkCall, ServerCall
 
 PARENT = ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="1"))
 GOOD = RawResult(status=Status.OK, value={"a": 1}, has_value=True)
@@ -86,3 +86,107 @@ def test_without_its_record_a_call_is_not_made(said):
 def test_a_call_that_was_made_is_not_said_not_to_be(said):
     made = calls(said, GOOD, after=LedgerError("full"))
     assert call(made, said) == [HostReply(Status.OK, {"a": 1}), heard(Status.OK)]
+
+
+def test_a_call_is_a_request_of_its_own_that_may_do_no_more_than_its_program():
+    asked = []
+
+    async def carry_out(request, on_result):
+        asked.append(request)
+        on_result(GOOD)
+        return GOOD
+
+    for root in (None, "00"):
+        parent = PARENT.model_copy(update={"root": root, "actor": "ada", "depth": 3, "jit": True})
+        made = HostCalls(carry_out, lambda _: None, parent, "read_only")
+        asyncio.run(made.call("s", "t", {"a": 1}, lambda _: None, raw=True))
+        [request] = asked
+        assert request == ExecutionRequest(
+            id=request.id,
+            parent=PARENT.id,
+            root=root or PARENT.id,
+            actor="ada",
+            surface="guest",
+            workspace=Path("/w"),
+            work=ServerCall(server="s", tool="t", arguments={"a": 1}, raw=True),
+            calls="read_only",
+        )
+        asked.clear()
+
+
+@pytest.mark.parametrize("root", [None, "00"])
+def test_a_method_is_a_request_of_its_own_that_may_do_no_more_than_its_program(root):
+    asked, replies = [], []
+
+    async def carry_out(request, _):
+        asked.append(request)
+        return GOOD
+
+    parent = PARENT.model_copy(update={"root": root, "actor": "ada", "depth": 3, "jit": True})
+    made = HostCalls(carry_out, lambda _: None, parent, "dry_run")
+    asyncio.run(made.sdk("vault.get", ["k"], replies.append))
+    [request] = asked
+    assert request == ExecutionRequest(
+        id=request.id,
+        parent=PARENT.id,
+        root=root or PARENT.id,
+        actor="ada",
+        surface="guest",
+        workspace=Path("/w"),
+        work=SdkCall(method="vault.get", arguments=("k",)),
+        caller=Caller(method="vault.get", profile="execute"),
+        calls="dry_run",
+        depth=4,
+    )
+    assert replies == [HostReply(Status.OK, value={"a": 1})]
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        (
+            RawResult(
+                status=Status.DENIED, error=ErrorInfo(name="ApprovalDenied", message="no", phase="decide")
+            ),
+            {"name": "ApprovalDenied", "message": "no", "retryable": False, "code": "approval_denied"},
+        ),
+        (
+            RawResult(
+                status=Status.UNAVAILABLE, error=ErrorInfo(name="EngineError", message="full", phase="decide")
+            ),
+            {"name": "EngineError", "message": "full", "retryable": True},
+        ),
+        (RawResult(status=Status.LOST), {"name": "Error", "message": "lost", "retryable": False}),
+        (
+            RawResult(status=Status.FAILED, value="half", has_value=True),
+            {"name": "Error", "message": "failed", "retryable": False, "partial": "half"},
+        ),
+    ],
+)
+def test_a_method_that_brings_no_result_is_told_as_an_error(result, error):
+    replies = []
+
+    async def carry_out(_request, _):
+        return result
+
+    made = HostCalls(carry_out, lambda _: None, PARENT, "run")
+    asyncio.run(made.sdk("vault.get", ["k"], replies.append))
+    assert replies == [HostReply(result.status, error={**error, "status": result.status.value})]
+
+
+def test_a_rehearsed_method_is_in_the_plan_and_an_unrecorded_one_is_not_run():
+    replies = []
+
+    async def carry_out(_request, _):
+        return RawResult(status=Status.OK, value=1, has_value=True, planned=(PLANNED,))
+
+    made = HostCalls(carry_out, lambda _: None, PARENT, "dry_run")
+    asyncio.run(made.sdk("vault.get", ["k"], replies.append))
+    assert (made.plan.calls, replies) == ((PLANNED,), [HostReply(Status.OK, value=1)])
+
+    async def fails(_request, _):
+        raise LedgerError("full")
+
+    asyncio.run(HostCalls(fails, lambda _: None, PARENT, "run").sdk("vault.get", ["k"], replies.append))
+    error = {"name": "Error", "message": "the call cannot be recorded, so it was not made"}
+    assert replies[1:] == [HostReply(Status.ERROR, error=error)]

@@ -23,11 +23,12 @@ class Rule(Value):
     server: str | None = None
     """Glob over the server's name."""
     method: str | None = None
-    """Glob over a method of the SDK, for instance `vault.*`."""
+    """Glob over a method of the SDK, for instance `vault.*`; also over those that run other work, such as `exec`."""
     runtime: str | None = None
-    """Glob over the runtime of a program, for instance `python`."""
+    """Glob over the runtime of a program, in any case, for instance `python`."""
     executable: str | None = None
-    """Glob over the name of the executable that a program asks for."""
+    """Glob over the name of the executable that runs a program, in any case. A program that asks for none gets one
+    that can be had without being refused or asked about, where there is one."""
     access: Access | None = None
     """What a program may do with the workspace."""
     network: Network | None = None
@@ -35,9 +36,9 @@ class Rule(Value):
     jit: Literal[True] | None = None
     """`true`: JavaScript programs that ask for just-in-time compilation."""
     workspace: str | None = None
-    """Glob over the path of the workspace."""
+    """Glob over the path of the workspace, links resolved."""
     script: str | None = None
-    """Glob over the id of a script tool."""
+    """Glob over the id of a script tool, in any case."""
     kind: Literal["guest", "server", "runtime", "tool", "sdk"] | None = None
     """Kind of work: `guest`, `server` (upstream tools), `runtime` (programs), `tool` (script tools) or `sdk`."""
     reason: str = ""

@@ -40,7 +40,7 @@ def question(request: ExecutionRequest, decision: Decision, outgoing: Outgoing, 
         workspace=plain(str(request.workspace), 4 * _NAME),
         what=plain(outgoing.text(what)),
         details=details(arguments, outgoing),
-        reasons=tuple(plain(reason, _TEXT) for reason in decision.asks),
+        reasons=tuple(plain(outgoing.text(reason), _TEXT) for reason in decision.asks),
         rule=plain(decision.rule),
         sha256=sha256(request),
         scopes=scopes,
@@ -81,15 +81,15 @@ def sha256(request: ExecutionRequest) -> str:
     return hashlib.sha256(canonical({"work": fields, "limits": limits, **rest})).hexdigest()
 
 
-def repeatable(request: ExecutionRequest) -> str | None:
+def repeatable(request: ExecutionRequest) -> tuple[str, ...] | None:
     """Return the name under which a yes may hold for the rest of a run; None where each request is another matter."""
     match request.work:
         case ServerCall(server=server, tool=tool):
-            return f"server {server}/{tool}"
+            return "server", server, tool
         case SdkCall(method=method):
-            return f"sdk {method}"
+            return "sdk", method
         case ToolRun() as work:
-            return f"tool {work.prompt}/{work.tool} {work.script_sha256}"
+            return "tool", work.prompt, work.tool, work.script_sha256
         case GuestRun() | RuntimeRun():
             return None
 

@@ -104,7 +104,28 @@ def _judge_program(
 ) -> Decision:
     terms, notes, objections = programs.judge(work, request.limits, settings, catalogue)
     objections = [*objections, *_may_change(request, work, settings)]
+    if work.executable is None and any(rule.executable for rule in settings.policy.rule):
+        names, request = _chosen(request, work, terms.grants.executables, settings)
+        grants = terms.grants.model_copy(update={"executables": names})
+        terms = terms.model_copy(update={"grants": grants})
     return _judged(request, settings, notes, objections, program=terms)
+
+
+def _chosen(
+    request: ExecutionRequest, work: RuntimeRun, names: tuple[str, ...], settings: Settings
+) -> tuple[tuple[str, ...], ExecutionRequest]:
+    """Return which of the names may run a program that names none, and the request as if it had named the first.
+
+    So nobody gets past a rule about an executable by leaving the choice to Paddock.
+    """
+
+    def named(name: str) -> ExecutionRequest:
+        return request.model_copy(update={"work": work.model_copy(update={"executable": name})})
+
+    allowed = tuple(name for name in names if not any(rules.denials(named(name), settings)))
+    unasked = tuple(name for name in allowed if not any(rules.questions(named(name), settings)))
+    left = unasked or allowed or names
+    return left, named(left[0]) if left else request
 
 
 def _judge_tool(request: ExecutionRequest, work: ToolRun, settings: Settings) -> Decision:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from paddock.model.base import Json
-from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
+from paddock.model.outcome import CallRecord, ConsoleLine, Outcome, PlannedCall
 from paddock.model.settings import RedactionSettings
 from paddock.model.tool import ToolEnd
 from paddock.policy.known import KnownSecrets
@@ -68,9 +68,7 @@ class Outgoing:
         if outcome.calls:
             changes["calls"] = tuple(map(self._call, outcome.calls))
         if outcome.planned:
-            changes["planned"] = tuple(
-                call.model_copy(update={"arguments": self.json(call.arguments)}) for call in outcome.planned
-            )
+            changes["planned"] = tuple(map(self._planned, outcome.planned))
         if self._patterns or self._secrets or may_hold_secrets(written.decode("utf-8", "surrogatepass")):
             changes["value"] = self.json(outcome.value)
         if (tool := outcome.tool) is not None:
@@ -91,6 +89,12 @@ class Outgoing:
         """Return a call whose names, which the program chose, hold no secret."""
         names = {"server": self.text(call.server), "tool": self.text(call.tool)}
         return call if names == {"server": call.server, "tool": call.tool} else call.model_copy(update=names)
+
+    def _planned(self, call: PlannedCall) -> PlannedCall:
+        """Return a planned call without secrets; they may be in its names, and so in what would have been asked."""
+        names = {"server": self.text(call.server), "tool": self.text(call.tool)}
+        rest = {"arguments": self.json(call.arguments), "asks": tuple(map(self.text, call.asks))}
+        return call.model_copy(update={**names, **rest})
 
     def _end(self, end: ToolEnd) -> ToolEnd:
         texts = {name: self.text(getattr(end, name)) for name in ("stdout", "stderr")}

@@ -156,10 +156,10 @@ def _grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
 
 
 def concerns(rule: Rule, work: RuntimeRun) -> bool:
-    """Tell whether a rule matches a program."""
+    """Tell whether a rule matches a program; the case of its names does not count, as nowhere with executables (S7)."""
     return (
-        fnmatchcase(work.runtime, rule.runtime or "*")
-        and fnmatchcase(file_name(work.executable or ""), rule.executable or "*")
+        fnmatchcase(work.runtime, (rule.runtime or "*").lower())
+        and fnmatchcase(file_name(work.executable or ""), (rule.executable or "*").lower())
         and rule.access in (None, work.access)
         and rule.network in (None, work.network)
     )

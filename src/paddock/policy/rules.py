@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import groupby
+from typing import NamedTuple
 
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.rules import Rule
@@ -11,49 +12,63 @@ from paddock.policy import programs, scripts
 from paddock.policy.reason import Reason, label
 
 
+class _Held(NamedTuple):
+    """Rules of one file that speak of a request, with their numbers in the file."""
+
+    origin: str
+    rules: list[tuple[int, Rule]]
+    what: str
+    """What reasons call the request."""
+
+
 def denials(request: ExecutionRequest, settings: Settings) -> Iterator[Reason]:
     """Object as the rules say. Each file is judged by itself, so that no file can widen another one."""
-    for origin, mine in _by_file(request, settings):
+    for origin, mine, what in _by_file(request, settings):
         named = [(number, rule) for number, rule in mine if _concerns(rule, request)]
         denying = [(number, rule) for number, rule in named if rule.effect == "deny"]
         if denying:
             number, rule = denying[0]
             name = f"{origin or 'policy'} rule {number}"
-            yield name, rule.reason or f"{label(request)} is denied by {name}"
+            yield name, rule.reason or f"{what} is denied by {name}"
         elif any(rule.effect == "allow" for _, rule in mine) and not named:
             name = f"{origin or 'policy'} rules"
-            yield name, f"{label(request)} is allowed by none of the {name}"
+            yield name, f"{what} is allowed by none of the {name}"
 
 
 def questions(request: ExecutionRequest, settings: Settings) -> Iterator[Reason]:
     """Say which rule of each file has a person asked, and why."""
-    for origin, mine in _by_file(request, settings):
+    for origin, mine, what in _by_file(request, settings):
         for number, rule in mine:
             if rule.effect == "ask" and _concerns(rule, request):
                 name = f"{origin or 'policy'} rule {number}"
-                yield name, rule.reason or f"{label(request)} needs a person's approval, says {name}"
+                yield name, rule.reason or f"{what} needs a person's approval, says {name}"
                 break
 
 
-def _by_file(request: ExecutionRequest, settings: Settings) -> Iterator[tuple[str, list[tuple[int, Rule]]]]:
-    """Yield the rules of each file that speak of this kind of work, with their numbers in the file."""
+def _by_file(request: ExecutionRequest, settings: Settings) -> Iterator[_Held]:
+    """Yield the rules of each file that speak of this kind of work.
+
+    What a program has asked for through its SDK, such as `exec`, is also held against the rules about methods.
+    """
+    kind, caller = request.work.kind, request.caller
     for origin, rules in groupby(settings.policy.rule, key=lambda rule: rule.origin):
-        kinds = (None, request.work.kind)
-        yield origin, [(number, rule) for number, rule in enumerate(rules, 1) if rule.about in kinds]
+        numbered = list(enumerate(rules, 1))
+        own = [(number, rule) for number, rule in numbered if rule.about in (None, kind)]
+        yield _Held(origin, own, label(request))
+        if caller is not None and kind != "sdk":
+            methods = [(number, rule) for number, rule in numbered if rule.about == "sdk"]
+            yield _Held(origin, methods, f"paddock.{caller.method}")
 
 
 def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
-    """Tell whether a rule of the right kind matches; `server/tool` globs match each part by itself."""
+    """Tell whether a rule of the right kind matches."""
     if not fnmatchcase(str(request.workspace), rule.workspace or "*"):
         return False
+    if rule.about == "sdk" and request.work.kind != "sdk":
+        return request.caller is not None and fnmatchcase(request.caller.method, rule.method or "*")
     match request.work:
         case ServerCall(server=server, tool=tool):
-            server_glob, _, tool_glob = (rule.tool or "*/*").partition("/")
-            return (
-                fnmatchcase(server, rule.server or "*")
-                and fnmatchcase(server, server_glob)
-                and fnmatchcase(tool, tool_glob)
-            )
+            return fnmatchcase(server, rule.server or "*") and _names(rule.tool or "*/*", server, tool)
         case RuntimeRun() as work:
             return programs.concerns(rule, work)
         case SdkCall(method=method):
@@ -62,3 +77,9 @@ def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
             return scripts.concerns(rule, work)
         case GuestRun():
             return rule.jit is None or request.jit
+
+
+def _names(glob: str, server: str, tool: str) -> bool:
+    """Tell whether a `server/tool` glob matches, each part by itself; the name of a server may hold slashes, too."""
+    ends = [at for at, character in enumerate(glob) if character == "/"]
+    return any(fnmatchcase(server, glob[:end]) and fnmatchcase(tool, glob[end + 1 :]) for end in ends)

@@ -40,8 +40,8 @@ def judge(
 
 
 def concerns(rule: Rule, work: ToolRun) -> bool:
-    """Tell whether a rule about script tools, or about any work, matches."""
-    return fnmatchcase(work.tool, rule.script or "*")
+    """Tell whether a rule about script tools, or about any work, matches; ids are compared in lower case."""
+    return fnmatchcase(work.tool, (rule.script or "*").lower())
 
 
 def _refused(work: ToolRun, settings: Settings) -> list[Reason]:

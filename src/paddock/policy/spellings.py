@@ -18,8 +18,24 @@ _LEAST_INNER = 6
 """Characters of base64 below which they may stand for anything."""
 _LINES = (64, 76)
 """Where programs break lines of base64 (RFC 1421, RFC 2045)."""
+_CODE = re.compile(r"\\u([0-9a-f]{4})")
 _PERCENT = re.compile("%[0-9A-F]{2}")
+_QUOTED = ("'\\''", "'\"'\"'")
+"""How shells write an apostrophe within a text between apostrophes."""
+_QUOTES = (
+    *(("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&quot;", "&#039;"), ("&quot;", "&apos;")),
+    *(("&quot;", "'"), ("&#34;", "&#39;")),
+)
+"""How HTML and XML are written with quotes."""
 _URL_SAFE = str.maketrans("+/", "-_")
+
+
+def _coded(characters: str) -> dict[int, str]:
+    return {ord(character): f"\\u{ord(character):04x}" for character in characters}
+
+
+_TABLES = ({ord("/"): "\\/"}, _coded("<>&"), _coded("<>&'"), _coded("<>&='"))
+"""What PHP, Go, Jinja and Gson escape in JSON besides what must be."""
 
 
 def spellings(value: str) -> Iterator[str]:
@@ -36,15 +52,26 @@ def spellings(value: str) -> Iterator[str]:
 
 def _escaped(value: str) -> Iterator[str]:
     for part in {value, *value.split("\n")}:
-        for once in _json(part):
+        for once in {*_json(part), *_json_of_others(part)}:
             yield once
             yield from _json(once)
-        yield html.escape(part)
-        yield html.escape(part, quote=False)
+        yield repr(part)[1:-1]
+        bare = html.escape(part, quote=False)
+        yield bare
+        yield from (bare.replace('"', double).replace("'", single) for double, single in _QUOTES)
+        yield from (part.replace("'", single) for single in _QUOTED)
 
 
 def _json(text: str) -> tuple[str, str]:
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _json_of_others(text: str) -> Iterator[str]:
+    """Yield the JSON of those who escape more than must be."""
+    for form in _json(text):
+        yield from (form.translate(table) for table in _TABLES)
+    coded = json.dumps(text)[1:-1].replace('\\"', "\\u0022").translate(_coded("<>&'+`"))
+    yield _CODE.sub(lambda found: f"\\u{found[1].upper()}", coded)  # C#
 
 
 def _percent(data: bytes) -> Iterator[str]:

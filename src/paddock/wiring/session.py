@@ -168,7 +168,8 @@ async def open_session(
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
             output = Output(settings, secrets)
-            programs = Programs(settings.runtimes, partial(_engine, settings, processes), output.artifacts)
+            engine = partial(_engine, settings, processes)
+            programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
             flowing = Flowing(settings, scripts, outgoing)
             facts = Facts(

@@ -8,6 +8,7 @@ import pytest
 import paddock
 from paddock import BlockingPaddock, CallRecord, ConsoleLine, Outcome, OutputQuery, Paddock, Settings, Status
 from paddock.model.errors import ConfigurationError, ScriptNotFound, ToolNotFound
+from paddock.model.rules import PolicySettings, Rule
 from paddock.model.settings import AuditSettings
 
 
@@ -26,6 +27,25 @@ def test_a_program_gets_its_input_and_gives_a_value(opened):
     outcome = opened.execute("console.warn('seen'); return input.n * 2", input={"n": 21})
     assert (outcome.status, outcome.value) == (Status.OK, 42)
     assert outcome.console == (ConsoleLine(level="warn", text="seen"),)
+
+
+def test_a_rule_about_a_workspace_holds_for_a_link_to_it(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to("kept")
+    rule = Rule(effect="deny", workspace=str(tmp_path / "kept"), reason="not in there")
+    settings = Settings(
+        audit=AuditSettings(directory=tmp_path / "audit"), policy=PolicySettings(rule=(rule,))
+    )
+    for way in ("kept", "link", "kept/../link/."):
+        with BlockingPaddock(tmp_path / way, settings=settings) as one:
+            outcome = one.execute("return 1")
+        assert (outcome.status, outcome.error.message) == (Status.DENIED, "not in there")
+
+
+def test_a_workspace_that_is_a_link_to_itself_is_told(tmp_path, settings):
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(ConfigurationError, match="link is not a directory that can be read"):
+        BlockingPaddock(tmp_path / "link", settings=settings)
 
 
 def test_a_program_that_fails_or_takes_too_long_is_an_outcome(opened):

@@ -192,6 +192,13 @@ def test_a_rule_about_script_tools_holds_for_programs_too(desk):
     assert (outcome.error.name, outcome.error.message) == ("PolicyError", "not here")
 
 
+def test_a_rule_about_a_script_tool_is_spelled_in_any_case(desk):
+    make_tool(desk, COUNT)
+    desk.open(rules=[Rule(effect="deny", script="Count", reason="not here")])
+    outcome = desk.run("await paddock.tool('count', {text: ''})")
+    assert (outcome.error.name, outcome.error.message) == ("PolicyError", "not here")
+
+
 def test_a_computation_gives_what_it_emits_within_its_limits(desk):
     desk.open()
     outcome = desk.run(

@@ -48,6 +48,23 @@ def test_a_secret_in_an_error_and_in_the_output_of_a_program_is_hidden(desk):
     assert SECRET.encode() not in stored
 
 
+def test_a_secret_in_the_name_of_a_directory_is_in_no_manifest(desk):
+    desk.open().vault.set("global", "api", SECRET)
+    (desk.workspace / SECRET).mkdir()
+    outcome = desk.run(
+        """
+        const run = await paddock.exec("shell", "basename $PWD", {cwd: paddock.vault.get("api")});
+        return [run.stdout, run.artifact];
+        """
+    )
+    assert outcome.value[0] == "[REDACTED:vault]\n"
+    [manifest] = desk.place.rglob(f"{outcome.value[1]}/manifest.json")
+    assert json.loads(manifest.read_text())["relativeCwd"] == "[REDACTED:vault]"
+    assert not [
+        path for path in desk.place.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
+
+
 def test_a_secret_is_hidden_however_a_program_spells_it(desk):
     desk.open().vault.set("global", "api", SECRET)
     outcome = desk.run(
@@ -109,6 +126,27 @@ def test_a_rule_can_deny_a_method_and_the_program_can_catch_it(desk):
         "try { paddock.vault.get('a') } catch (e) { return [e.name, e.message, e.status, e.retryable] }"
     )
     assert outcome.value == ["PolicyError", "no secrets in here", "denied", False]
+
+
+def test_a_rule_about_a_method_holds_for_one_that_runs_other_work(desk):
+    desk.open(
+        rules=[
+            Rule(effect="deny", method="exec", reason="no programs"),
+            Rule(effect="deny", method="compute"),
+        ]
+    )
+    outcome = desk.run(
+        """
+        const why = (error) => [error.name, error.message];
+        return [await paddock.exec("python", "print(1)").catch(why), await paddock.compute("emit(1)").catch(why)];
+        """
+    )
+    assert outcome.value == [
+        ["PolicyError", "no programs"],
+        ["PolicyError", "paddock.compute is denied by policy rule 2"],
+    ]
+    decided = [record.fields["rule"] for record in desk.records() if record.event == "decided"]
+    assert decided == ["policy rule 1", "policy rule 2"]
 
 
 def test_rules_about_programs_hold_for_exec_too(desk):

@@ -1,5 +1,6 @@
 """What a person is shown: nothing in it can pass for anything else, hide, or give a secret away."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import RedactionSettings
-from paddock.policy.asking import act, details, plain, question, sha256
+from paddock.policy.asking import act, details, plain, question, repeatable, sha256
 from paddock.policy.known import KnownSecrets
 from paddock.policy.outgoing import Outgoing
 
@@ -40,6 +41,7 @@ def test_any_text_is_shown_as_one_line_from_left_to_right(text: str) -> None:
         ("safe\u202etxt.exe", r"safe\u202etxt.exe"),
         ("\u05d0\u0627", r"\u05d0\u0627"),
         ("a\u0336", r"a\u0336"),
+        ("a\u20dd\u0903\u0661\uffff", r"a\u20dd\u0903\u0661\uffff"),
         ("\U000e0041\ud800", r"\U000e0041\ud800"),
         ("x" * 1000, "x" * 100 + " [... 800 characters not shown ...] " + "x" * 100),
     ],
@@ -127,3 +129,95 @@ def test_an_act_is_shown_as_a_request_is() -> None:
         (r"because\u000a",),
         ("once",),
     )
+
+
+def test_the_reasons_of_a_question_hold_no_secret() -> None:
+    secrets = KnownSecrets()
+    secrets.learn("from-the-vault")
+    decision = Decision(
+        allowed=False, asks=("git/from-the-vault needs a person's approval",), rule="user rule 1"
+    )
+    work = ServerCall(server="git", tool="from-the-vault")
+    asked = question(
+        ExecutionRequest(workspace=Path("/w"), work=work),
+        decision,
+        Outgoing(RedactionSettings(), secrets),
+        wait_ms=1,
+    )
+    assert asked.reasons == ("git/[REDACTED:vault] needs a person's approval",)
+    assert "from-the-vault" not in asked.model_dump_json()
+
+
+def test_a_yes_for_the_rest_of_a_run_is_a_yes_to_one_tool_of_one_server() -> None:
+    names = [
+        repeatable(ExecutionRequest(workspace=Path("/w"), work=work))
+        for work in (
+            ServerCall(server="a", tool="b/c"),
+            ServerCall(server="a/b", tool="c"),
+            SdkCall(method="a/b/c"),
+            ToolRun(tool="c", prompt="a/b"),
+            ToolRun(tool="b/c", prompt="a"),
+            ToolRun(tool="c", prompt="a/b", script_sha256="0"),
+        )
+    ]
+    assert len({*names}) == len(names)
+    assert repeatable(ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="1"))) is None
+
+
+def test_a_question_says_who_asks_from_where_and_how_long_a_yes_may_hold() -> None:
+    def asked(**fields: Any) -> dict[str, Any]:
+        named = {"actor": "ada", "surface": "mcp", "root": "0R", **fields}
+        found = question(call({"a": 1}, **named), ASKING, NOTHING, wait_ms=7)
+        return found.model_dump(exclude={"id", "sha256"})
+
+    told = {
+        "request": "01",
+        "run": "0R",
+        "actor": "ada",
+        "surface": "mcp",
+        "workspace": "/w",
+        "what": "call git/push",
+        "details": '{"a": 1}',
+        "reasons": ("why",),
+        "rule": "user rule 1",
+        "scopes": ("once", "run"),
+        "wait_ms": 7,
+    }
+    assert asked() == told
+    assert asked(parent=None, root=None) == {**told, "run": "01", "scopes": ("once",)}
+    odd = asked(actor="a\u202e", surface="s\n", workspace=Path("/w\x1b"))
+    assert (odd["actor"], odd["surface"], odd["workspace"]) == (r"a\u202e", r"s\u000a", r"/w\u001b")
+
+
+def test_everything_that_decides_what_a_program_does_is_shown() -> None:
+    program = RuntimeRun(
+        runtime="python", code="1", args=("a",), executable="python3", file="f.py", cwd="sub", stdin=b"in\xff"
+    )
+    guest = GuestRun(source="1", input={"i": 1}, vars={"v": "2"})
+    shows = {
+        "code": "1",
+        "args": ["a"],
+        "executable": "python3",
+        "file": "f.py",
+        "cwd": "sub",
+        "stdin": "in\ufffd",
+    }
+    for work, told in ((program, shows), (guest, {"source": "1", "input": {"i": 1}, "vars": {"v": "2"}})):
+        request = ExecutionRequest(workspace=Path("/w"), work=work)
+        found = question(request, ASKING, NOTHING, wait_ms=1)
+        assert json.loads(found.details) == told
+        assert sha256(request) != sha256(request.model_copy(update={"jit": True}))
+
+
+def test_an_act_is_told_from_another_by_its_hash() -> None:
+    acts = [
+        act("00", what, arguments, "why", NOTHING, wait_ms=1)
+        for what, arguments in (("enable x", {}), ("enable y", {}), ("enable x", {"a": 1}))
+    ]
+    assert len({each.sha256 for each in acts}) == 3
+    assert acts[0].model_dump(include={"what", "reasons", "scopes", "run"}) == {
+        "what": "enable x",
+        "reasons": ("why",),
+        "scopes": ("once",),
+        "run": "00",
+    }

@@ -10,11 +10,12 @@ from paddock.model.approval import Answer, Verdict
 from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.profiles import LimitSettings
-from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.rules import PolicySettings, Rule
 from paddock.model.settings import GrantSettings, Settings
 from paddock.policy.decision import answered, decide
 from paddock.policy.guests import JIT_REFUSED
+from paddock.runtimes.recipe import executables
 
 CLAMP = Settings(limits=LimitSettings(timeout_policy="clamp"))
 
@@ -29,6 +30,14 @@ def call(server: str = "git", tool: str = "log", **fields: object) -> ExecutionR
     return ExecutionRequest(
         id="01", workspace=Path("/w"), work=ServerCall(server=server, tool=tool), **fields
     )
+
+
+def sdk(method: str) -> ExecutionRequest:
+    return ExecutionRequest(id="01", workspace=Path("/w"), work=SdkCall(method=method))
+
+
+def tool(name: str) -> ExecutionRequest:
+    return ExecutionRequest(id="01", workspace=Path("/w"), work=ToolRun(tool=name))
 
 
 def ruled(*rules: Rule) -> Settings:
@@ -130,6 +139,39 @@ def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
         ((Rule(effect="deny", kind="guest"),), call(), ()),
         ((Rule(effect="deny", tool="a*/b"),), call("a/c", "b"), ("a/c/b is denied by policy rule 1",)),
         ((Rule(effect="deny", tool="git/b"),), call("git", "a/b"), ()),
+        ((Rule(effect="deny", tool="ab/c"),), call("a", "/c"), ()),
+        ((Rule(effect="deny", server="time"),), call(), ()),
+        ((Rule(effect="deny", server="gi?"),), call(), ("git/log is denied by policy rule 1",)),
+        ((Rule(effect="deny", server="git", tool="*/push"),), call(), ()),
+        (
+            (Rule(effect="deny", workspace="/v"), Rule(effect="deny", workspace="/?")),
+            call(),
+            ("git/log is denied by policy rule 2",),
+        ),
+        ((Rule(effect="deny", jit=True),), program(), ()),
+        ((Rule(effect="deny", method="vault.*"),), sdk("cir.query"), ()),
+        (
+            (Rule(effect="deny", method="vault.*"),),
+            sdk("vault.get"),
+            ("paddock.vault.get is denied by policy rule 1",),
+        ),
+        (
+            (Rule(effect="deny", kind="sdk"),),
+            sdk("vault.get"),
+            ("paddock.vault.get is denied by policy rule 1",),
+        ),
+        ((Rule(effect="deny", script="c*"),), tool("count"), ("tool count is denied by policy rule 1",)),
+        ((Rule(effect="deny", script="c"),), tool("count"), ()),
+        (
+            (Rule(effect="deny", tool="io.github.acme/git/lo*"),),
+            call("io.github.acme/git"),
+            ("io.github.acme/git/log is denied by policy rule 1",),
+        ),
+        (
+            (Rule(effect="allow", tool="io.github.acme/git/*"),),
+            call("io.github.acme/hg"),
+            ("io.github.acme/hg/log is allowed by none of the policy rules",),
+        ),
         (
             (
                 Rule(effect="allow", tool="git/*", origin="user"),
@@ -218,6 +260,29 @@ def test_what_is_asked_about_counts_as_named_by_its_file() -> None:
     assert decide(call(tool="reset"), settings).rule == "policy rules"
 
 
+def test_each_file_asks_once_by_its_first_rule() -> None:
+    rules = [Rule(effect="ask", server="git", reason=reason, origin="user") for reason in ("one", "two")]
+    more = Rule(effect="ask", tool="git/*", origin="workspace")
+    told = ("one", "git/log needs a person's approval, says workspace rule 1")
+    assert decide(call(), ruled(*rules, more)).asks == told
+
+
+def test_a_method_is_asked_about_once() -> None:
+    found = decide(
+        asked(SdkCall(method="vault.get"), "vault.get"), ruled(Rule(effect="ask", method="vault.*"))
+    )
+    assert found.asks == ("paddock.vault.get needs a person's approval, says policy rule 1",)
+
+
+def test_a_rule_about_the_compiler_of_v8_concerns_who_asks_for_it() -> None:
+    rule = Rule(effect="ask", jit=True)
+    settings = Settings(grants=GrantSettings(jit=True), policy=PolicySettings(rule=(rule,)))
+    assert decide(program(jit=True), settings).asks == (
+        "running a program needs a person's approval, says policy rule 1",
+    )
+    assert decide(program(), settings).allowed
+
+
 def test_what_is_refused_asks_nobody() -> None:
     granting = Settings(
         grants=GrantSettings(servers=("time",)), policy=PolicySettings(rule=(Rule(effect="ask", server="*"),))
@@ -241,3 +306,42 @@ def test_only_yes_turns_a_question_into_a_decision_that_allows() -> None:
         assert (decision.allowed, decision.asks, decision.answer) == (allowed, (), verdict)
         assert decision.reasons == ("so",)
         assert decision.audit_hash != asking.audit_hash
+
+
+PYTHON = RuntimeRun(runtime="python", code="1")
+
+
+def asked(work: GuestRun | RuntimeRun | ToolRun | SdkCall, method: str) -> ExecutionRequest:
+    """Return what a program asks for through its SDK."""
+    return ExecutionRequest(
+        id="01", workspace=Path("/w"), work=work, caller=Caller(method=method, profile="script")
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "request_", "reasons"),
+    [
+        ((Rule(effect="deny", method="exec"),), asked(PYTHON, "exec"), ("paddock.exec is denied by policy rule 1",)),
+        ((Rule(effect="deny", kind="sdk", reason="none"),), asked(ToolRun(tool="count"), "tool"), ("none",)),
+        ((Rule(effect="deny", method="c*"),), asked(GuestRun(source="1"), "compute"), ("paddock.compute is denied by policy rule 1",)),
+        ((Rule(effect="deny", method="exec"),), asked(GuestRun(source="1"), "script.run"), ()),
+        ((Rule(effect="deny", method="exec"),), program(), ()),
+        ((Rule(effect="deny", method="exec"),), asked(SdkCall(method="vault.get"), "vault.get"), ()),
+        ((Rule(effect="allow", method="exec"),), asked(PYTHON, "exec"), ()),
+        ((Rule(effect="deny", method="sequence.run"),), asked(SdkCall(method="sequence.run"), "temporal.fire"), ("paddock.sequence.run is denied by policy rule 1",)),
+        ((Rule(effect="allow", method="vault.*"),), asked(PYTHON, "exec"), ("paddock.exec is allowed by none of the policy rules",)),
+        (
+            (Rule(effect="allow", method="exec"), Rule(effect="allow", runtime="node")),
+            asked(PYTHON, "exec"),
+            ("running a python program is allowed by none of the policy rules",),
+        ),
+        ((Rule(effect="ask", method="exec"),), asked(PYTHON, "exec"), ("paddock.exec needs a person's approval, says policy rule 1",)),
+        ((Rule(effect="deny", workspace="/w"),), asked(PYTHON, "exec"), ("running a python program is denied by policy rule 1",)),
+        ((Rule(effect="deny", kind="sdk", workspace="/v"),), asked(PYTHON, "exec"), ()),
+    ],
+)  # fmt: skip
+def test_rules_about_methods_hold_for_those_that_run_other_work(
+    rules: tuple[Rule, ...], request_: ExecutionRequest, reasons: tuple[str, ...]
+) -> None:
+    decision = decide(request_, ruled(*rules), executables)
+    assert (decision.allowed, decision.reasons) == (not reasons, reasons)

@@ -75,6 +75,40 @@ def test_a_value_is_hidden_as_programs_spell_it(spelled):
     assert knowing(WORD).hide(f"<{spelled}>") in (f"<{MARK}>", f"<{MARK}=>", f"<{MARK}==>")
 
 
+ODD = "ab/c\"d+e'f<g>h&i=j\\k`é"
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        r"""ab\/c\"d+e'f<g>h&i=j\\k`\u00e9""",
+        r"""ab\/c\"d+e'f<g>h&i=j\\k`é""",
+        r"""ab/c\"d+e'f\u003cg\u003eh\u0026i=j\\k`é""",
+        r"""ab/c\"d+e\u0027f\u003cg\u003eh\u0026i=j\\k`\u00e9""",
+        r"""ab/c\"d+e\u0027f\u003cg\u003eh\u0026i\u003dj\\k`é""",
+        r"""ab/c\u0022d\u002Be\u0027f\u003Cg\u003Eh\u0026i=j\\k\u0060\u00E9""",
+        r"""ab\\/c\\\"d+e'f<g>h&i=j\\\\k`\\u00e9""",
+        r"""ab/c&quot;d+e&#039;f&lt;g&gt;h&amp;i=j\k`é""",
+        r"""ab/c&quot;d+e&#39;f&lt;g&gt;h&amp;i=j\k`é""",
+        r"""ab/c&quot;d+e&apos;f&lt;g&gt;h&amp;i=j\k`é""",
+        r"""ab/c&quot;d+e'f&lt;g&gt;h&amp;i=j\k`é""",
+        r"""ab/c&#34;d+e&#39;f&lt;g&gt;h&amp;i=j\k`é""",
+        r"""ab/c"d+e'\''f<g>h&i=j\k`é""",
+        """ab/c"d+e'"'"'f<g>h&i=j\\k`é""",
+    ],
+)
+def test_a_value_is_hidden_as_other_languages_escape_it(spelled):
+    assert knowing(ODD).hide(f"<{spelled}>") == f"<{MARK}>"
+
+
+def test_a_value_is_hidden_as_python_shows_it():
+    assert knowing("it's \\ é").hide(repr(['"', "it's \\ é"])) == repr(['"', MARK]).replace(
+        f"'{MARK}'", f'"{MARK}"'
+    )
+    both = 'it\'s "so" é'
+    assert knowing(both).hide(repr(both)) == f"'{MARK}'"
+
+
 @given(value=st.binary(min_size=6, max_size=60), before=st.binary(max_size=5), after=st.binary(max_size=5))
 def test_base64_of_a_text_around_a_value_does_not_hold_it(value, before, after):
     secret = value.hex()

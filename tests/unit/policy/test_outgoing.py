@@ -88,7 +88,7 @@ def holding(secret):
         has_value=True,
         console=(ConsoleLine(level="log", text=secret), ConsoleLine(level="warn", text="plain")),
         calls=(CallRecord(server=secret, tool=secret, status=Status.OK, ms=1.0),),
-        planned=(PlannedCall(server="s", tool="t", arguments={"a": secret}),),
+        planned=(PlannedCall(server=secret, tool=secret, arguments={"a": secret}, asks=(secret,)),),
         tool=ToolEnd(
             success=False,
             output={"a": secret},
@@ -104,7 +104,8 @@ def holding(secret):
 
 def leaving(secret):
     known = KnownSecrets()
-    known.learn(HELD["vault"])
+    if secret == HELD["vault"]:
+        known.learn(secret)
     pattern = RedactionPattern(pattern="acme-[a-z]+", name="pattern")
     given = holding(secret)
     return Outgoing(

@@ -224,6 +224,7 @@ RULES = (
         ("/w/crawler", {"runtime": "python", "network": "full"}, ()),
         ("/w/crawler", {"runtime": "node"}, ()),
         ("/w", {"runtime": "node", "executable": "bun"}, ("no bun here",)),
+        ("/w", {"runtime": "node", "executable": "node"}, ()),
         ("/w", {"runtime": "python", "network": "full"}, ("running a python program is allowed by none of the policy rules",)),
         ("/w/crawler", {"runtime": "node", "network": "full"}, ("running a node program is allowed by none of the policy rules",)),
     ],
@@ -232,6 +233,58 @@ def test_rules_grant_by_workspace(workspace: str, work: dict[str, str], told: tu
     settings = Settings(runtimes=RuntimeSettings(network="full"), policy=PolicySettings(rule=RULES))
     asked = ExecutionRequest(workspace=Path(workspace), work=RuntimeRun(code="1", **work))
     assert decide(asked, settings, known).reasons == told
+
+
+def test_a_rule_about_an_executable_or_a_runtime_is_spelled_in_any_case() -> None:
+    for rule, work in (
+        (Rule(effect="deny", executable="Rscript"), {"runtime": "r", "executable": "Rscript"}),
+        (Rule(effect="deny", executable="Rscript"), {"runtime": "r"}),
+        (Rule(effect="deny", executable="BUN*"), {"runtime": "node", "executable": "bun"}),
+        (Rule(effect="deny", runtime="Python"), {"runtime": "python"}),
+    ):
+        found = decide(request(**work), Settings(policy=PolicySettings(rule=(rule,))), known)
+        assert found.reasons == (f"running a {work['runtime']} program is denied by policy rule 1",)
+
+
+@pytest.mark.parametrize(
+    ("rules", "names", "told"),
+    [
+        ((Rule(effect="deny", executable="python3"),), ("python",), ()),
+        ((Rule(effect="ask", executable="python3"),), ("python",), ()),
+        ((Rule(effect="allow", executable="python"),), ("python",), ()),
+        (
+            (Rule(effect="deny", executable="python*"),),
+            ("python3", "python"),
+            ("running a python program is denied by policy rule 1",),
+        ),
+        (
+            (Rule(effect="deny", executable="python3"), Rule(effect="ask", executable="python")),
+            ("python",),
+            ("running a python program needs a person's approval, says policy rule 2",),
+        ),
+        (
+            (Rule(effect="allow", executable="ipython"),),
+            ("python3", "python"),
+            ("running a python program is allowed by none of the policy rules",),
+        ),
+        ((Rule(effect="deny", executable="python3", workspace="/elsewhere"),), ("python3", "python"), ()),
+        ((Rule(effect="deny", executable="python3"), Rule(effect="deny", runtime="node")), ("python",), ()),
+    ],
+)
+def test_who_names_no_executable_gets_none_that_rules_refuse(
+    rules: tuple[Rule, ...], names: tuple[str, ...], told: tuple[str, ...]
+) -> None:
+    found = decide(request("python"), Settings(policy=PolicySettings(rule=rules)), known)
+    assert found.program is not None
+    assert (found.allowed, found.reasons) == (not told, told)
+    assert found.program.grants.executables == names
+
+
+def test_rules_about_executables_leave_the_answer_about_an_unknown_one_as_it_is() -> None:
+    settings = Settings(policy=PolicySettings(rule=(Rule(effect="deny", executable="python3"),)))
+    assert decide(request("python"), settings).allowed
+    named = request("python", executable="python3")
+    assert decide(named, settings, known).reasons == ("running a python program is denied by policy rule 1",)
 
 
 @pytest.mark.parametrize(

@@ -190,3 +190,27 @@ def test_hostile_text_costs_linear_time(piece: str) -> None:
 )
 def test_every_kind_of_key_is_found(start: str) -> None:
     assert redact_text(f"key: {start}{'A1' * 12}\n") == "key: [REDACTED:KEY]\n"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("sk-" + "a" * 20, "sk-proj-" + "A1_" * 6),
+        *(f"gh{kind}_" + "a1B" * 7 for kind in "opsur"),
+        "github_pat_" + "a_1" * 7,
+        *(f"xox{kind}-12345678" for kind in "abeprs"),
+        *("AKIA" + "A1" * 8, "ASIA" + "A1" * 8),
+    ],
+)
+def test_well_known_keys_are_removed_alone_and_in_json(key: str) -> None:
+    assert redact_text(f"<{key}>") == "<[REDACTED:KEY]>"
+    assert redact_json({key: [f"<{key}>"]}) == {"[REDACTED:KEY]": ["<[REDACTED:KEY]>"]}
+    assert may_hold_secrets(f'["{key}"]')
+    assert redact_text(key[:7]) == key[:7]
+
+
+@pytest.mark.parametrize("name", ["pr\u0130vate_key", "pr\u0131vate_key", "\u017fecret", "to\u212aen"])
+def test_a_name_in_odd_letters_is_seen_before_a_value_is_walked(name: str) -> None:
+    assert redact_json({name: "x"}) == {name: "[REDACTED:VALUE]"}
+    assert may_hold_secrets(json.dumps({name: "x"}))
+    assert may_hold_secrets(json.dumps({name: "x"}, ensure_ascii=False))

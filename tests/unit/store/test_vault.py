@@ -1,9 +1,11 @@
 """The vault: what it keeps, who can read it, and what it says when it cannot."""
 
+import os
 from itertools import product
 
 import keyring.backend
 import pytest
+from cryptography.fernet import Fernet
 
 from paddock.model.errors import VaultError
 from paddock.model.settings import VaultSettings
@@ -116,6 +118,67 @@ def test_a_changed_file_a_lost_key_and_a_foreign_key_are_told_apart(tmp_path):
     assert vault.get("s", "n") == SECRET
 
 
+@pytest.mark.parametrize(
+    "content", [b"no JSON", b"[" * 100_000, b'["s"]', b'{"s": ["n"]}', b'{"s": {"n": 1}}', b"null"]
+)
+def test_what_holds_no_secrets_is_not_taken_for_a_vault(tmp_path, content):
+    vault = FileVault(tmp_path)
+    vault.set("s", "n", SECRET)
+    file = tmp_path / "secrets.fernet"
+    file.write_bytes(Fernet((tmp_path / "key").read_bytes()).encrypt(content))
+    for call in (lambda: vault.get("s", "n"), lambda: vault.names("s"), lambda: vault.set("s", "n", "x")):
+        with pytest.raises(VaultError) as caught:
+            call()
+        assert str(caught.value) == (
+            f"{file} does not fit the key beside it or was changed; restore both, or delete both to begin anew"
+        )
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    vault = FileVault(tmp_path)
+    vault.set("s", "n", SECRET)
+    os.truncate(tmp_path / "secrets.fernet", 16 * 1024 * 1024 + 1)
+    with pytest.raises(VaultError) as caught:
+        vault.get("s", "n")
+    assert str(caught.value) == (
+        f"{tmp_path / 'secrets.fernet'} is over 16777216 bytes, so it is not what Paddock wrote"
+    )
+
+
+def test_a_vault_that_is_full_keeps_what_it_has(tmp_path, monkeypatch):
+    vault = FileVault(tmp_path)
+    vault.set("s", "n", SECRET)
+    monkeypatch.setattr("paddock.store.vault.FILE_BYTES", 1000)
+    with pytest.raises(VaultError) as caught:
+        vault.set("s", "m", "x" * 1000)
+    assert str(caught.value) == "the vault is full; delete what is no longer needed"
+    assert (vault.names("s"), vault.get("s", "n")) == (["n"], SECRET)
+
+
+def test_a_place_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(VaultError) as caught:
+        FileVault(tmp_path / "file").get("s", "n")
+    assert str(caught.value) == (
+        f"the vault cannot be used: Not a directory ({tmp_path / 'file' / 'secrets.fernet'})"
+    )
+
+
+@pytest.mark.parametrize("backend", ["file", "keyring"])
+def test_a_part_is_a_vault_of_its_own(tmp_path, monkeypatch, backend):
+    ring = Keyring()
+    monkeypatch.setattr("keyring.get_keyring", lambda: ring)
+    whole, part = (
+        open_vault(VaultSettings(backend=backend, directory=tmp_path), name) for name in ("", "logins")
+    )
+    part.set("s", "n", SECRET)
+    assert (whole.get("s", "n"), whole.names("s"), whole.delete("s", "n")) == (None, [], False)
+    whole.set("s", "n", "other")
+    assert (whole.get("s", "n"), part.get("s", "n")) == ("other", SECRET)
+    kept = {} if backend == "file" else {("paddock", "s/n"): "other", ("paddock-logins", "s/n"): SECRET}
+    assert ring.kept == kept
+
+
 def test_what_a_keyring_says_is_not_repeated(tmp_path):
     vault = KeyringVault(Locked(), tmp_path)
     with pytest.raises(VaultError) as caught:
@@ -128,7 +191,7 @@ def test_auto_takes_the_keyring_where_there_is_one(tmp_path, monkeypatch):
     made = {}
     for usable, backend in product((True, False), ("auto", "keyring", "file")):
         ring = Keyring()
-        monkeypatch.setattr(Keyring, "priority", 5 if usable else 0)
+        monkeypatch.setattr(Keyring, "priority", 1 if usable else 0.9)
         monkeypatch.setattr("keyring.get_keyring", lambda ring=ring: ring)
         try:
             made[usable, backend] = type(

@@ -63,7 +63,7 @@ class Paddock:
         person what a rule with the effect `ask` is about; without one the answer is no. Raises ConfigurationError for
         settings that make no sense, and for a workspace that is not there.
         """
-        self._workspace = Path(workspace).expanduser().absolute()
+        self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
         # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)
         if not os.path.isdir(self._workspace):  # noqa: PTH112
             raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")

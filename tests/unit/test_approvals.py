@@ -1,0 +1,297 @@
+"""Who is asked, what holds of the answer, and what is recorded of both."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.approvals import Approvals, Asker, Behind
+from paddock.hub.person import Form, Unanswerable
+from paddock.model.approval import Answer, Question, Verdict
+from paddock.model.errors import LedgerError
+from paddock.model.outcome import Decision
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.rules import ApprovalSettings
+from paddock.model.settings import RedactionSettings
+from paddock.policy.known import KnownSecrets
+from paddock.policy.outgoing import Outgoing
+
+ASKING = Decision(allowed=False, asks=("why",), reasons=("why",), rule="user rule 1")
+ROOT = ExecutionRequest(id="00", actor="ada", surface="mcp", workspace=Path("/w"), work=GuestRun(source="1"))
+
+
+class Ledger:
+    """Notes what is appended, or fails."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.broken = broken
+        self.told: list[tuple[str, str, str | None, dict[str, Any]]] = []
+
+    def append(
+        self, event: str, request: str, fields: Mapping[str, Any], *, parent: str | None = None
+    ) -> str:
+        if self.broken:
+            raise LedgerError("full")
+        self.told.append((event, request, parent, dict(fields)))
+        return "id"
+
+
+class Person:
+    """Gives its answers one after the other, and remembers what it was asked."""
+
+    def __init__(self, *verdicts: Verdict) -> None:
+        self.asked: list[Question] = []
+        self._verdicts = iter(verdicts)
+
+    async def __call__(self, question: Question) -> Answer:
+        self.asked.append(question)
+        return Answer(verdict=next(self._verdicts), by="bo\u202eb")
+
+
+def call(tool: str = "push", **fields: Any) -> ExecutionRequest:
+    """Return a call that a program makes below `ROOT`."""
+    given = {"id": "01", "parent": "00", "root": "00", "actor": "ada", "surface": "guest", **fields}
+    work = ServerCall(server="git", tool=tool)
+    return ExecutionRequest(workspace=Path("/w"), work=work, **given)
+
+
+def with_approvals(
+    work: Callable[[Approvals], Awaitable[Any]],
+    asker: Asker | None,
+    *,
+    own: Asker | None = None,
+    ledger: Ledger | None = None,
+    **settings: int,
+) -> Any:
+    """Return what some work gives within a run that brings `own` along, in a session with `asker`."""
+
+    async def within() -> Any:
+        outgoing = Outgoing(RedactionSettings(), KnownSecrets())
+        approvals = Approvals(ApprovalSettings(**settings), ledger or Ledger(), outgoing, asker)  # pyright: ignore[reportArgumentType]
+        with approvals.run(ROOT, own):
+            return await work(approvals)
+
+    return asyncio.run(within())
+
+
+def test_only_whoever_the_run_brings_along_is_asked() -> None:
+    for asker, own in ((Person("once"), None), (Person(), Person("once"))):
+        found = with_approvals(lambda approvals: approvals.settle(call(), ASKING), asker, own=own)
+        assert (found.allowed, found.answer, found.asks, found.rule) == (True, "once", (), "user rule 1")
+        assert found.reasons == ("why: allowed by bo\u202eb",)
+        assert len((own or asker).asked) == 1
+    found = with_approvals(lambda approvals: approvals.settle(call(), ASKING), None)
+    assert (found.allowed, found.answer) == (False, "unasked")
+
+
+def test_a_stop_that_is_not_set_waits_for_the_answer_and_one_that_is_ends_the_question() -> None:
+    async def answered(approvals: Approvals) -> Decision:
+        return await approvals.settle(call(), ASKING, asyncio.Event())
+
+    assert with_approvals(answered, Person("once")).allowed
+    ended: list[str] = []
+    stop = asyncio.Event()
+
+    async def thinks(_question: Question) -> Answer:
+        stop.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("asker")
+        raise AssertionError
+
+    async def stopped(approvals: Approvals) -> tuple[Decision, list[str]]:
+        found = await approvals.settle(call(), ASKING, stop)
+        await asyncio.sleep(0)
+        return found, [*ended]
+
+    found, at_once = with_approvals(stopped, thinks)
+    assert (found.allowed, found.answer, at_once) == (False, "denied", ["asker"])
+
+
+def test_a_yes_for_the_run_holds_for_one_tool_and_only_where_it_was_offered() -> None:
+    def settling(*requests: ExecutionRequest) -> Callable[[Approvals], Awaitable[list[str | None]]]:
+        async def work(approvals: Approvals) -> list[str | None]:
+            return [(await approvals.settle(each, ASKING)).answer for each in requests]
+
+        return work
+
+    person = Person("run", "once")
+    found = with_approvals(settling(call(), call(id="02"), call("pull")), person)
+    assert (found, [asked.what for asked in person.asked]) == (
+        ["run", "run", "once"],
+        ["call git/push", "call git/pull"],
+    )
+    person = Person("run", "run")
+    alone = call(parent=None)
+    assert with_approvals(settling(alone, alone), person) == ["once", "once"]
+    assert [asked.scopes for asked in person.asked] == [("once",), ("once",)]
+
+
+def test_what_was_refused_is_not_asked_again_and_what_nobody_was_asked_is() -> None:
+    for verdicts, asked in ((("denied",), 1), (("expired",), 1), (("unasked", "once"), 2)):
+        person = Person(*verdicts)
+
+        async def work(approvals: Approvals) -> Decision:
+            await approvals.settle(call(), ASKING)
+            return await approvals.settle(call(id="02"), ASKING)
+
+        found = with_approvals(work, person)
+        assert (found.allowed, len(person.asked)) == (asked == 2, asked)
+
+
+def test_the_record_is_made_before_anybody_is_asked_and_after_the_answer() -> None:
+    ledger = Ledger()
+
+    async def looks(question: Question) -> Answer:
+        assert [event for event, *_ in ledger.told] == ["asked"]
+        return Answer(verdict="once", by=f"bo\u202eb {question.id[:0]}")
+
+    with_approvals(lambda approvals: approvals.settle(call(), ASKING), looks, ledger=ledger)
+    (asked, *about), (answered, *same) = ((event, *rest) for event, *rest in ledger.told)
+    assert (asked, answered, about[:2], same[:2]) == ("asked", "answered", ["01", "00"], ["01", "00"])
+    facts, end = about[2], same[2]
+    assert {name: facts[name] for name in ("actor", "surface", "kind", "name", "rule")} == {
+        "actor": "ada",
+        "surface": "guest",
+        "kind": "server",
+        "name": "git/push",
+        "rule": "user rule 1",
+    }
+    assert end.pop("ms") >= 0
+    assert end == {
+        "question": facts["question"],
+        "call_sha256": facts["call_sha256"],
+        "answer": "once",
+        "answered_by": r"bo\u202eb ",
+    }
+
+
+def test_without_its_record_nobody_is_asked() -> None:
+    person = Person("once")
+    with pytest.raises(LedgerError):
+        with_approvals(lambda approvals: approvals.settle(call(), ASKING), person, ledger=Ledger(broken=True))
+    assert person.asked == []
+
+
+def test_no_more_wait_at_a_time_than_the_settings_say() -> None:
+    person = Person("once", "once", "once")
+
+    async def work(approvals: Approvals) -> list[Decision]:
+        within: list[Decision] = []
+
+        async def thinks(question: Question) -> Answer:
+            other = call("pull", root="other", parent="other")
+            within.append(await approvals.settle(other, ASKING))
+            return await person(question)
+
+        with approvals.run(ROOT.model_copy(update={"id": "busy"}), thinks):
+            first = await approvals.settle(call(root="busy"), ASKING)
+        return [first, *within, *[await approvals.settle(call(tool), ASKING) for tool in "ab"]]
+
+    found = with_approvals(work, person, max_waiting=1)
+    assert [(each.allowed, each.answer) for each in found] == [
+        (True, "once"),
+        (False, "unasked"),
+        (True, "once"),
+        (True, "once"),
+    ]
+    assert found[1].reasons == ("why: 1 others wait for an answer (approvals.max_waiting); try again later",)
+
+
+def test_a_run_asks_fifty_times_and_not_once_more() -> None:
+    person = Person(*["once"] * 50)
+
+    async def work(approvals: Approvals) -> list[Decision]:
+        return [await approvals.settle(call(f"t{number}"), ASKING) for number in range(51)]
+
+    *found, last = with_approvals(work, person)
+    assert all(each.allowed for each in found)
+    assert (last.allowed, last.answer) == (False, "denied")
+    assert last.reasons == ("why: this run has asked 50 times, and nobody is asked once more",)
+
+
+def test_an_act_may_bring_along_who_is_asked() -> None:
+    person = Person("denied")
+
+    async def work(approvals: Approvals) -> Answer:
+        return await approvals.confirm(
+            "enable x", {}, "why", actor="ada", surface="mcp", workspace="/w", asker=person
+        )
+
+    assert with_approvals(work, Person()).verdict == "denied"
+    assert len(person.asked) == 1
+
+
+def test_an_act_is_confirmed_once_and_recorded() -> None:
+    ledger = Ledger()
+
+    async def work(approvals: Approvals) -> Answer:
+        about = {"actor": "ada\u202e", "surface": "mcp", "workspace": "/w"}
+        return await approvals.confirm("enable x", {"a": 1}, "it runs commands", **about)
+
+    person = Person("run")
+    assert with_approvals(work, person, ledger=ledger).verdict == "once"
+    [question] = person.asked
+    assert question.model_dump(include={"what", "details", "reasons", "actor", "surface", "workspace"}) == {
+        "what": "enable x",
+        "details": '{"a": 1}',
+        "reasons": ("it runs commands",),
+        "actor": r"ada\u202e",
+        "surface": "mcp",
+        "workspace": "/w",
+    }
+    (_, request, parent, facts), _ = ledger.told
+    assert (request, parent) == (question.request, None)
+    assert facts == {
+        "actor": r"ada\u202e",
+        "surface": "mcp",
+        "kind": "act",
+        "name": "enable x",
+        "arguments_sha256": question.sha256,
+        "question": question.id,
+        "call_sha256": question.sha256,
+    }
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"), [("once", "accept"), ("run", "accept"), ("denied", "decline"), ("expired", None)]
+)
+def test_a_question_of_a_server_is_passed_on_with_what_would_be_sent(
+    verdict: Verdict, told: str | None
+) -> None:
+    ledger, person = Ledger(), Person(verdict)
+
+    async def work(approvals: Approvals) -> str:
+        return await approvals.pass_on(Behind.of(call()), "git", Form("Sure?", {"sure": True}))
+
+    if told is None:
+        with pytest.raises(Unanswerable, match="the answer shown is all that is sent: nobody answered"):
+            with_approvals(work, None, own=person, ledger=ledger)
+    else:
+        assert with_approvals(work, None, own=person, ledger=ledger) == told
+    [question] = person.asked
+    assert question.model_dump(
+        include={"request", "run", "what", "details", "actor", "workspace", "scopes"}
+    ) == {
+        "request": "01",
+        "run": "00",
+        "what": "answer what server git asks in the midst of a call",
+        "details": '{"question": "Sure?", "answer": {"sure": true}}',
+        "actor": "ada",
+        "workspace": "/w",
+        "scopes": ("once",),
+    }
+    (_, _, parent, facts), (_, _, _, end) = ledger.told
+    assert (parent, end["answer"]) == ("00", "once" if told == "accept" else verdict)
+    assert facts == {
+        "actor": "ada",
+        "surface": "guest",
+        "kind": "question",
+        "name": question.what,
+        "arguments_sha256": question.sha256,
+        "question": question.id,
+        "call_sha256": question.sha256,
+    }
