@@ -51,6 +51,7 @@ PROTECTED = (
     ".envrc",
     "paddock.toml",
     ".paddock",
+    ".mentu/scripts",  # run by name, like those of `.paddock`
 )
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
