@@ -127,7 +127,7 @@ def read_bounded(path: Path, most: int, *, within: Path | None = None) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
     Raises OSError, also for what is larger or no file: a pipe would never end, and nobody may fill our memory; and for
-    what links lead to outside of the directory `within`.
+    what is not, or not below, the path `within`, which goes through no link.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -136,8 +136,7 @@ def read_bounded(path: Path, most: int, *, within: Path | None = None) -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        # Where the open file is: its path may lead elsewhere by now.
-        if within is not None and not _place(handle).is_relative_to(within.resolve()):
+        if within is not None and not place_of(handle).is_relative_to(within):
             raise OSError(errno.EXDEV, "it leads elsewhere", str(path))
         with open(handle, "rb", closefd=False) as file:
             data = file.read(most + 1)
@@ -148,7 +147,8 @@ def read_bounded(path: Path, most: int, *, within: Path | None = None) -> bytes:
     return data
 
 
-def _place(handle: int) -> Path:
+def place_of(handle: int) -> Path:
+    """Return where an open file is, which its path need not tell: links on the way may be swapped at any time."""
     return Path(f"/proc/self/fd/{handle}").readlink()
 
 

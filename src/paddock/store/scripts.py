@@ -95,7 +95,7 @@ def saved(name: str, path: Path, workspace: Path | None) -> bytes:
     """
     from paddock.files import read_bounded  # noqa: PLC0415 - a program by its path starts without
 
-    within = workspace if path.parent not in _folders(Path.home()) else None
+    within = None if workspace is None or path.parent in _folders(Path.home()) else workspace.resolve()
     try:
         return read_bounded(path, MOST_BYTES, within=within)
     except OSError as problem:
