@@ -77,8 +77,12 @@ def load(
 
 def _file_layer(name: LayerName, path: Path) -> Layer | None:
     try:
-        text = read_bounded(path, _MOST_BYTES[name]).decode()
+        text = read_bounded(path, _MOST_BYTES[name]).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():  # what it says is in force nowhere, and somebody relies on it
+            raise ConfigurationError(
+                f"{path}: cannot read this settings file: it is a link to nothing; restore that, or remove the link"
+            ) from None
         return None
     except (OSError, UnicodeDecodeError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"

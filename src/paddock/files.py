@@ -123,10 +123,11 @@ def below(root: Path, path: Path) -> str:
     return str(real.relative_to(root)) if real.is_file() and real.is_relative_to(root) else ""
 
 
-def read_bounded(path: Path, most: int) -> bytes:
+def read_bounded(path: Path, most: int, *, within: Path | None = None) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
-    Raises OSError, also for what is larger or no file: a pipe would never end, and nobody may fill our memory.
+    Raises OSError, also for what is larger or no file: a pipe would never end, and nobody may fill our memory; and for
+    what is not, or not below, the path `within`, which goes through no link.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -135,6 +136,8 @@ def read_bounded(path: Path, most: int) -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if within is not None and not place_of(handle).is_relative_to(within):
+            raise OSError(errno.EXDEV, "it leads elsewhere", str(path))
         with open(handle, "rb", closefd=False) as file:
             data = file.read(most + 1)
     finally:
@@ -142,6 +145,11 @@ def read_bounded(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most} bytes", str(path))
     return data
+
+
+def place_of(handle: int) -> Path:
+    """Return where an open file is, which its path need not tell: links on the way may be swapped at any time."""
+    return Path(f"/proc/self/fd/{handle}").readlink()
 
 
 def is_ours(directory: Path) -> bool:

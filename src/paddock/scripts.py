@@ -231,4 +231,4 @@ def _start(
 
 
 def _source(script: Path) -> str:
-    return read_bounded(script, SCRIPT_BYTES).decode("utf-8", "surrogateescape")
+    return read_bounded(script, SCRIPT_BYTES, within=script).decode("utf-8", "surrogateescape")

@@ -37,6 +37,7 @@ def told(outcome):
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.content[0].text", RESULT),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn JSON.parse(r.content?.[0]?.text)", RESULT),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.structuredContent.value", RESULT),
+        ("const { content } = await servers.odd.echo({ text: 'x' })\nreturn content[0].text", RESULT),
         ("return JSON.parse({ a: 1 })", RESULT),
         ("return JSON.parse('{')", ""),
         ("const none = undefined; return none.contents[0]", ""),

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from paddock.files import locked, replace_file
+from paddock.files import locked, read_bounded, replace_file
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
@@ -43,6 +43,23 @@ def test_a_link_is_no_lock(tmp_path):
     with pytest.raises(OSError, match="symbolic links"), locked(tmp_path / "lock"):
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_is_read_where_it_is_thought_to_be_or_not_at_all(tmp_path):
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    for each in (folder, other):
+        each.mkdir()
+        (each / "file").write_bytes(each.name.encode())
+    (folder / "link").symlink_to("file")
+    (folder / "out").symlink_to(other)
+    assert read_bounded(folder / "link", 9, within=folder) == b"folder"
+    assert read_bounded(folder / "file", 9, within=folder / "file") == b"folder"
+    for path, within in (
+        (folder / "out" / "file", folder),
+        (folder / "out" / "file", folder / "out" / "file"),
+    ):
+        with pytest.raises(OSError, match="it leads elsewhere"):
+            read_bounded(path, 9, within=within)
 
 
 def test_a_file_is_replaced_whole_with_its_mode(tmp_path):

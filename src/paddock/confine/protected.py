@@ -63,7 +63,7 @@ PROTECTED = (
     ".envrc",
     "paddock.toml",
     ".paddock",
-    ".mentu",  # a script there runs by its name, as one of the user's
+    ".mentu",  # scripts there run by their names, like those of `.paddock`
 )
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}

@@ -94,7 +94,7 @@ INSTEAD = {
 
 _NOT_DEFINED = re.compile(r"([\w$]{1,32}) is not defined")
 _NO_LOG = re.compile(r"console\.\w+ is not a function")
-_OF_A_MESSAGE = re.compile(r"\.(content|structuredContent)\b")
+_OF_A_MESSAGE = re.compile(r"\.(content|structuredContent)\b|\bcontent(\?\.)?\[0\]")
 _LOGS = "console has log, info, warn, error and debug"
 _RESULT = (
     "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "

@@ -62,7 +62,7 @@
     const known = all.filter(isProgram);
     const blocks = known.length ? known : all.filter(({ label }) => !label);
     if (!blocks.length) {
-      const message = `The text has a fenced block, but it is labelled '${all[0].label}'; label it js or ts`;
+      const message = `The text has a fenced block, but it is labelled '${all[0].label}'; write JavaScript or TypeScript, labelled js or ts`;
       throw new Refusal(message, all[0].fence);
     }
     // A fence that ends what none began.

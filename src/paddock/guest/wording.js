@@ -10,6 +10,12 @@
   // A tag that is closed, or an empty one, where an expression begins. It is looked for in refused texts only.
   const JSX = /(?:[=(,:?&|>]|\breturn)\s*(?=<(?:>|([A-Za-z][\w.:-]*)(?:\s[^<>]{0,500})?(?:\/>|>[^]{0,2000}?<\/\1\s*>)))/;
 
+  // A line that only Python has: no word of JavaScript begins a line that ends with a colon like that.
+  const PYTHON =
+    /^\s*(?:(?:(?:async +)?def|class|for|while|if|elif|with|try|else|except|finally)\b.*:\s*(?:#.*)?$|from +[\w.]+ +import\b|import +[\w.]+(?: +as +\w+)?\s*$)/;
+  const PYTHON_ADVICE = "This is Python, and a program is JavaScript or TypeScript; Python runs by run_program or `paddock exec`";
+  const LONGEST = 300;
+
   // What to say of the parser's `error` in `text`; `token` is what it could not place, `atEnd` that nothing follows.
   function refused(error, text, token, atEnd) {
     const message = error.message.replace(/ \(\d+:\d+\)$/, "");
@@ -48,6 +54,8 @@
   function told(refusal, text) {
     const escaped = ESCAPED.exec(text.slice(Math.max(refusal.offset - 9, 0), refusal.offset + 9));
     if (escaped) return new Refusal(`The text is escaped for HTML (${escaped[0]}); send it as it is`, refusal.offset);
+    const start = text.lastIndexOf("\n", refusal.offset - 1) + 1;
+    if (PYTHON.test(text.slice(start, start + LONGEST).split("\n", 1)[0])) return new Refusal(PYTHON_ADVICE, refusal.offset);
     const found = JSX.exec(text.slice(0, refusal.offset + 2000));
     const offset = found ? found.index + found[0].length : Infinity;
     if (offset > refusal.offset) return refusal;

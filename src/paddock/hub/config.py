@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Annotated, Literal, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
 from paddock.files import read_bounded
 from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
@@ -109,23 +117,32 @@ class _IdleTime(BaseModel):
     idle_timeout_ms: Annotated[int | None, Field(gt=0, alias="idleTimeoutMs")] = None
 
 
+def _as_text(value: object) -> object:
+    """Return a value of `env` as a process gets it: other programs let people write `3000` and `true`."""
+    return json.dumps(value) if isinstance(value, int) else value
+
+
 class _Entry(BaseModel):
-    """One entry as written. Keys of other programs (`description`) are passed over."""
+    """One entry as written, without what is `null`. Keys of other programs (`description`) are passed over."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
     command: Annotated[str, Field(min_length=1)] | None = None
     args: list[str] = []
-    env: dict[str, str] = {}
+    env: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
     cwd: str | None = None
     url: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, validation_alias=AliasChoices("url", "httpUrl", "serverUrl")
     )
-    transport: str = Field(default="http", validation_alias=AliasChoices("transportType", "type"))
+    transport: str = Field(
+        default="http", validation_alias=AliasChoices("transportType", "type", "transport")
+    )
     headers: dict[str, str] = {}
     timeout_ms: Annotated[int, Field(gt=0, alias="timeoutMs")] = DEFAULT_TIMEOUT_MS
     lifecycle: Literal["keep-alive", "ephemeral"] | _IdleTime | None = None
     disabled: bool = False
+    enabled: bool = True
+    """The same, as some programs write it."""
     oauth: OAuthEntry = OAuthEntry()
 
     @field_validator("oauth", mode="before")
@@ -153,18 +170,20 @@ def load_servers(path: Path, environ: Mapping[str, str], questions: Sequence[str
     try:
         document: object = json.loads(text)
     except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}:{error.colno}"
-        return ServersConfig(warnings=(f"{where}: not JSON: {error.msg}. No server is configured.",))
+        where, hint = f"{path}:{error.lineno}:{error.colno}", _advice(text, error.pos)
+        return ServersConfig(warnings=(f"{where}: not JSON: {error.msg}. {hint}No server is configured.",))
     except RecursionError:
         return ServersConfig(warnings=(f"{path}: nested too deeply. No server is configured.",))
     except ValueError:
         return ServersConfig(warnings=(f"{path}: a number is too long. No server is configured.",))
     entries: object = None
+    hint = ""
     if isinstance(document, dict):
         keys = cast("dict[str, object]", document)
         entries = keys.get("mcpServers", None if _is_elsewhere(keys) else {})
+        hint = "Rename `servers` to that. " if isinstance(keys.get("servers"), dict) else ""
     if not isinstance(entries, dict):
-        return ServersConfig(warnings=(f"{path}: no object `mcpServers`. No server is configured.",))
+        return ServersConfig(warnings=(f"{path}: no object `mcpServers`. {hint}No server is configured.",))
     servers: dict[str, Server] = {}
     warnings: list[str] = []
     for name, raw in cast("dict[str, object]", entries).items():
@@ -175,6 +194,21 @@ def load_servers(path: Path, environ: Mapping[str, str], questions: Sequence[str
             servers[name] = replace(server, questions=asks)
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
     return ServersConfig(servers, tuple(warnings))
+
+
+_COMMENT = re.compile(r"//|/\*|#")
+_LAST_COMMA = re.compile(r",\s*[]}]")
+_NEAR = 200
+
+
+def _advice(text: str, at: int) -> str:
+    """Return what to do about what editors allow in their own files, where reading a text as JSON ended."""
+    if _COMMENT.match(text, at):
+        return "JSON has no comments: remove them. "
+    start = max(at - _NEAR, 0)
+    commas = _LAST_COMMA.finditer(text[start : at + _NEAR])
+    surplus = any(start + comma.start() <= at < start + comma.end() for comma in commas)
+    return "Remove the comma after the last member. " if surplus else ""
 
 
 def _is_elsewhere(document: Mapping[str, object]) -> bool:
@@ -218,19 +252,32 @@ _PLACES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TMPDIR"
 """Variables whose values name places; hiding them would only make error texts useless."""
 
 
+_EXPECTED = {
+    "string_type": 'must be a text: write it between "quotes"',
+    "string_too_short": "must not be empty",
+    "list_type": "must be a list of texts",
+    "dict_type": "must be an object whose values are texts",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+}
+"""What to say of a member of another type."""
+
+
 def _server(name: str, raw: object, base: Path, fill: _Interpolation) -> Server | None:
     """Return the server of an entry; None for one that is disabled, or after a warning."""
     if not isinstance(raw, dict):
         fill.warn("must be an object; skipped.")
         return None
     try:
-        entry = _Entry.model_validate(raw)
+        given = cast("dict[str, object]", raw)
+        entry = _Entry.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        fill.warn(f"`{where}`: {first['msg']}; skipped.")
+        expected = _EXPECTED.get(first["type"], first["msg"])
+        fill.warn(f"`{where}`: {expected}; skipped.")
         return None
-    if entry.disabled:
+    if entry.disabled or not entry.enabled:
         return None
     if entry.command is not None:
         return _stdio_server(name, entry.command, entry, base, fill)

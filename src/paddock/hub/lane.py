@@ -8,6 +8,7 @@ such as what the server asks of us, stays the library's.
 import asyncio
 import itertools
 import json
+import re
 from typing import Any, cast
 
 from mcp.shared.dispatcher import coerce_request_id
@@ -22,6 +23,10 @@ from paddock.model.nesting import is_deeper
 _FIRST = 1 << 30
 """The library counts its own requests from 1."""
 _DEEPEST = 500
+_ID_FIRST = re.compile(r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,18})"?\s*,')
+_ID_LAST = re.compile(r'"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_NEAR = 200
+"""Where the number of an answer stands that is too deep for any reader: servers write it first or last."""
 EMPTY = "the answer has neither a result nor an error"
 
 
@@ -119,17 +124,25 @@ def odd(line: bytes) -> dict[str, Any] | None:
     One that is nested too deep is an error in its place: whoever writes it as JSON needs as deep a stack as its reader.
     Bytes that are not UTF-8 are replaced, as in JavaScript, and a text may hold any control character.
     """
+    text = line.decode("utf-8-sig", "replace")
     try:
-        document: object = json.loads(line.decode("utf-8-sig", "replace"), strict=False)
-    except (ValueError, RecursionError):
+        document: object = json.loads(text, strict=False)
+    except RecursionError:
+        found = _ID_FIRST.match(text[:_NEAR]) or _ID_LAST.search(text[-_NEAR:])
+        return _too_deep(int(found[1])) if found else None
+    except ValueError:
         return None
     if not isinstance(document, dict):
         return None
     fields = cast("dict[str, Any]", document)
     if not is_deeper(fields, _DEEPEST):
         return fields
+    return _too_deep(fields.get("id"))
+
+
+def _too_deep(number: object) -> dict[str, Any]:
     text = f"the answer is nested more than {_DEEPEST} deep"
-    return {"id": fields.get("id"), "error": {"code": INTERNAL_ERROR, "message": text}}
+    return {"id": number, "error": {"code": INTERNAL_ERROR, "message": text}}
 
 
 def _closed() -> MCPError:

@@ -170,7 +170,7 @@ class Provisioning:
     def configured(self) -> dict[str, bool]:
         """Return the servers of the servers file by name, and whether each is enabled. Raises ConfigurationError."""
         entries = _servers(self.servers_file, self._document())
-        return {name: _object(entry).get("disabled") is not True for name, entry in entries.items()}
+        return {name: _is_enabled(_object(entry)) for name, entry in entries.items()}
 
     def entry(self, name: str) -> dict[str, Json]:
         """Return what the servers file says of a server, else the registry's offer. Raises ConfigurationError."""
@@ -225,7 +225,9 @@ class Provisioning:
                 f"{self.servers_file}: server {name!r} is no object; correct the file first"
             )
         fields = cast("dict[str, Json]", entry)
-        was = fields.pop("disabled", False) is not True
+        was = _is_enabled(fields)
+        for key in ("disabled", "enabled"):
+            fields.pop(key, None)
         if was is enabled:
             return Change(name, fields, None)
         if not enabled:
@@ -250,6 +252,10 @@ class Provisioning:
         except OSError as error:
             raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
         return backup
+
+
+def _is_enabled(entry: Mapping[str, Json]) -> bool:
+    return entry.get("disabled") is not True and entry.get("enabled") is not False
 
 
 def _servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:

@@ -156,7 +156,11 @@ class ServerSettings(Value):
     """`[servers]`: how upstream MCP servers are run."""
 
     config: Path | None = None
-    """Server file to read instead of `.mcp.json` of the workspace."""
+    """Server file to read instead of `.mcp.json` of the workspace.
+
+    Keep it outside of workspaces that programs may write to: it names commands, and there only `.mcp.json` is
+    protected.
+    """
     state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
     """Directory for what is remembered of servers: pinned tool definitions, types of results."""
     registry: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json")

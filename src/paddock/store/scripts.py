@@ -31,9 +31,11 @@ class Script(NamedTuple):
 
 def folders(workspace: Path) -> list[Path]:
     """Return the folders a name is looked for in, first match wins."""
-    homes = (workspace, Path.home())
-    found = [home / product / "scripts" for home in homes for product in (".paddock", SEED_FOLDER)]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys((*_folders(workspace), *_folders(Path.home()))))
+
+
+def _folders(home: Path) -> list[Path]:
+    return [home / product / "scripts" for product in (".paddock", SEED_FOLDER)]
 
 
 def listed(workspace: Path) -> Iterator[tuple[str, Path]]:
@@ -80,19 +82,27 @@ def read(argument: str, workspace: Path, *, named: bool = False) -> Script:
         except OSError as problem:
             raise ScriptNotFound(f"{argument}: cannot read this script: {problem.strerror}") from None
     else:
-        raw = saved(argument, path)
+        raw = saved(argument, path, workspace)
     seed = SEED_FOLDER in path.absolute().parts
     return Script(path.name, text(argument, raw), LANGUAGES.get(path.suffix, "auto"), raw_results=seed)
 
 
-def saved(name: str, path: Path) -> bytes:
-    """Return what the file of a script holds that is called by name. Raises ScriptNotFound."""
+def saved(name: str, path: Path, workspace: Path | None) -> bytes:
+    """Return what the file of a script holds that is called by name, or any file. Raises ScriptNotFound.
+
+    One in the workspace is read from the workspace: whoever may write there, or made it, chooses where links lead, and
+    a program that runs scripts by name would read any file. The user's own may be anywhere.
+    """
     from paddock.files import read_bounded  # noqa: PLC0415 - a program by its path starts without
 
+    within = None if workspace is None or path.parent in _folders(Path.home()) else workspace.resolve()
     try:
-        return read_bounded(path, MOST_BYTES)
+        return read_bounded(path, MOST_BYTES, within=within)
     except OSError as problem:
-        raise ScriptNotFound(f"{name}: cannot read this script: {problem.strerror}") from None
+        why = problem.strerror
+        if problem.errno == errno.EXDEV:
+            why = "it leads out of the workspace; run it by its path, or keep it in the home directory"
+        raise ScriptNotFound(f"{name}: cannot read this script: {why}") from None
 
 
 def whole(what: str, file: BinaryIO) -> bytes:

@@ -5,6 +5,7 @@ import json
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -188,6 +189,26 @@ def test_types_scripts_and_guide_are_read_and_completed(place: Place, mode: str)
             handle = (await printed(client, "print 1")).structured_content["artifactHandle"]
             assert await complete(OUTPUT, "handle", "runtime-") == [handle]
             assert await complete(OUTPUT, "stream", "stde") == ["stderr"]
+
+    asyncio.run(main())
+
+
+def test_no_script_is_shown_that_a_link_leads_to_elsewhere(place: Place, tmp_path: Path) -> None:
+    scripts = place.workspace / ".mentu/scripts"
+    scripts.mkdir(parents=True)
+    (tmp_path / "credentials").write_text("c2VjcmV0")
+    (scripts / "theirs.ts").symlink_to(tmp_path / "credentials")
+    message = (
+        "theirs: cannot read this script: it leads out of the workspace; "
+        "run it by its path, or keep it in the home directory"
+    )
+
+    async def main() -> None:
+        async with place.client() as client:
+            assert (await refused(client, "paddock://scripts/theirs"))[1] == message
+            with pytest.raises(MCPError) as problem:
+                await client.get_prompt("run-script", {"name": "theirs"})
+            assert problem.value.message == message
 
     asyncio.run(main())
 

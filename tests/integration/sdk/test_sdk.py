@@ -279,6 +279,31 @@ def test_a_script_gives_no_more_than_its_caller_has(desk):
     assert (outcome.status, outcome.error.message) == (Status.FAILED, message)
 
 
+def test_no_script_of_the_workspace_is_read_from_elsewhere(desk, tmp_path, monkeypatch):
+    desk.open()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    secret, own = tmp_path / "config.json", tmp_path / ".paddock" / "scripts"
+    secret.write_text('{"auth": "c2VjcmV0"}')
+    folder = desk.workspace / ".mentu" / "scripts"
+    for each in (own, folder, desk.workspace / "kept"):
+        each.mkdir(parents=True)
+    (folder / "theirs.ts").symlink_to(secret)
+    (own / "mine.ts").symlink_to(secret)
+    (desk.workspace / "kept" / "inner.ts").write_text("return 1")
+    (folder / "inner.ts").symlink_to("../../kept/inner.ts")
+    outcome = desk.run("""
+        const names = ["inner", "mine", "theirs"];
+        const [inner, mine, theirs] = await Promise.allSettled(names.map((name) => paddock.script.run(name)));
+        return [inner.value, mine.value, theirs.reason.message];
+    """)
+    assert outcome.value == [
+        1,
+        {"auth": "c2VjcmV0"},
+        "theirs: cannot read this script: it leads out of the workspace; "
+        "run it by its path, or keep it in the home directory",
+    ]
+
+
 def test_a_program_does_not_learn_where_scripts_are_looked_for(desk):
     desk.open()
     outcome = desk.run("try { await paddock.script.run('nowhere') } catch (e) { return e.message }")

@@ -59,7 +59,7 @@ def test_a_name_that_no_file_can_have(workshop: Any, manifest: dict[str, str], w
 def test_a_script_that_cannot_be_read(workshop: Any, monkeypatch: pytest.MonkeyPatch):
     tool = workshop.make(ECHO)
 
-    def refused(path: Path, _most: int) -> bytes:
+    def refused(path: Path, _most: int, **_: Path) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr("paddock.scripts.read_bounded", refused)

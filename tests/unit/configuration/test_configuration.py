@@ -164,6 +164,18 @@ def test_a_file_that_is_a_directory_or_not_text_is_told(tmp_path: Path) -> None:
     assert failure(tmp_path) == "/user.toml: cannot read this settings file: it is not UTF-8 text"
 
 
+def test_a_link_to_nothing_is_no_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "user.toml").symlink_to("gone.toml")
+    assert failure(tmp_path) == (
+        "/user.toml: cannot read this settings file: it is a link to nothing; restore that, or remove the link"
+    )
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    merged = loaded(tmp_path, user="\ufefflimits.script.sleep_ms = 10\n")
+    assert merged.settings.limits.script.sleep_ms == 10
+
+
 def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
     assert sorted(_VARIABLES.values()) == sorted(
         set(leaves(Settings())) - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos"}

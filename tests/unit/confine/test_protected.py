@@ -45,7 +45,11 @@ PATHS = (
     ".mcp.json",
     ".vscode",
     ".vscode/tasks.json",
+    ".mentu",
+    ".mentu/scripts",
+    ".mentu/scripts/report.ts",
 )
+PARENTS = (".git", ".mentu")
 DEEDS = ("file", "directory", "link", "other link", "fifo", "remove", "mode", "owner", "attribute")
 MENDING = {"mode", "owner", "attribute"}
 
@@ -78,13 +82,13 @@ def do(root, outside, deed, name):
 
 
 def state(root):
-    """Return all that counts of every protected path and all below it, and of a .git that is no folder."""
+    """Return all that counts of every protected path and all below it, and of a .git or .mentu that is no folder."""
     found = {}
-    for top in (*protected.PROTECTED, ".git"):
+    for top in (*protected.PROTECTED, *PARENTS):
         path = root / top
         if path.parent.is_symlink() or not os.path.lexists(path):
             continue
-        if top == ".git" and path.is_dir() and not path.is_symlink():
+        if top in PARENTS and path.is_dir() and not path.is_symlink():
             continue
         below = [] if path.is_symlink() else sorted(path.rglob("*"))
         for each in (path, *below):

@@ -256,7 +256,17 @@ REFUSALS = [
     ("const App = ({ a }: Props) => <><p className='x'>{a}</p></>\nApp", 1, 31, "JSX"),
     ("```tsx\nconst e: any = (\n  <Tab.Bar on={() => 1}>text</Tab.Bar>\n)\n```", 3, 3, "JSX"),
     ("if (1 < 2) { let x: = 3 }", 1, 21, "Unexpected token `=` where a type is expected"),
-    ("```python\nprint(1)\n```", 1, 1, "The text has a fenced block, but it is labelled 'python'; label it js or ts"),
+    ("```python\nprint(1)\n```", 1, 1, "The text has a fenced block, but it is labelled 'python'; "
+     "write JavaScript or TypeScript, labelled js or ts"),
+    ("def main():\n    print('hi')\n\nmain()", 1, 5, "PYTHON"),
+    ("x = 1\r\nif x == 1:\r\n    print(x)", 2, 4, "PYTHON"),
+    ("async def main() -> None:  # now\n    pass", 1, 11, "PYTHON"),
+    ("for x in range(3):\n    print(x)", 1, 5, "PYTHON"),
+    ("import json\nprint(json.dumps([1]))", 1, 1, "PYTHON"),
+    ("from json import dumps", 1, 6, "PYTHON"),
+    ("class A:\n    pass", 1, 8, "PYTHON"),
+    ("import fs from 'fs'", 1, 1, "IMPORT"),
+    ("if x { y }", 1, 4, "Unexpected token 'x'"),
 ]  # fmt: skip
 
 IMPORT = (
@@ -267,6 +277,7 @@ ADVICE = {
     "AWAIT": "await is only valid in async functions; write `async` before the function that it stands in",
     "JSX": "JSX is not supported; return data, or write markup as a text",
     "IMPORT": IMPORT,
+    "PYTHON": "This is Python, and a program is JavaScript or TypeScript; Python runs by run_program or `paddock exec`",
 }
 
 

@@ -32,13 +32,50 @@ def test_unparsable_file_means_no_servers_and_a_warning_with_the_position(tmp_pa
     )
 
 
+COMMENT, COMMA = "JSON has no comments: remove them. ", "Remove the comma after the last member. "
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ('{\n  // mine\n  "mcpServers": {}}', COMMENT),
+        ('{"mcpServers": {} /* none */}', COMMENT),
+        ('{"mcpServers": {"s": {"command": "x"},\n}}', COMMA),
+        ('{"mcpServers": {"s": {"args": ["x", ]}}}', COMMA),
+        ('{"a": [1, 2], b: [3,]}', ""),
+        ('{"a": "//", b: 1}', ""),
+    ],
+)
+def test_what_editors_allow_in_their_own_files_is_called_by_its_name(tmp_path, text, advice):
+    servers, [warning] = load(tmp_path, text)
+    _, _, told = warning.partition(": not JSON: ")
+    said, _, rest = told.partition(". ")  # what Python says is another thing from 3.13 on
+    assert (servers, bool(said), rest) == ({}, True, f"{advice}No server is configured.")
+
+
+def test_what_other_programs_write_is_understood(tmp_path):
+    entry = {
+        "command": "x",
+        "env": {"PORT": 3000, "DEBUG": True},
+        "args": None,
+        "url": None,
+        "disabled": None,
+    }
+    assert one(tmp_path, entry) == (StdioServer("s", "x", env={"PORT": "3000", "DEBUG": "true"}), [])
+    assert one(tmp_path, {"command": "x", "enabled": False}) == (None, [])
+    assert one(tmp_path, {"url": "http://h/sse", "transport": "sse"})[0] is None
+
+
 def test_unreadable_and_shapeless_files(tmp_path):
     assert load_servers(tmp_path, {}).warnings == (
         f"{tmp_path}: cannot be read: Is a directory. No server is configured.",
     )
+    assert load(tmp_path, '{"servers": {"time": {"command": "uvx"}}}') == (
+        {},
+        [": no object `mcpServers`. Rename `servers` to that. No server is configured."],
+    )
     for shapeless in (
         "[]",
-        '{"servers": {"time": {"command": "uvx"}}}',
         '{"time": {"command": "uvx"}}',
         '{"time": {"url": "https://time.test"}}',
     ):
@@ -115,7 +152,11 @@ def test_x34_entries_of_wrong_types_are_skipped_without_showing_values(tmp_path)
     )
     assert one(tmp_path, {"command": "x", "env": {"T": ["secret"]}}) == (
         None,
-        [": server 's': `env.T`: Input should be a valid string; skipped."],
+        [": server 's': `env.T`: must be a text: write it between \"quotes\"; skipped."],
+    )
+    assert one(tmp_path, {"command": "x", "args": "y"}) == (
+        None,
+        [": server 's': `args`: must be a list of texts; skipped."],
     )
     assert one(tmp_path, "npx") == (
         None,

@@ -183,6 +183,28 @@ def test_an_answer_nested_deeper_than_it_could_be_written_again_is_an_error(dept
     on_lane(use)
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        b'{"jsonrpc":"2.0","id":%(id)d,"result":%(deep)b}',
+        b' {"id": "%(id)d", "result": %(deep)b, "jsonrpc": "2.0"}',
+        b'{"result":%(deep)b,"jsonrpc":"2.0","id":%(id)d}\n',
+        b'{"jsonrpc": "2.0", "result": {"id": 1, "a": %(deep)b}, "id": %(id)d}',
+    ],
+)
+def test_an_answer_too_deep_for_any_reader_is_an_error_too(form: bytes) -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        nested = b"[" * 200_000 + b"]" * 200_000
+        assert lane.take(form % {b"id": FIRST, b"deep": nested})
+        with pytest.raises(MCPError, match="the answer is nested more than 500 deep"):
+            await request
+        assert not lane.take(b'{"id":%d,"x":%b' % (FIRST + 1, nested))
+        assert parse(b'{"x":%b}' % nested) is None
+
+    on_lane(use)
+
+
 def test_an_answer_may_be_nested_deeper_than_quick_readers_take() -> None:
     async def use(lane: Lane, _: Pipe) -> None:
         request = await asked(lane)

@@ -256,6 +256,14 @@ def test_a_disabled_server_is_not_used_until_it_is_enabled_again(provisioning):
             provisioning.disable(name, approved=approved)
 
 
+def test_a_server_that_another_program_disabled_is_enabled(provisioning):
+    path = provisioning.servers_file
+    path.write_text('{"mcpServers": {"a": {"command": "x", "enabled": false}}}')
+    assert (provisioning.configured(), load_servers(path, {}).servers) == ({"a": False}, {})
+    provisioning.enable("a", approved=True)
+    assert json.loads(path.read_text()) == {"mcpServers": {"a": {"command": "x"}}}
+
+
 def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
     registry(tmp_path, entry())
     (tmp_path / "trust.json").write_text('["@good/*"]')

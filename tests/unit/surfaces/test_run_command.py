@@ -194,6 +194,8 @@ def test_a_variable_without_a_value_is_a_usage_error(home: Path) -> None:
     [
         ("v.json", '{"A": "x", "B": 1.5, "C": true}', {"A": "x", "B": "1.5", "C": "true"}),
         ("v.toml", 'A = "x"\nB = 2\n', {"A": "x", "B": "2"}),
+        ("v.json", '\ufeff{"A": "x"}', {"A": "x"}),
+        ("v.env", "\ufeffA=1\n", {"A": "1"}),
         (
             ".env",
             '# c\n\nA=1 # c\nexport B = \'x # y\'\nC="a\\n\\"b\\"" # c\nD=\nE=a#b\n',
@@ -231,7 +233,7 @@ def test_files_of_variables_that_make_no_sense(home: Path, name: str, text: str,
 
 
 def test_input_is_json_a_file_or_standard_input(home: Path) -> None:
-    write(Path("in.json"), '{"a": 1}')
+    write(Path("in.json"), '\ufeff{"a": 1}')
     write(Path("s.js"))
     for args, stdin, value in (("[1]", "", [1]), ("@in.json", "", {"a": 1}), ("-", "null", None)):
         gate = Gate()

@@ -137,7 +137,11 @@ def test_a_link_that_is_swapped_while_it_is_followed_is_an_error_of_its_tool(
     library = ToolLibrary(workspace)
     (workspace / "prompts").symlink_to("elsewhere")
 
-    def swapped(_path: str, **_: object) -> str:
+    readlink = os.readlink
+
+    def swapped(path: str, **_: object) -> str:
+        if str(path).startswith("/proc/self/fd/"):
+            return readlink(path)
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(os, "readlink", swapped)
@@ -145,6 +149,20 @@ def test_a_link_that_is_swapped_while_it_is_followed_is_an_error_of_its_tool(
     with pytest.raises(ToolError, match=r"^('link' is no path|link: Too many levels of symbolic links)$"):
         read_inside(directory, "link")
     assert sorted(library.tools()) == ["a", "b"]
+
+
+def test_a_directory_that_is_swapped_after_its_links_were_followed_shows_no_other_file(
+    workspace: Path, make_tool: MakeTool, monkeypatch: pytest.MonkeyPatch
+):
+    directory = make_tool("a")
+    (workspace / "other").mkdir()
+    (workspace / "other" / "tool.yaml").write_text("secret")
+    found = inside(directory, "tool.yaml")
+    directory.rename(workspace / "away")
+    directory.symlink_to(workspace / "other")
+    monkeypatch.setattr("paddock.tools.library.inside", lambda *_: found)
+    with pytest.raises(ToolError, match=r"^tool.yaml leads out of the tool's directory$"):
+        read_inside(directory, "tool.yaml")
 
 
 def test_a_path_that_is_no_utf_8_is_of_a_tool_that_cannot_be_used(workspace: Path, make_tool: MakeTool):

@@ -12,13 +12,15 @@ from paddock.surfaces.cli.failure import Failure
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
 _QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
+_MARK = "\ufeff"
+"""With it some editors begin a file, and nobody sees it."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def read_variables(path: Path) -> dict[str, str]:
     """Return the variables of a JSON, TOML or .env file, told apart by its suffix. Raises `Failure`."""
     try:
-        text = utf8(str(path), path.read_bytes())
+        text = utf8(str(path), path.read_bytes()).removeprefix(_MARK)
         match path.suffix:
             case ".json":
                 return _texts(path, _value(text))
@@ -43,10 +45,10 @@ def read_input(text: str, option: str = "--input") -> Json:
     try:
         if text == "-":
             what = "standard input"
-            text = utf8(what, sys.stdin.buffer.read())
+            text = utf8(what, sys.stdin.buffer.read()).removeprefix(_MARK)
         elif text.startswith("@"):
             what = text[1:]
-            text = utf8(what, Path(what).read_bytes())
+            text = utf8(what, Path(what).read_bytes()).removeprefix(_MARK)
         return _value(text)
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None

@@ -205,7 +205,7 @@ class Paddock:
         path = None if file is None else self._workspace / file
         work = RuntimeRun(
             runtime=runtime,
-            code=code if path is None else text(str(file), saved(str(file), path)),
+            code=code if path is None else text(str(file), saved(str(file), path, None)),
             file="" if path is None else below(self._workspace, path),
             args=tuple(args),
             executable=executable,

@@ -12,7 +12,6 @@ from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.policy.asking import plain
 from paddock.policy.redact import redact_text
-from paddock.store.scripts import saved
 from paddock.surfaces.mcp.discovery import PATIENCE_S
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.resources import SavedScripts, beginning, guide
@@ -119,7 +118,7 @@ class Prompts:
             raise UnknownPromptError(f"{what}; there are {', '.join(scripts) or 'none'}")
         path = scripts[name]
         try:
-            source = saved(name, path).decode("utf-8", "replace")
+            source = self._scripts.source(name, path)
         except ScriptNotFound as problem:
             raise UnknownPromptError(str(problem)) from None
         wish = "Run this program with execute_code and tell me what it returns."

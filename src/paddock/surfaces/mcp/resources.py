@@ -103,6 +103,10 @@ class SavedScripts:
                 found[name] = (str(path), seen.st_mtime_ns, seen.st_size)
         return found
 
+    def source(self, name: str, path: Path) -> str:
+        """Return the source of a script that `files` names. Raises ScriptNotFound."""
+        return saved(name, path, self._workspace).decode("utf-8", "replace")
+
     async def read(self, uri: str) -> dict[str, Json] | None:
         """Return the source of a script."""
         if (found := _SCRIPT.match(uri)) is None:
@@ -113,7 +117,7 @@ class SavedScripts:
                 f"there is no script {name[:100]}; there are {', '.join(known) or 'none'}"
             )
         try:
-            return _text(uri, saved(name, known[name]).decode("utf-8", "replace"))
+            return _text(uri, self.source(name, known[name]))
         except ScriptNotFound as problem:
             raise UnknownResourceError(str(problem)) from None
 
