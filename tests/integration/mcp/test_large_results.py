@@ -63,6 +63,62 @@ def test_the_rest_of_a_single_call_and_of_an_error(place: Place) -> None:
     asyncio.run(main())
 
 
+def test_a_text_of_a_tool_is_found_and_read_by_its_own_lines(place: Place) -> None:
+    place.settings("[mcp]\nanswer_characters = 2000\n")
+    said = "\n".join(f"row {number} é" for number in range(1000))
+
+    async def main() -> None:
+        async with place.client() as client:
+            result = await call(client, "call_tool", server="odd", tool="echo", args={"text": said})
+            _, _, told = result.content[0].text.rpartition("\n--- the whole: query_output ")
+            handle = told.partition(" ")[0]
+            asked = {"artifactHandle": handle, "queryTerms": ["row 777 "], "contextLines": 0}
+            found = (await call(client, "query_output", **asked)).structured_content
+            assert [(each["lineStart"], each["content"]) for each in found["excerpts"]] == [
+                (778, "row 777 é")
+            ]
+            read: list[str] = []
+            cursor = {"stream": "stdout", "afterLine": 0}
+            while cursor is not None:
+                page = await call(
+                    client, "query_output", artifactHandle=handle, cursor=cursor, maxExcerpts=100
+                )
+                data = page.structured_content
+                assert len(json.dumps(data, ensure_ascii=False)) <= 2100
+                assert len(page.content[0].text) <= 2000
+                read += [each["content"] for each in data["excerpts"]]
+                cursor = data.get("nextCursor")
+            assert "\n".join(read) == said
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_text_of_one_line_is_read_to_its_end(place: Place, mode: str) -> None:
+    place.settings("[mcp]\nanswer_characters = 3000\n")
+    said = "".join(f"{number} é\x01" for number in range(5000))
+
+    async def main() -> None:
+        async with place.client(mode=mode) as client:
+            result = await call(client, "execute_code", code="return input.said", input={"said": said})
+            handle = result.structured_content["artifactHandle"]
+            lines = {"stream": "stdout", "startLine": 1, "endLine": 1}
+            page = await call(client, "query_output", artifactHandle=handle, lineRange=lines)
+            cursor = page.structured_content["lineCursor"]
+            assert (
+                f"the rest of a cut line: cursor {json.dumps(cursor, separators=(',', ':'))}"
+                in page.content[0].text
+            )
+            read = page.structured_content["excerpts"][0]["content"].removesuffix("[truncated]")
+            while cursor is not None:
+                page = await call(client, "query_output", artifactHandle=handle, cursor=cursor)
+                read += page.structured_content["excerpts"][0]["content"]
+                cursor = page.structured_content.get("nextCursor")
+            assert read == said
+
+    asyncio.run(main())
+
+
 def test_a_value_that_may_not_be_kept_says_so(place: Place) -> None:
     place.settings("[mcp]\nanswer_characters = 300\n[artifacts]\nenabled = false\n")
 
