@@ -13,7 +13,7 @@ from paddock.surfaces.mcp.tools import Answer, text_block
 
 def forwarded(outcome: Outcome, cap: int) -> Answer:
     """Return the result of a single call; its texts, and its data, have at most `cap` characters."""
-    return result_of(outcome, cap) if outcome.ok else answer(outcome, cap)
+    return result_of(outcome, cap) if outcome.ok else answer(outcome, cap, single=True)
 
 
 def result_of(outcome: Outcome, cap: int = sys.maxsize) -> Answer:

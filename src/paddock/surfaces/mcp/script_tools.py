@@ -98,7 +98,7 @@ def _listed(schema: dict[str, Json]) -> dict[str, Json]:
 def _answer(outcome: Outcome, cap: int) -> Answer:
     """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
     if not outcome.ok:
-        return answer(outcome, cap)
+        return answer(outcome, cap, single=True)
     text = value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
     return Answer([text_block(cut(text, cap))], _data(outcome.value) if len(text) <= cap else None)
 
