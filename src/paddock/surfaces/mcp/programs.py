@@ -16,6 +16,7 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.program import OUTPUT_MODES, RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.surfaces.mcp.found import fitted, text_of
+from paddock.surfaces.mcp.mistakes import invalid
 from paddock.surfaces.mcp.outputs import links
 from paddock.surfaces.mcp.progress import OutputLines
 from paddock.surfaces.mcp.reply import compact, cut
@@ -87,7 +88,7 @@ class Programs:
         try:
             outcome, work = await self.execute(arguments, caller)
         except ValidationError as problem:
-            return invalid(problem)
+            return invalid("run_program", problem)
         response = program_response(outcome, work)
         text = cut(_told(response, outcome.id), self._cap)
         data = (
@@ -108,7 +109,7 @@ class Programs:
             asked = OutputQuery.model_validate(dict(arguments))
             found = await self.find(asked)
         except ValidationError as problem:
-            return invalid(problem)
+            return invalid("query_output", problem)
         except PaddockError as error:
             return refusal(Status.INVALID, type(error).__name__, str(error))
         shown = fitted(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
@@ -222,12 +223,3 @@ def _told(response: Mapping[str, Any], run: str) -> str:
     for excerpt in response.get("excerpts", []):
         lines += [f"--- {excerpt['source']} {excerpt['lineStart']}-{excerpt['lineEnd']}", excerpt["content"]]
     return "\n".join(lines)
-
-
-def invalid(problem: ValidationError) -> Answer:
-    """Return the answer to arguments that make no sense."""
-    texts = [
-        f"`{'.'.join(map(str, error['loc'])) or 'arguments'}`: {error['msg'].removeprefix('Value error, ')}"
-        for error in problem.errors(include_url=False, include_input=False)[:5]
-    ]
-    return refusal(Status.INVALID, "InvalidArguments", "\n".join(texts))
