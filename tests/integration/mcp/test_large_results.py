@@ -119,6 +119,50 @@ def test_a_text_of_one_line_is_read_to_its_end(place: Place, mode: str) -> None:
     asyncio.run(main())
 
 
+def test_the_rest_of_a_script_tool_and_of_a_computation(place: Place) -> None:
+    place.settings("[mcp]\nanswer_characters = 400\n")
+    directory = place.workspace / ".paddock/tools/rows"
+    directory.mkdir(parents=True)
+    (directory / "tool.yaml").write_text('{"id": "rows", "name": "rows", "script": "script.py"}')
+    (directory / "script.py").write_text(
+        "import json, sys\n"
+        "if 'why' in json.load(sys.stdin): sys.exit('because ' * 100)\n"
+        "print(*(f'row {n}' for n in range(200)), sep='\\n')"
+    )
+    rows = "\n".join(f"row {number}" for number in range(200))
+
+    async def main() -> None:
+        async with place.client() as client:
+
+            async def whole(result: Any) -> tuple[str, str]:
+                """Return the last line of an answer, and all of what it leads to."""
+                first, *links = result.content
+                (link,) = [part.uri for part in links if part.type == "resource_link"]
+                assert len(first.text) < 700
+                return first.text.splitlines()[-1], (await client.read_resource(link)).contents[0].text
+
+            printed = await call(client, "rows")
+            line, text = await whole(printed)
+            assert line.startswith("--- the whole: query_output runtime-")
+            assert (json.loads(text)["output"], printed.structured_content) == (rows, None)
+            failed = await call(client, "rows", why=1)
+            line, text = await whole(failed)
+            assert (line.endswith(" (stderr has the console)"), failed.structured_content["truncated"]) == (
+                True,
+                True,
+            )
+            assert "because " * 100 in text
+            source = "for (let n = 0; n < 200; n++) emit((n ? '\\n' : '') + 'row ' + n)"
+            computed = await call(client, "compute", source=source)
+            line, text = await whole(computed)
+            assert text == rows
+            data = computed.structured_content
+            assert (data["truncated"], data["artifactHandle"] in line) == (True, True)
+            assert data["output"].endswith(f"... [truncated: {len(rows)} characters in all]")
+
+    asyncio.run(main())
+
+
 def test_a_value_that_may_not_be_kept_says_so(place: Place) -> None:
     place.settings("[mcp]\nanswer_characters = 300\n[artifacts]\nenabled = false\n")
 
