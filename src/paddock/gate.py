@@ -347,10 +347,11 @@ class Gate:
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )
         except ServerError as error:
-            return RawResult(status=blame(error), error=_tool_error(str(error)))
+            usage = _waited(started) if counted else _NOTHING_USED
+            return RawResult(status=blame(error), error=_tool_error(str(error)), usage=usage)
         finally:
             PERSON.reset(person)
-        usage = Usage(wall_ms=round((time.perf_counter() - started) * 1000, 3)) if counted else _NOTHING_USED
+        usage = _waited(started) if counted else _NOTHING_USED
         if work.raw:
             return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
         value = native_value(result)
@@ -365,6 +366,10 @@ _NOTHING_USED = Usage()
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
+
+
+def _waited(since: float) -> Usage:
+    return Usage(wall_ms=round((time.perf_counter() - since) * 1000, 3))
 
 
 def _refusal(decision: Decision) -> ErrorInfo:

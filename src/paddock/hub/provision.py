@@ -158,6 +158,10 @@ class Provisioning:
         offers = load_registry(self._registry)
         return provision(intent, hits, offers, load_trust(self.trust_file), context=context)
 
+    def has_list(self) -> bool:
+        """Tell whether there is a registry's list with anything in it. Raises ConfigurationError."""
+        return bool(load_registry(self._registry))
+
     def find(self, name: str) -> Match:
         """Return the offer of that very name, which is as sure as can be. Raises ConfigurationError."""
         offers = {offer.name: offer for offer in load_registry(self._registry)}

@@ -45,8 +45,10 @@ class Described:
     """A tool for somebody who is about to call it."""
 
     name: str
+    server: str
+    """Where a program finds its server: `servers.NAME`, or `servers["NAME"]` for a name that is no identifier."""
     declaration: str
-    """TypeScript, to be read as a member of `servers`."""
+    """TypeScript, to be read as a member of `server`."""
     output: Output
     changed: bool
     """The server changed the tool after it was pinned: calls are refused until a person approves."""
@@ -77,7 +79,8 @@ def describe(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> 
     lines += [
         f"{_key(entry.tool.name)}(args{optional}: {parameters}): Promise<{returns}>; // output: {kind}",
     ]
-    return Described(entry.name, "\n".join(lines), kind, entry.changed)
+    member = f".{entry.server}" if _IDENTIFIER.match(entry.server) else f"[{_key(entry.server)}]"
+    return Described(entry.name, f"servers{member}", "\n".join(lines), kind, entry.changed)
 
 
 class _Printer:

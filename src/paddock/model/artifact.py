@@ -135,6 +135,8 @@ class Cursor(Wire):
 
     stream: Stream
     after_line: Annotated[int, Field(ge=0)]
+    after_char: Annotated[int, Field(ge=0)] | None = None
+    """Given, it goes on within the next line, after so many of its characters, and no line is cut."""
 
 
 class LineRange(Wire):
@@ -177,6 +179,8 @@ class OutputQuery(Wire):
             raise ValueError("queryTerms are required unless cursor or lineRange is provided")
         if self.line_range is not None and (self.cursor is not None or self.query_terms):
             raise ValueError("lineRange goes with neither queryTerms nor cursor")
+        if self.query_terms and self.cursor is not None and self.cursor.after_char is not None:
+            raise ValueError("a cursor with afterChar reads on in one line, and goes without queryTerms")
         for place in (self.cursor, self.line_range):
             if place is not None and self.stream not in ("both", place.stream):
                 raise ValueError(f"stream is {self.stream}, but the lines asked for are of {place.stream}")
@@ -197,6 +201,8 @@ class OutputFound(Wire):
     """Matching lines after the cursor, shown or not."""
     next_cursor: Cursor | None = None
     """Given when there is more to see."""
+    line_cursor: Cursor | None = None
+    """Given when a line is shown in part: where the first of them is read on."""
 
     def to_wire(self) -> dict[str, Json]:
         """Return the answer as JSON, under the names of the spec."""

@@ -42,6 +42,10 @@ class Status(StrEnum):
     """Paddock itself failed."""
 
 
+UNSEEN = frozenset({Status.TIMEOUT, Status.CANCELLED, Status.LOST, Status.ERROR})
+"""Ends of a call of a tool that do not tell what it did to the world."""
+
+
 class Decision(Value):
     """What policy answered: the effective limits and grants, why, and the hash that the ledger keeps."""
 

@@ -16,11 +16,18 @@ CUT = "[truncated]"
 
 _SEARCHED = 64 * 1024
 """Characters of a line that are searched at a time."""
+_BEFORE = 100
+"""Characters shown before what was found, where the beginning of its line does not show it."""
 
 
 def clipped(line: str) -> str:
     """Return a line as it is shown: after 500 characters comes `[truncated]` (seed 004, S35)."""
     return line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + CUT
+
+
+def is_cut(shown: str) -> bool:
+    """Tell whether a line is shown in part."""
+    return len(shown) > LINE_CHARS or (shown.startswith(CUT) and len(shown) > len(CUT) + _BEFORE)
 
 
 def lines_of(text: str) -> list[str]:
@@ -31,27 +38,33 @@ def lines_of(text: str) -> list[str]:
 class Lines:
     """Splits a text that comes in pieces into lines, each clipped, and says which hold a term.
 
-    A term is looked for in the whole line, in either case, however long the line is.
+    A term is looked for in the whole line, in either case, however long the line is. Where the first 500 characters do
+    not show it, the 500 around it are shown instead.
     """
 
     def __init__(self, terms: Sequence[str]) -> None:
         self._terms = [term.lower() for term in terms]
-        self._overlap = max((len(term) for term in self._terms), default=1)
+        self._overlap = max((len(term) for term in self._terms), default=0) + _BEFORE
+        self._begin()
+
+    def _begin(self) -> None:
         self._shown = ""
         self._rest: list[str] = []
         self._size = 0
+        self._length = 0
         self._hit = False
+        self._around: _Window | None = None
         self._open = False
 
     def feed(self, text: str) -> Iterator[tuple[str, bool]]:
         """Yield each line that is whole now, and whether it holds a term."""
         *whole, rest = text.split("\n")
         for part in whole:
-            if self._open:
+            if self._open or len(part) > LINE_CHARS:
                 self._hold(part)
                 yield self._close()
             else:
-                yield clipped(part), self._holds(part)
+                yield part, self._holds(part)
         if rest:
             self._hold(rest)
 
@@ -66,26 +79,55 @@ class Lines:
             self._shown += part[: LINE_CHARS + 1]
         self._rest.append(part)
         self._size += len(part)
+        self._length += len(part)
         if self._size >= _SEARCHED:
             self._search()
 
     def _search(self) -> None:
         text = "".join(self._rest)
-        self._hit = self._hit or self._holds(text)
+        if self._terms and not self._hit:
+            self._look(text)
         text = text[-self._overlap :]
         self._rest, self._size = [text], len(text)
 
-    def _close(self) -> tuple[str, bool]:
-        self._search()
-        found = clipped(self._shown), self._hit
-        self._shown, self._rest, self._size, self._hit, self._open = "", [], 0, False, False
-        return found
-
-    def _holds(self, text: str) -> bool:
+    def _holds(self, line: str) -> bool:
         if not self._terms:
             return False
-        lower = text.lower()
+        lower = line.lower()
         return any(term in lower for term in self._terms)
+
+    def _look(self, text: str) -> None:
+        """Look for the first term in a part of the line, which ends where the line does so far."""
+        lower = text.lower()
+        found = [(place, len(term)) for term in self._terms if (place := lower.find(term)) >= 0]
+        if not found:
+            return
+        self._hit = True
+        place, size = min(found)
+        before = self._length - len(text)
+        if before + place + size > LINE_CHARS:
+            start = max(0, place - _BEFORE)
+            self._around = _Window(text[start : start + LINE_CHARS], before + start)
+
+    def _close(self) -> tuple[str, bool]:
+        self._search()
+        shown = clipped(self._shown) if self._around is None else self._around.of(self._length)
+        found = shown, self._hit
+        self._begin()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A part of a line."""
+
+    text: str
+    start: int
+
+    def of(self, length: int) -> str:
+        """Return it as part of a line of so many characters."""
+        goes_on = self.start + len(self.text) < length
+        return CUT * (self.start > 0) + self.text + CUT * goes_on
 
 
 class Windows:

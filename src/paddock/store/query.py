@@ -7,16 +7,18 @@ manifest says is an ArtifactError (S51).
 import codecs
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
 from paddock.model.errors import ArtifactError, ArtifactTooLarge
-from paddock.model.text import Lines, Windows, excerpt
+from paddock.model.text import CUT, LINE_CHARS, Lines, Windows, excerpt, is_cut
 from paddock.store.artifacts import Artifacts, Found
 
 MOST_LINES = 1000
 """Lines that one answer may read by number."""
+MOST_CHARS = 20_000
+"""Characters of one line that one answer may read."""
 
 _GZIP = 16 + zlib.MAX_WBITS
 _PIECE = 256 * 1024
@@ -98,6 +100,8 @@ class _Search:
             most = min(span.end_line - span.start_line + 1, MOST_LINES)
             return self._page(span.stream, span.start_line, most, last=span.end_line)
         assert asked.cursor is not None
+        if asked.cursor.after_char is not None:
+            return self._within(asked.cursor.stream, asked.cursor.after_line + 1, asked.cursor.after_char)
         return self._page(asked.cursor.stream, asked.cursor.after_line + 1, asked.max_excerpts)
 
     def _matches(self) -> OutputFound:
@@ -140,6 +144,28 @@ class _Search:
         following = _end_of(excerpts[0]) if excerpts and excerpts[0].line_end < end else None
         return self._found(excerpts, status="lineRange", matches=0, following=following)
 
+    def _within(self, stream: Stream, wanted: int, after: int) -> OutputFound:
+        """Return what a line holds after so many characters; the cursor goes on in it, or with the next line."""
+        line, length, shown, whole = 1, 0, "", 0
+        for text in self._texts(stream):
+            for place, part in enumerate(text.split("\n")):
+                if place:
+                    line, length = line + 1, 0
+                if line == wanted:
+                    taken = part[max(0, after - length) : max(0, after + MOST_CHARS - length)]
+                    shown += taken
+                    whole += len(part)
+                length += len(part)
+        self._total_lines = line if length else line - 1
+        end = after + len(shown)
+        following = None
+        if end < whole:
+            following = Cursor(stream=stream, after_line=wanted - 1, after_char=end)
+        elif wanted < self._total_lines:
+            following = Cursor(stream=stream, after_line=wanted)
+        excerpts = [excerpt(stream, wanted, [shown])] if shown else []
+        return self._found(excerpts, status="lineRange", matches=0, following=following)
+
     def _streams(self) -> tuple[Stream, ...]:
         """Return what is to be searched: a cursor in the second stream has the first behind it."""
         asked = self._asked
@@ -149,19 +175,24 @@ class _Search:
 
     def _lines(self, stream: Stream) -> Iterator[tuple[int, str, bool]]:
         lines = Lines(self._asked.query_terms)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         number = 0
+        for text in self._texts(stream):
+            for line, hit in lines.feed(text):
+                number += 1
+                yield number, line, hit
+        for line, hit in lines.end():
+            number += 1
+            yield number, line, hit
+        self._total_lines += number
+
+    def _texts(self, stream: Stream) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for piece in self._reading.pieces(stream):
             if stream not in self._searched:
                 self._searched.append(stream)
             self._total_bytes += len(piece)
-            for line, hit in lines.feed(decoder.decode(piece)):
-                number += 1
-                yield number, line, hit
-        for line, hit in (*lines.feed(decoder.decode(b"", final=True)), *lines.end()):
-            number += 1
-            yield number, line, hit
-        self._total_lines += number
+            yield decoder.decode(piece)
+        yield decoder.decode(b"", final=True)
 
     def _found(
         self, excerpts: list[Excerpt], *, status: MatchStatus, matches: int, following: Cursor | None
@@ -175,7 +206,21 @@ class _Search:
             match_status=status,
             match_count=matches,
             next_cursor=following,
+            line_cursor=None if self._reads_on() else _cut(excerpts),
         )
+
+    def _reads_on(self) -> bool:
+        return self._asked.cursor is not None and self._asked.cursor.after_char is not None
+
+
+def _cut(excerpts: Iterable[Excerpt]) -> Cursor | None:
+    """Return where the first line that is shown in part is read on: after what is shown, or from its beginning."""
+    for each in excerpts:
+        for number, line in enumerate(each.content.split("\n"), each.line_start):
+            if is_cut(line):
+                shown = 0 if line.startswith(CUT) else LINE_CHARS
+                return Cursor(stream=each.source, after_line=number - 1, after_char=shown)
+    return None
 
 
 def _end_of(shown: Excerpt) -> Cursor:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from paddock.model.base import Json
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
+from paddock.model.outcome import UNSEEN, CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
 from paddock.model.tool import ToolEnd
 
 _PREFIXES = {"log": "", "warn": "[warn] ", "error": "[error] ", "info": "[info] ", "debug": "[debug] "}
@@ -164,7 +164,9 @@ def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:
         shown.append(f"and {len(calls) - len(shown)} more")
     done = f"calls completed before the error: {len(calls)}" + (f" ({', '.join(shown)})" if shown else "")
     flying = f"{in_flight} in flight, their effect is unknown" if in_flight else "nothing is in flight"
-    return f"{done}; {flying}"
+    unseen = sum(call.status in UNSEEN for call in calls)
+    unknown = f"; of {unseen} that ended without an answer the effect is unknown" if unseen else ""
+    return f"{done}; {flying}{unknown}"
 
 
 def _pretty(value: Json) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Finding tools and learning how to call them."""
 
 import asyncio
+import json
 from typing import Any
 
 from .conftest import Place
@@ -60,6 +61,24 @@ def test_one_server_is_searched_alone_and_one_that_there_is_not_is_told(place: P
         "ok · 0 of 14 tools\nnothing found; try other words. Servers: odd (14 tools)",
         "invalid\nUnknown server: evn; did you mean `even`?",
     ]
+
+
+def test_a_declaration_says_where_a_program_finds_its_server(place: Place) -> None:
+    odd = json.loads((place.workspace / ".mcp.json").read_text())["mcpServers"]["odd"]
+    place.servers({"odd": odd, "odd.one": odd, "odd-two": odd})
+
+    async def main() -> None:
+        async with place.client() as client:
+            names = ["odd.one.pid", "odd-two.pid", "odd.pid"]
+            described = await client.call_tool("describe_tools", {"names": names})
+            lines = described.content[0].text.splitlines()
+            members = [line.removeprefix("// ") for line in lines if line.startswith("// ")]
+            assert members == ['servers["odd.one"]', 'servers["odd-two"]', "servers.odd"]
+            code = f"return [{', '.join(f'await {member}.pid()' for member in members)}]"
+            result = await client.call_tool("execute_code", {"code": code})
+            assert len(set(result.structured_content["value"])) == 3
+
+    asyncio.run(main())
 
 
 def test_names_that_are_not_described_are_counted(place: Place) -> None:

@@ -143,8 +143,10 @@ def test_connections_that_ask_for_nothing_keep_nobody_out(place: Place) -> None:
             port = int(web.url.split(":")[2].split("/")[0])
             idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
             head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            accepts = "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
             for begun in (
                 f"{head}Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{{",
+                f"{head}{accepts}Content-Length: 9\r\n\r\n{{",
                 "\x16\x03\x01\r\n\r\n",
             ):
                 _, gone = await asyncio.open_connection("127.0.0.1", port)

@@ -63,6 +63,106 @@ def test_the_rest_of_a_single_call_and_of_an_error(place: Place) -> None:
     asyncio.run(main())
 
 
+def test_a_text_of_a_tool_is_found_and_read_by_its_own_lines(place: Place) -> None:
+    place.settings("[mcp]\nanswer_characters = 2000\n")
+    said = "\n".join(f"row {number} é" for number in range(1000))
+
+    async def main() -> None:
+        async with place.client() as client:
+            result = await call(client, "call_tool", server="odd", tool="echo", args={"text": said})
+            _, _, told = result.content[0].text.rpartition("\n--- the whole: query_output ")
+            handle = told.partition(" ")[0]
+            asked = {"artifactHandle": handle, "queryTerms": ["row 777 "], "contextLines": 0}
+            found = (await call(client, "query_output", **asked)).structured_content
+            assert [(each["lineStart"], each["content"]) for each in found["excerpts"]] == [
+                (778, "row 777 é")
+            ]
+            read: list[str] = []
+            cursor = {"stream": "stdout", "afterLine": 0}
+            while cursor is not None:
+                page = await call(
+                    client, "query_output", artifactHandle=handle, cursor=cursor, maxExcerpts=100
+                )
+                data = page.structured_content
+                assert len(json.dumps(data, ensure_ascii=False)) <= 2100
+                assert len(page.content[0].text) <= 2000
+                read += [each["content"] for each in data["excerpts"]]
+                cursor = data.get("nextCursor")
+            assert "\n".join(read) == said
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_text_of_one_line_is_read_to_its_end(place: Place, mode: str) -> None:
+    place.settings("[mcp]\nanswer_characters = 3000\n")
+    said = "".join(f"{number} é\x01" for number in range(5000))
+
+    async def main() -> None:
+        async with place.client(mode=mode) as client:
+            result = await call(client, "execute_code", code="return input.said", input={"said": said})
+            handle = result.structured_content["artifactHandle"]
+            lines = {"stream": "stdout", "startLine": 1, "endLine": 1}
+            page = await call(client, "query_output", artifactHandle=handle, lineRange=lines)
+            cursor = page.structured_content["lineCursor"]
+            assert (
+                f"the rest of a cut line: cursor {json.dumps(cursor, separators=(',', ':'))}"
+                in page.content[0].text
+            )
+            read = page.structured_content["excerpts"][0]["content"].removesuffix("[truncated]")
+            while cursor is not None:
+                page = await call(client, "query_output", artifactHandle=handle, cursor=cursor)
+                read += page.structured_content["excerpts"][0]["content"]
+                cursor = page.structured_content.get("nextCursor")
+            assert read == said
+
+    asyncio.run(main())
+
+
+def test_the_rest_of_a_script_tool_and_of_a_computation(place: Place) -> None:
+    place.settings("[mcp]\nanswer_characters = 400\n")
+    directory = place.workspace / ".paddock/tools/rows"
+    directory.mkdir(parents=True)
+    (directory / "tool.yaml").write_text('{"id": "rows", "name": "rows", "script": "script.py"}')
+    (directory / "script.py").write_text(
+        "import json, sys\n"
+        "if 'why' in json.load(sys.stdin): sys.exit('because ' * 100)\n"
+        "print(*(f'row {n}' for n in range(200)), sep='\\n')"
+    )
+    rows = "\n".join(f"row {number}" for number in range(200))
+
+    async def main() -> None:
+        async with place.client() as client:
+
+            async def whole(result: Any) -> tuple[str, str]:
+                """Return the last line of an answer, and all of what it leads to."""
+                first, *links = result.content
+                (link,) = [part.uri for part in links if part.type == "resource_link"]
+                assert len(first.text) < 700
+                return first.text.splitlines()[-1], (await client.read_resource(link)).contents[0].text
+
+            printed = await call(client, "rows")
+            line, text = await whole(printed)
+            assert line.startswith("--- the whole: query_output runtime-")
+            assert (json.loads(text)["output"], printed.structured_content) == (rows, None)
+            failed = await call(client, "rows", why=1)
+            line, text = await whole(failed)
+            assert (line.endswith(" (stderr has the console)"), failed.structured_content["truncated"]) == (
+                True,
+                True,
+            )
+            assert "because " * 100 in text
+            source = "for (let n = 0; n < 200; n++) emit((n ? '\\n' : '') + 'row ' + n)"
+            computed = await call(client, "compute", source=source)
+            line, text = await whole(computed)
+            assert text == rows
+            data = computed.structured_content
+            assert (data["truncated"], data["artifactHandle"] in line) == (True, True)
+            assert data["output"].endswith(f"... [truncated: {len(rows)} characters in all]")
+
+    asyncio.run(main())
+
+
 def test_a_value_that_may_not_be_kept_says_so(place: Place) -> None:
     place.settings("[mcp]\nanswer_characters = 300\n[artifacts]\nenabled = false\n")
 

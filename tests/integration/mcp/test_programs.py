@@ -109,13 +109,47 @@ def test_mistakes_are_told(place: Place) -> None:
     ]
     assert texts[6].startswith("invalid\nrun_program: `runtime` must be one of ")
     assert texts[1] == (
-        "invalid\n`arguments`: there is nothing to run: give `code`, or `args` for the executable itself"
+        "invalid\nrun_program: there is nothing to run: give `code`, or `args` for the executable itself"
     )
     assert texts[2].startswith("failure · exit 3 · ")
     assert texts[3] == "invalid\nInvalid artifact handle: path traversal detected"
     assert texts[4] == (
-        "invalid\n`arguments`: queryTerms are required unless cursor or lineRange is provided"
+        "invalid\nquery_output: queryTerms are required unless cursor or lineRange is provided"
     )
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("run_program", {"maxResponseLines": 2}, "`maxResponseLines` must be at least 10"),
+        ("run_program", {"contextLines": 99}, "`contextLines` must be at most 20"),
+        ("run_program", {"queryTerms": ["a"] * 11}, "`queryTerms` has 11 entries; there may be 10"),
+        ("run_program", {"queryTerms": ["a", ""]}, "`queryTerms[1]` is empty"),
+        ("run_program", {"args": ["a"] * 101}, "`args` has 101 entries; there may be 100"),
+        ("run_program", {"relativeCwd": ""}, "`relativeCwd` is empty"),
+        ("run_program", {"stdin": "x" * 600_000}, "`stdin` is longer than 524288 bytes"),
+        ("run_program", {"timeoutMs": 5}, "a program's timeout is 100 to 600000 ms, not 5"),
+        ("query_output", {"maxExcerpts": 500, "queryTerms": ["x"]}, "`maxExcerpts` must be at most 100"),
+        (
+            "query_output",
+            {"lineRange": {"stream": "both", "startLine": "a"}},
+            "`lineRange.stream` must be 'stdout' or 'stderr'\n"
+            "query_output: `lineRange.startLine` must be a whole number\n"
+            "query_output: `lineRange.endLine` is missing",
+        ),
+        (
+            "query_output",
+            {"lineRange": {"stream": "stdout", "startLine": 5, "endLine": 1}},
+            "`lineRange`: endLine is before startLine",
+        ),
+    ],
+)
+def test_a_mistake_is_told_by_the_name_that_the_caller_used(
+    place: Place, tool: str, arguments: dict[str, Any], told: str
+) -> None:
+    needed = {"run_program": {"runtime": "perl", "code": "1"}, "query_output": {"artifactHandle": "x"}}
+    (result,) = calls(place, (tool, {**needed[tool], **arguments}))
+    assert result.content[0].text == f"invalid\n{tool}: {told}"
 
 
 def test_an_end_without_an_exit_code_names_none(place: Place) -> None:

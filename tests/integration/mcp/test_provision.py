@@ -28,6 +28,16 @@ def registry(place: Place) -> None:
     (config / "trusted-servers.json").write_text('["@good/*"]')
 
 
+def test_without_a_list_it_says_who_fetches_one(place: Place) -> None:
+    async def main() -> None:
+        async with place.client() as client:
+            found = (await client.call_tool("provision_server", {"name": "weather"})).structured_content
+            told = "there is no registry's list here to offer from; a person fetches one: paddock servers refresh"
+            assert (found["offers"], found["note"]) == ([], told)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("mode", ERAS)
 def test_what_there_is_and_could_be_had(place: Place, mode: str) -> None:
     registry(place)
@@ -48,6 +58,9 @@ def test_what_there_is_and_could_be_had(place: Place, mode: str) -> None:
                 {"name": "@good/weather", **offer, "trusted": True},
                 {"name": "@bad/weather", **offer, "trusted": False},
             ]
+            _, found, _ = await provision(intent="tea")
+            told = "nothing in the registry's list fits; try other words"
+            assert found == {**nothing, "offers": [], "note": told}
             command = "paddock servers enable @good/weather"
             message = (
                 f"a person has to do this; ask them to run: {command}\nIt counts from the next session on."

@@ -180,7 +180,7 @@ def test_a_call_and_its_failures(place: Place) -> None:
         "Unknown server: nobody",
         "Error calling refuse on odd: error -32602",
     ]
-    assert told[4].startswith("Failed to connect to server gone: ")
+    assert told[4].startswith("Failed to connect to server gone: command /no is ")
     assert [result.is_error for result in results] == [False, True, True, True, True]
 
 

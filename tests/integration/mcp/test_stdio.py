@@ -1,6 +1,7 @@
 """`paddock serve mcp` over standard streams, with a bare client of the official library in both eras."""
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -179,5 +180,33 @@ def test_one_call_gives_what_the_server_gave(place: Place) -> None:
             assert text(refused) == "failed · N ms · run ID\nToolError: error -32602"
             unknown = await client.call_tool("call_tool", {"server": "od", "tool": "echo"})
             assert text(unknown) == "invalid · N ms · run ID\nUnknown server: od; did you mean `odd`?"
+
+    asyncio.run(main())
+
+
+def test_a_call_whose_end_nobody_saw_may_have_done_something(place: Place) -> None:
+    servers = json.loads((place.workspace / ".mcp.json").read_text())["mcpServers"]
+    place.servers({"odd": {**servers["odd"], "timeoutMs": 500}})
+
+    async def main() -> None:
+        async with place.client() as client:
+            crashed = await client.call_tool("call_tool", {"server": "odd", "tool": "crash"})
+            data = crashed.structured_content
+            assert (data["status"], data["happened"]) == ("lost", "in_flight_unknown")
+            late = await client.call_tool("call_tool", {"server": "odd", "tool": "hang"})
+            data = late.structured_content
+            assert (data["status"], data["happened"], data["ms"] >= 500) == (
+                "timeout",
+                "in_flight_unknown",
+                True,
+            )
+            refused = await client.call_tool("call_tool", {"server": "odd", "tool": "refuse"})
+            assert refused.structured_content["happened"] == "calls_completed"
+            never = await client.call_tool("execute_code", {"code": "await servers.odd.nothing({})"})
+            assert never.structured_content["happened"] == "no_calls"
+            within = await client.call_tool("execute_code", {"code": "await servers.odd.hang({})"})
+            assert within.structured_content["happened"] == "in_flight_unknown"
+            told = "calls completed before the error: 1 (odd.hang timeout); nothing is in flight; "
+            assert f"{told}of 1 that ended without an answer the effect is unknown" in text(within)
 
     asyncio.run(main())

@@ -49,7 +49,7 @@ PATHS = (
     ".mentu/scripts",
     ".mentu/scripts/report.ts",
 )
-PARENTS = (".git", ".mentu")
+PARENTS = (".git",)
 DEEDS = ("file", "directory", "link", "other link", "fifo", "remove", "mode", "owner", "attribute")
 MENDING = {"mode", "owner", "attribute"}
 
@@ -82,7 +82,7 @@ def do(root, outside, deed, name):
 
 
 def state(root):
-    """Return all that counts of every protected path and all below it, and of a .git or .mentu that is no folder."""
+    """Return all that counts of every protected path and all below it, and of a .git that is no folder."""
     found = {}
     for top in (*protected.PROTECTED, *PARENTS):
         path = root / top

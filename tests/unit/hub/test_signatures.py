@@ -39,6 +39,7 @@ def test_a_declaration_has_comments_and_defaults():
     entry = tool("list_issues", ISSUES, "List issues.\nMore.")
     assert describe(entry) == Described(
         name="github.list_issues",
+        server="servers.github",
         declaration="""\
 /** List issues. More. */
 list_issues(args: {

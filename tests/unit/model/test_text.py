@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.model.artifact import Excerpt
-from paddock.model.text import CUT, Lines, Windows, clipped, lines_of
+from paddock.model.text import CUT, Lines, Windows, clipped, is_cut, lines_of
 
 
 def split(terms: list[str], pieces: list[str]) -> list[tuple[str, bool]]:
@@ -45,9 +45,26 @@ def test_pieces_make_no_difference(pieces: list[str], terms: list[str]) -> None:
 def test_a_term_anywhere_in_a_very_long_line_is_found(place: int, size: int) -> None:
     text = "." * place + "Needle" + "." * (200_000 - place)
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
-    shown = text[:500] + CUT
-    assert split(["nEEDLE"], pieces) == [(shown, True)]
-    assert split(["nEEDLES"], pieces) == [(shown, False)]
+    [(shown, hit)] = split(["nEEDLE"], pieces)
+    around = shown.removeprefix(CUT).removesuffix(CUT)
+    assert (hit, "Needle" in around, len(around) <= 500, around in text) == (True, True, True, True)
+    assert is_cut(shown)
+    assert split(["nEEDLES"], pieces) == [(text[:500] + CUT, False)]
+
+
+def test_a_term_that_the_beginning_of_its_line_does_not_show_is_shown() -> None:
+    inside = "." * 494 + "needle" + "." * 900
+    assert split(["needle"], [inside]) == [(inside[:500] + CUT, True)]
+    beyond = "." * 495 + "needle" + "." * 900
+    assert split(["needle"], [beyond + "\nnext"]) == [(CUT + beyond[395:895] + CUT, True), ("next", False)]
+    last = "." * 1990 + "needle"
+    assert split(["needle", "never"], [last]) == [(CUT + "." * 100 + "needle", True)]
+
+
+def test_whether_a_line_is_shown_in_part() -> None:
+    whole = ["", "x" * 500, CUT, "x" + CUT]
+    parts = ["x" * 500 + CUT, CUT + "." * 100 + "needle"]
+    assert [*map(is_cut, whole + parts)] == [False] * 4 + [True] * 2
 
 
 def test_a_line_that_never_ends_is_not_kept() -> None:

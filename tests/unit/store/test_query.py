@@ -132,16 +132,52 @@ def test_a_cursor_crosses_from_one_stream_to_the_other(artifacts: Artifacts) -> 
 
 
 def test_s35_long_lines_are_cut_in_queries(artifacts: Artifacts) -> None:
-    handle = store(artifacts, "x" * 1990 + "needle\n" + "y" * 2000)
+    handle = store(artifacts, "needle" + "x" * 1990 + "\n" + "y" * 2000)
     found = ask(artifacts, handle, queryTerms=["needle"])
     assert found["excerpts"] == [
         {
             "lineStart": 1,
             "lineEnd": 2,
-            "content": "x" * 500 + "[truncated]\n" + "y" * 500 + "[truncated]",
+            "content": "needle" + "x" * 494 + "[truncated]\n" + "y" * 500 + "[truncated]",
             "source": "stdout",
         }
     ]
+    assert found["lineCursor"] == {"stream": "stdout", "afterLine": 0, "afterChar": 500}
+
+
+def test_a_match_far_into_a_long_line_is_shown(artifacts: Artifacts) -> None:
+    found = ask(artifacts, store(artifacts, "a\n" + "x" * 1990 + "needle\n"), queryTerms=["needle"])
+    [excerpt] = found["excerpts"]
+    assert excerpt["content"] == "a\n[truncated]" + "x" * 100 + "needle"
+    assert found["lineCursor"] == {"stream": "stdout", "afterLine": 1, "afterChar": 0}
+
+
+def test_a_cut_line_is_read_on_to_its_end(artifacts: Artifacts) -> None:
+    long = "".join(f"é{number} " for number in range(12_000))
+    handle = store(artifacts, f"short\n{long}\nlast\n", "x" * 600)
+    found = ask(artifacts, handle, lineRange={"stream": "stdout", "startLine": 1, "endLine": 3})
+    text = found["excerpts"][0]["content"].split("\n")[1].removesuffix("[truncated]")
+    cursor = found["lineCursor"]
+    while "afterChar" in cursor:
+        page = ask(artifacts, handle, cursor=cursor)
+        [excerpt] = page["excerpts"]
+        assert (excerpt["lineStart"], excerpt["lineEnd"], len(excerpt["content"]) <= 20_000) == (2, 2, True)
+        assert (page["totalLines"], page["searchedStreams"], "lineCursor" in page) == (3, ["stdout"], False)
+        text += excerpt["content"]
+        cursor = page["nextCursor"]
+    assert text == long
+    assert cursor == {"stream": "stdout", "afterLine": 2}
+    assert ask(artifacts, handle, cursor=cursor)["excerpts"][0]["content"] == "last"
+
+
+def test_beyond_the_end_of_a_line_and_of_all_lines(artifacts: Artifacts) -> None:
+    handle = store(artifacts, "one\ntwo")
+    after = {"stream": "stdout", "afterLine": 0, "afterChar": 3}
+    found = ask(artifacts, handle, cursor=after)
+    assert (found["excerpts"], found["nextCursor"]) == ([], {"stream": "stdout", "afterLine": 1})
+    for place in ({**after, "afterLine": 1}, {**after, "afterLine": 9}, {**after, "stream": "stderr"}):
+        found = ask(artifacts, handle, cursor=place)
+        assert (found["excerpts"], "nextCursor" in found) == ([], False)
 
 
 def test_output_without_a_byte_can_be_asked_about(artifacts: Artifacts) -> None:

@@ -89,6 +89,45 @@ def test_what_cannot_be_read_stays_as_it_is(home: Path) -> None:
     assert run("claude-code").output == f"{file}: cannot be read: Is a directory\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"mcpServers": {"a": {}}, "mcpServers": {}}', "it has 'mcpServers' twice"),
+        ('{"a": {"k": 1, "l": 2, "k": 1}}', "it has 'k' twice"),
+        ('{"far": 1e400}', "Out of range float values are not JSON compliant"),
+        ('{"none": NaN}', "Out of range float values are not JSON compliant"),
+    ],
+)
+def test_what_would_be_lost_in_writing_stays_as_it_is(home: Path, text: str, why: str) -> None:
+    file = home / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.write_text(text)
+    done = run("cursor")
+    told, by_hand = done.output.splitlines()
+    assert (done.exit_code, by_hand.startswith("Enter by hand, in `mcpServers`: ")) == (1, True)
+    assert told.startswith(f"{file}: is no plain JSON, and what is more would be lost: {why}")
+    assert (file.read_text(), [each.name for each in file.parent.iterdir()]) == (text, ["mcp.json"])
+
+
+def test_half_of_a_character_stays_what_it_is(home: Path) -> None:
+    file = home / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.write_text(r'{"half": "\ud800 é"}')
+    assert run("cursor").exit_code == 0
+    assert r'"half": "\ud800 é"' in file.read_text()
+
+
+def test_a_link_that_leads_back_to_itself(home: Path) -> None:
+    file = home / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.symlink_to(file)
+    done = run("cursor", "--print")
+    assert (done.exit_code, done.output) == (
+        1,
+        f"{file}: is a link that leads back to itself; correct it first\n",
+    )
+
+
 def test_an_empty_file_is_as_good_as_none(home: Path) -> None:
     file = home / ".gemini/settings.json"
     file.parent.mkdir()

@@ -66,9 +66,7 @@ def command(client: str, workspace: Path, *, only_print: bool, remove: bool, as_
     if not about.file:
         click.echo(_written({about.key: {NAME: entry}}), nl=False)
         return
-    file = Path.home() / about.file
-    if file.is_symlink():  # who keeps such files elsewhere goes on doing so
-        file = file.resolve()
+    file = _followed(Path.home() / about.file)
     before, after = _changed(file, about.key, None if remove else entry)
     backup = None if before == after or only_print else _write(file, after)
     lines = unified_diff(before.splitlines(), after.splitlines(), str(file), str(file), lineterm="")
@@ -82,6 +80,14 @@ def command(client: str, workspace: Path, *, only_print: bool, remove: bool, as_
         click.echo(difference)
         if backup is not None:
             click.echo(f"what was there before: {backup}", err=True)
+
+
+def _followed(file: Path) -> Path:
+    """Return where a file is kept: who keeps it elsewhere, behind a link, goes on doing so."""
+    try:
+        return file.resolve() if file.is_symlink() else file
+    except (OSError, RuntimeError):  # the latter up to Python 3.12
+        raise Failure(f"{file}: is a link that leads back to itself; correct it first") from None
 
 
 def _own_command() -> str:
@@ -99,7 +105,8 @@ def _changed(file: Path, key: str, entry: dict[str, Any] | None) -> tuple[str, s
         why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
         raise Failure(f"{file}: cannot be read: {why}") from None
     try:
-        document: object = json.loads(before) if before.strip() else {}
+        document: object = json.loads(before, object_pairs_hook=_once) if before.strip() else {}
+        _written(document)
     except (ValueError, RecursionError) as problem:
         told = f"{file}: is no plain JSON, and what is more would be lost: {problem}"
         raise Failure(f"{told}\n{_by_hand(key, entry)}") from None
@@ -116,6 +123,14 @@ def _changed(file: Path, key: str, entry: dict[str, Any] | None) -> tuple[str, s
     if entry is not None:
         changed[NAME] = entry
     return before, _written({**held, key: changed})
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    held = dict(members)
+    if len(held) < len(members):
+        names = [name for name, _ in members]
+        raise ValueError(f"it has {next(name for name in held if names.count(name) > 1)!r} twice")
+    return held
 
 
 def _by_hand(key: str, entry: dict[str, Any] | None) -> str:
@@ -139,5 +154,7 @@ def _write(file: Path, text: str) -> Path | None:
     return backup
 
 
-def _written(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def _written(document: object) -> str:
+    """Return a document as text. Raises ValueError for numbers that JSON has no form for."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()  # half of a character, as JSON escapes it

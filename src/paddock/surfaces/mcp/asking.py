@@ -99,13 +99,20 @@ def form(question: Question) -> ElicitRequest:
 
 
 def read(result: object, question: Question, actor: str) -> approval.Answer:
-    """Return what a form says. Only one that was accepted and names what is allowed is a yes."""
-    if isinstance(result, ElicitResult) and result.action == "accept":
+    """Return what a form says. Only one that was accepted and names what is allowed is a yes.
+
+    A client that brings no answer, or a form that says nothing, is a no of its own, and not one of its person.
+    """
+    by = f"the person at {actor}"
+    if not isinstance(result, ElicitResult):
+        by = f"{actor}, which brought no answer"
+    elif result.action == "accept":
         allowed = (result.content or {}).get("allow")
         for scope in question.scopes:
             if scope == allowed:
-                return approval.Answer(verdict=scope, by=f"the person at {actor}")
-    return approval.Answer(verdict="denied", by=f"the person at {actor}")
+                return approval.Answer(verdict=scope, by=by)
+        by = f"{actor}, whose form does not say what is allowed"
+    return approval.Answer(verdict="denied", by=by)
 
 
 def asker(inquire: Inquire, actor: str) -> Asker:

@@ -7,7 +7,7 @@ from paddock.ends import stopped_first
 from paddock.gate import Gate
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
-from paddock.surfaces.mcp.forward import forwarded, is_larger
+from paddock.surfaces.mcp.forward import forwarded, is_larger, written
 from paddock.surfaces.mcp.reply import OUTPUT_SCHEMA, answer
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema
@@ -47,7 +47,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
         outcome = await gate.execute(_request(work, workspace, caller), asker=caller.asker)
         shown = forwarded(outcome, cap)
         cut = outcome.ok and is_larger(outcome, cap)
-        return await rest.told(outcome, shown, what="call_tool") if cut else shown
+        return await rest.told(outcome, shown, what="call_tool", value=written(outcome)) if cut else shown
 
     return [
         Tool(

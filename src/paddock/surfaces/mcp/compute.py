@@ -6,8 +6,10 @@ from typing import cast
 from paddock.ends import stopped_first
 from paddock.gate import Gate
 from paddock.model.base import Json
+from paddock.model.outcome import Outcome
 from paddock.surfaces.compute import Envelope, InvalidInput, asked, envelope, refused
 from paddock.surfaces.mcp.reply import cut
+from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 
 COMPUTE = (
@@ -36,11 +38,16 @@ _SCHEMA: dict[str, Json] = {
 }
 
 
-def compute_tool(gate: Gate, workspace: Path, cap: int) -> Tool:
-    """Return `compute`; what it answers has at most `cap` characters of output."""
+def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest) -> Tool:
+    """Return `compute`; what it answers has at most `cap` characters of output, and `rest` keeps more."""
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
-        return _answer(await _computed(gate, workspace, arguments, caller), cap)
+        done, outcome = await _computed(gate, workspace, arguments, caller)
+        shown, emitted = _answer(done, cap), done.output or done.partial or ""
+        if outcome is None or len(emitted) <= cap:
+            return shown
+        data: dict[str, Json] = {**cast("dict[str, Json]", shown.structured), "truncated": True}
+        return await rest.told(outcome, shown, what="compute", value=emitted, data=data)
 
     return Tool(
         name="compute",
@@ -61,7 +68,7 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
     """Return `code.sandbox.js.run`, which answers with the lines that the seed writes to its two streams."""
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
-        return _lines(await _computed(gate, workspace, arguments, caller))
+        return _lines((await _computed(gate, workspace, arguments, caller))[0])
 
     return Tool(
         name=SEED_NAME,
@@ -74,14 +81,18 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
     )
 
 
-async def _computed(gate: Gate, workspace: Path, arguments: Arguments, caller: Caller) -> Envelope:
+async def _computed(
+    gate: Gate, workspace: Path, arguments: Arguments, caller: Caller
+) -> tuple[Envelope, Outcome | None]:
+    """Return what a computation gave, and its outcome where it was one."""
     try:
         wish = asked(cast("Json", arguments))
     except InvalidInput as problem:
-        return refused(problem)
+        return refused(problem), None
     request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace)
     asker = caller.asker
-    return envelope(await stopped_first(lambda stop: gate.execute(request, asker=asker, stop=stop)))
+    outcome = await stopped_first(lambda stop: gate.execute(request, asker=asker, stop=stop))
+    return envelope(outcome), outcome
 
 
 def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:

@@ -144,10 +144,9 @@ def _nothing(listing: "Listing", server: str | None) -> str:
 def declared(entry: "Described | Unknown") -> str:
     """Return a declaration as agents read it, or that there is none."""
     if isinstance(entry, Described):
-        server = entry.name.partition(".")[0]
         changed = (
             "\n// its server changed it after it was approved: calls are refused" if entry.changed else ""
         )
-        return f"// servers.{server}\n{entry.declaration}{changed}"
+        return f"// {entry.server}\n{entry.declaration}{changed}"
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""
     return f"// {entry.name[:200]}: unknown{near}"

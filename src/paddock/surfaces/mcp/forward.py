@@ -1,5 +1,6 @@
 """Results of upstream tools on their way to the client: untouched, but for size and what the protocol forbids."""
 
+import json
 import sys
 from functools import cache
 from typing import Any, cast
@@ -12,7 +13,7 @@ from paddock.surfaces.mcp.tools import Answer, text_block
 
 def forwarded(outcome: Outcome, cap: int) -> Answer:
     """Return the result of a single call; its texts, and its data, have at most `cap` characters."""
-    return result_of(outcome, cap) if outcome.ok else answer(outcome, cap)
+    return result_of(outcome, cap) if outcome.ok else answer(outcome, cap, single=True)
 
 
 def result_of(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
@@ -40,6 +41,20 @@ def is_larger(outcome: Outcome, cap: int) -> bool:
     shown = sum(len(text) for text in texts if isinstance(text, str))
     structured = raw.get("structuredContent")
     return shown > cap or (structured is not None and len(compact(structured)) > cap)
+
+
+def written(outcome: Outcome) -> str:
+    """Return a whole result as text to be searched and read by lines: its texts as they are, all else as JSON."""
+    raw = cast("dict[str, Any]", outcome.value)
+    parts = [_text(part) for part in raw["content"]]
+    if (structured := raw.get("structuredContent")) is not None:
+        parts.append(json.dumps(structured, ensure_ascii=False, indent=1))
+    return "\n".join(parts)
+
+
+def _text(part: Json) -> str:
+    text: object = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return text if isinstance(text, str) else compact(part)
 
 
 def _is_block(part: Json) -> bool:

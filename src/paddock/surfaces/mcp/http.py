@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import ClientDisconnect
 
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.surfaces.mcp.door import PATH, Door
@@ -31,8 +32,9 @@ CONNECTIONS = 256
 _UNTOLD = {
     "uvicorn.error": ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"),
     "mcp.shared.jsonrpc_dispatcher": ("shutdown error response ",),
+    "mcp.server.streamable_http": (),
 }
-"""What is said by whom, and left out of the log."""
+"""What is said by whom, and left out of the log; with it goes that a request was cancelled, or its client gone."""
 
 Metrics = Callable[[], Awaitable[bytes]]
 
@@ -180,7 +182,9 @@ async def http_service(
 
 
 def _is_told(untold: tuple[str, ...], record: logging.LogRecord) -> bool:
-    ended = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    ended = record.exc_info is not None and isinstance(
+        record.exc_info[1], asyncio.CancelledError | ClientDisconnect
+    )
     return not ended and not record.getMessage().startswith(untold)
 
 

@@ -15,6 +15,8 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import OUTPUT_MODES, RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.surfaces.mcp.found import fitted, text_of
+from paddock.surfaces.mcp.mistakes import invalid
 from paddock.surfaces.mcp.outputs import links
 from paddock.surfaces.mcp.progress import OutputLines
 from paddock.surfaces.mcp.reply import compact, cut
@@ -86,7 +88,7 @@ class Programs:
         try:
             outcome, work = await self.execute(arguments, caller)
         except ValidationError as problem:
-            return invalid(problem)
+            return invalid("run_program", problem)
         response = program_response(outcome, work)
         text = cut(_told(response, outcome.id), self._cap)
         data = (
@@ -104,17 +106,15 @@ class Programs:
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output, or read lines of it."""
         try:
-            found = await self.find(OutputQuery.model_validate(dict(arguments)))
+            asked = OutputQuery.model_validate(dict(arguments))
+            found = await self.find(asked)
         except ValidationError as problem:
-            return invalid(problem)
+            return invalid("query_output", problem)
         except PaddockError as error:
             return refusal(Status.INVALID, type(error).__name__, str(error))
-        data = found.to_wire()
-        fits = len(compact(data)) <= self._cap
-        text = cut(_excerpts(found), self._cap)
-        return Answer(
-            [text_block(text)], data if fits else {"matchStatus": found.match_status, "truncated": True}
-        )
+        shown = fitted(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
+        data = shown.to_wire() if shown is found else {**shown.to_wire(), "truncated": True}
+        return Answer([text_block(cut(text_of(shown), self._cap))], data)
 
 
 def program_tools(programs: Programs) -> list[Tool]:
@@ -161,7 +161,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 stream={"enum": ["stdout", "stderr", "both"]},
                 maxExcerpts=_LINES,
                 contextLines=_LINES,
-                cursor={**place, "description": "{stream, afterLine}"},
+                cursor={**place, "description": "{stream, afterLine, afterChar?}"},
                 lineRange={**place, "description": "{stream, startLine, endLine}"},
             ),
             run=programs.query,
@@ -223,21 +223,3 @@ def _told(response: Mapping[str, Any], run: str) -> str:
     for excerpt in response.get("excerpts", []):
         lines += [f"--- {excerpt['source']} {excerpt['lineStart']}-{excerpt['lineEnd']}", excerpt["content"]]
     return "\n".join(lines)
-
-
-def _excerpts(found: "OutputFound") -> str:
-    lines = [f"ok · {found.match_status} · {found.match_count} matches · {found.total_lines} lines"]
-    for excerpt in found.excerpts:
-        lines += [f"--- {excerpt.source} {excerpt.line_start}-{excerpt.line_end}", excerpt.content]
-    if (more := found.next_cursor) is not None:
-        lines.append(f'more: cursor {{"stream":"{more.stream}","afterLine":{more.after_line}}}')
-    return "\n".join(lines)
-
-
-def invalid(problem: ValidationError) -> Answer:
-    """Return the answer to arguments that make no sense."""
-    texts = [
-        f"`{'.'.join(map(str, error['loc'])) or 'arguments'}`: {error['msg'].removeprefix('Value error, ')}"
-        for error in problem.errors(include_url=False, include_input=False)[:5]
-    ]
-    return refusal(Status.INVALID, "InvalidArguments", "\n".join(texts))

@@ -19,6 +19,8 @@ PROVISION_SERVER = (
     "Use this when no server has the tool you need. Lists servers and, by `intent`, more to enable."
 )
 NEXT_SESSION = "It counts from the next session on."
+NOTHING_FITS = "nothing in the registry's list fits; try other words"
+NO_LIST = "there is no registry's list here to offer from; a person fetches one: paddock servers refresh"
 _PRIVATE = frozenset({"env", "headers"})
 """What may hold secrets in an entry of a servers file."""
 _TEXT: dict[str, Json] = {"type": "string"}
@@ -84,6 +86,8 @@ class Provision:
         data: dict[str, Json] = {"status": "ok", "servers": known}
         if intent and intent.strip():
             data["offers"] = [_offer(each) for each in provisioning.answer(intent).matches]
+            if not data["offers"]:
+                data["note"] = NOTHING_FITS if provisioning.has_list() else NO_LIST
         return _told(data, self._cap)
 
     def _unfit(self, action: str, name: str) -> Answer | None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from paddock.model.base import Json
-from paddock.model.outcome import Outcome, PlannedCall, Status
+from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
 from paddock.surfaces import render
 from paddock.surfaces.mcp.media import lifted
 from paddock.surfaces.mcp.tools import Answer, text_block
@@ -26,8 +26,11 @@ OUTPUT_SCHEMA: dict[str, Json] = {
 _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
 
 
-def answer(outcome: Outcome, cap: int) -> Answer:
-    """Return the answer to a program; value, console and error have at most `cap` characters together."""
+def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
+    """Return the answer to a program; value, console and error have at most `cap` characters together.
+
+    `single` is for what is one call itself, of a server's tool or of a script tool.
+    """
     data: dict[str, Json] = {
         "status": outcome.status.value,
         "run": outcome.id,
@@ -42,7 +45,7 @@ def answer(outcome: Outcome, cap: int) -> Answer:
         data["error"] = _error(outcome, explained)
         if explained != render.explanation(outcome):
             data["truncated"] = True
-        data["happened"] = happened(outcome)
+        data["happened"] = happened(outcome, single=single)
     room = cap - sum(map(len, parts))
     blocks: list[dict[str, Json]] = []
     if outcome.has_value and outcome.ok:
@@ -77,13 +80,17 @@ def value_text(value: Json) -> str:
     return render.encodable(value if isinstance(value, str) else compact(value))
 
 
-def happened(outcome: Outcome) -> str:
-    """Return what a program that did not end well had done to the world, so that nobody repeats it blindly."""
+def happened(outcome: Outcome, *, single: bool = False) -> str:
+    """Return what something that did not end well had done to the world, so that nobody repeats it blindly.
+
+    Calls that were refused, made no sense or never left had done nothing. `single` is for what is one call itself.
+    """
     if outcome.status in _NOT_STARTED or (outcome.error and outcome.error.phase in {"decide", "parse"}):
         return "not_started"
-    if outcome.in_flight:
+    ends = {outcome.status} if single else {call.status for call in outcome.calls}
+    if outcome.in_flight or ends & UNSEEN:
         return "in_flight_unknown"
-    return "calls_completed" if outcome.calls else "no_calls"
+    return "calls_completed" if ends - _NOT_STARTED else "no_calls"
 
 
 def _headline(outcome: Outcome) -> str:

@@ -25,10 +25,20 @@ class Rest:
         self._workspace = workspace
 
     async def told(
-        self, outcome: Outcome, shown: Answer, *, what: str, data: dict[str, Json] | None = None
+        self,
+        outcome: Outcome,
+        shown: Answer,
+        *,
+        what: str,
+        value: str | None = None,
+        data: dict[str, Json] | None = None,
     ) -> Answer:
-        """Return an answer that says where the whole of it is, also in `data` where that is ours to change."""
-        value = _spelled(outcome) if outcome.has_value else ""
+        """Return an answer that says where the whole of it is, also in `data` where that is ours to change.
+
+        `value` is the whole value, where it is to be read otherwise than as the outcome has it.
+        """
+        if value is None:
+            value = _spelled(outcome) if outcome.has_value else ""
         console = [render.encodable(render.console_text(line)) for line in outcome.console]
         explained = [] if outcome.ok else [render.explanation(outcome)]
         streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}

@@ -16,6 +16,7 @@ from paddock.policy.redact import redact_text
 from paddock.scripts import open_library, tool_run
 from paddock.surfaces import render
 from paddock.surfaces.mcp.reply import answer, cut, value_text
+from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 
 LOOK_SECONDS = 2.0
@@ -30,10 +31,11 @@ _DEEPEST = 64
 
 
 class ScriptTools:
-    """The enabled script tools of a workspace; results have at most `cap` characters."""
+    """The enabled script tools of a workspace; results have at most `cap` characters, and `rest` keeps larger ones."""
 
-    def __init__(self, gate: Gate, settings: ToolSettings, workspace: Path, cap: int) -> None:
+    def __init__(self, gate: Gate, settings: ToolSettings, workspace: Path, cap: int, rest: Rest) -> None:
         self._gate = gate
+        self._rest = rest
         self._workspace = workspace
         self._cap = cap
         self._library = open_library(settings, workspace)
@@ -75,7 +77,7 @@ class ScriptTools:
                 workspace=self._workspace,
                 work=await asyncio.to_thread(self._work, name, arguments),
             )
-            return _answer(await self._gate.execute(request, asker=caller.asker), self._cap)
+            return await self._answer(await self._gate.execute(request, asker=caller.asker), name)
 
         said = redact_text(render.encodable(description))
         return Tool(
@@ -87,20 +89,25 @@ class ScriptTools:
             checks=False,
         )
 
+    async def _answer(self, outcome: Outcome, name: str) -> Answer:
+        """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
+        if not outcome.ok:
+            shown = answer(outcome, self._cap, single=True)
+            data = cast("dict[str, Json]", shown.structured)
+            return (
+                await self._rest.told(outcome, shown, what=name, data=data) if "truncated" in data else shown
+            )
+        text = value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
+        if len(text) <= self._cap:
+            return Answer([text_block(text)], _data(outcome.value))
+        return await self._rest.told(outcome, Answer([text_block(cut(text, self._cap))]), what=name)
+
 
 def _listed(schema: dict[str, Json]) -> dict[str, Json]:
     """Return a schema as clients are told it; that arguments are an object is all they learn of one out of bounds."""
     if not _shallow(schema) or len(text := json.dumps(schema, ensure_ascii=False)) > _SCHEMA:
         return {"type": "object"}
     return {**json.loads(redact_text(text)), "type": "object"}
-
-
-def _answer(outcome: Outcome, cap: int) -> Answer:
-    """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
-    if not outcome.ok:
-        return answer(outcome, cap)
-    text = value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
-    return Answer([text_block(cut(text, cap))], _data(outcome.value) if len(text) <= cap else None)
 
 
 def _data(value: Json) -> Json:

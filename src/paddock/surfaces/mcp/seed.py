@@ -173,7 +173,8 @@ def _told(outcome: Outcome, server: str, tool: str) -> str:
         case Status.INVALID:
             return message
         case Status.UNAVAILABLE:
-            return f"Failed to connect to server {server}: {message}"
+            begun = f"Failed to connect to server {server}: "
+            return begun + message.removeprefix(begun)
         case _:
             return f"Error calling {tool} on {server}: {message}"
 

@@ -13,7 +13,8 @@ from paddock.model.errors import ConfigurationError, PaddockError, UnknownArtifa
 from paddock.model.outcome import Status
 from paddock.model.program import ARGUMENTS, CODE_CHARS, OUTPUT_MODES, RUNTIMES
 from paddock.surfaces import render
-from paddock.surfaces.mcp.programs import Programs, invalid
+from paddock.surfaces.mcp.mistakes import invalid
+from paddock.surfaces.mcp.programs import Programs
 from paddock.surfaces.mcp.reply import compact
 from paddock.surfaces.mcp.repositories import Repositories
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
@@ -49,7 +50,7 @@ class SeedPrograms:
             programs = await self._repositories.programs(name)
             outcome, work = await programs.execute(arguments, caller)
         except ValidationError as problem:
-            return invalid(problem)
+            return invalid(EXECUTE, problem)
         except ConfigurationError as problem:
             _log.warning("repository %s: %s", name, problem)
             return _error(
@@ -68,7 +69,7 @@ class SeedPrograms:
         try:
             return _response((await self._find(OutputQuery.model_validate(asked), roots)).to_wire())
         except ValidationError as problem:
-            return invalid(problem)
+            return invalid(QUERY, problem)
         except PaddockError as error:
             return _error(str(error))
 

@@ -56,18 +56,19 @@ class Service:
     ) -> None:
         """Ask `settings_of` for the settings of workspaces that are registered besides."""
         cap = settings.mcp.answer_characters
+        rest = Rest(session, workspace)
         own = [
-            *code_tools(session.gate, workspace, cap, Rest(session, workspace)),
+            *code_tools(session.gate, workspace, cap, rest),
             *discovery_tools(session.servers, cap),
         ]
         programs = Programs(session, workspace, cap)
         own += [provision_tool(session, workspace, cap), *program_tools(programs)]
-        own.append(compute_tool(session.gate, workspace, cap))
+        own.append(compute_tool(session.gate, workspace, cap, rest))
         opened = partial(_programs, settings_of, session.metrics)
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
         seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
         seed.append(seed_compute_tool(session.gate, workspace))
-        self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap)
+        self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap, rest)
         further = self._scripts.tools
         if names == "native":
             self._tools = Toolbox(own, seed, further=further)

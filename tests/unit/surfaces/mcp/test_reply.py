@@ -110,6 +110,34 @@ def test_what_had_happened():
     ] == ["not_started", "not_started", "in_flight_unknown", "calls_completed", "no_calls"]
 
 
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("ok", "calls_completed"),
+        ("failed", "calls_completed"),
+        ("timeout", "in_flight_unknown"),
+        ("lost", "in_flight_unknown"),
+        ("denied", "no_calls"),
+        ("invalid", "no_calls"),
+        ("unavailable", "no_calls"),
+    ],
+)
+def test_what_a_call_had_done_is_told_by_its_own_end(end, told):
+    call = CallRecord(server="github", tool="a", status=Status(end), ms=1.0)
+    assert happened(outcome(Status.FAILED, calls=(call,))) == told
+
+
+def test_a_single_call_is_what_it_had_done_itself():
+    ends = (Status.TIMEOUT, Status.LOST, Status.FAILED, Status.UNAVAILABLE, Status.DENIED)
+    assert [happened(outcome(end), single=True) for end in ends] == [
+        "in_flight_unknown",
+        "in_flight_unknown",
+        "calls_completed",
+        "not_started",
+        "not_started",
+    ]
+
+
 @given(
     st.text() | st.lists(st.text() | st.integers()),
     st.lists(st.text(max_size=300), max_size=30),

@@ -1,0 +1,56 @@
+"""Arguments that a value of the model does not take, told in the words and by the names of who sent them."""
+
+from typing import TYPE_CHECKING
+
+from paddock.model.outcome import Status
+from paddock.surfaces.mcp.tools import Answer, refusal
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+_MOST = 5
+_NAMES = {
+    "cwd": "relativeCwd",
+    "output.mode": "outputMode",
+    "output.query_terms": "queryTerms",
+    "output.max_lines": "maxResponseLines",
+    "output.context_lines": "contextLines",
+    "output.persist": "persistOutput",
+}
+"""What agents call the fields that have another name in the model."""
+_WHOLE = "must be a whole number"
+_WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "too_long": "has {actual_length} entries; there may be {max_length}",
+    "string_too_long": "is longer than {max_length} characters",
+    "bytes_too_long": "is longer than {max_length} bytes",
+    "string_too_short": "is empty",
+    "literal_error": "must be {expected}",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+}
+"""What is wrong with a value, by pydantic's kind of error; others have their own words."""
+
+
+def invalid(tool: str, problem: "ValidationError") -> Answer:
+    """Return the answer to arguments that make no sense to a tool."""
+    found = problem.errors(include_url=False, include_input=False)[:_MOST]
+    return refusal(
+        Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {_told(error)}" for error in found)
+    )
+
+
+def _told(error: "ErrorDetails") -> str:
+    own = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return own
+    place = ".".join(part for part in error["loc"] if isinstance(part, str))
+    number = "".join(f"[{part}]" for part in error["loc"] if isinstance(part, int))
+    name = f"`{_NAMES.get(place, place)}{number}`"
+    words = _WORDS.get(error["type"])
+    return f"{name}: {own}" if words is None else f"{name} {words.format_map(error.get('ctx', {}))}"
