@@ -39,7 +39,7 @@ from paddock.surfaces.cli.passing import Passing
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.cli.variables import utf8
-from paddock.surfaces.program_response import program_response
+from paddock.surfaces.program_response import program_response, put_back
 from paddock.surfaces.render import encodable, for_terminal
 
 OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
@@ -214,7 +214,7 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
     try:
         if passing.broken is not None:
             raise passing.broken
-        text = "" if as_json else _why(outcome)
+        text = "" if as_json else "\n".join(filter(None, (_why(outcome), put_back(outcome))))
         passing.end(more=bool(text))
         if as_json or answered:
             assert isinstance(request.work, RuntimeRun)

@@ -28,7 +28,7 @@ from paddock.surfaces.mcp.tools import (
     refusal,
     text_block,
 )
-from paddock.surfaces.program_response import program_response
+from paddock.surfaces.program_response import program_response, put_back
 
 if TYPE_CHECKING:
     from paddock.model.artifact import OutputFound
@@ -88,7 +88,7 @@ class Programs:
         except ValidationError as problem:
             return invalid(problem)
         response = program_response(outcome, work)
-        text = cut(_told(response, outcome.id), self._cap)
+        text = cut(_told(response, outcome), self._cap)
         data = (
             response
             if len(compact(response)) <= self._cap
@@ -203,18 +203,20 @@ def _fields(arguments: Arguments) -> dict[str, Json]:
     return fields
 
 
-def _told(response: Mapping[str, Any], run: str) -> str:
+def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
     code, number = response["exitCode"], response["signal"]
     end = [f"exit {code}"] if code is not None else [number] if number else []
-    lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {run}"])]
+    lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {outcome.id}"])]
     lines += [f"denied: {reason}" for reason in response["policyDecision"].get("deniedReasons", [])]
     if error := response.get("error"):
         lines.append(f"{error['name']}: {error['message']}")
         lines += [f"hint: {error['hint']}"] if error["hint"] else []
-    if handle := response["artifactHandle"]:
-        lines.append(f"output: {handle}")
+    if changed := put_back(outcome):
+        lines.append(changed)
     if "outputLines" in response:
         lines.append(f"{response['outputLines']} lines, {response['outputBytes']} bytes")
+    if handle := response["artifactHandle"]:
+        lines.append(f"output: {handle}")
     for name, title in (("stdoutSummary", "stdout"), ("stderrSummary", "stderr")):
         if shown := response.get(name):  # excerpts stand alone
             lines += [f"--- {title}", shown]
