@@ -13,7 +13,7 @@ from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import OUTPUT_MODES, RUNTIMES
+from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.surfaces.mcp.outputs import links
 from paddock.surfaces.mcp.progress import OutputLines
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 RUN_PROGRAM = (
     "Use this to run a program in a language runtime, confined in the workspace. Only sizes come back: set "
-    "outputMode, or use query_output."
+    "outputMode or use query_output."
 )
-QUERY_OUTPUT = "Use this to search or page stored output: of run_program, or the whole of a cut result."
+QUERY_OUTPUT = "Use this to search or page stored output of run_program, or a cut result."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
-_PLAIN = ("runtime", "code", "args", "executable")
+_PLAIN = ("runtime", "code", "args", "executable", "access", "network")
 
 
 class Programs:
@@ -134,6 +134,8 @@ def program_tools(programs: Programs) -> list[Tool]:
                 executable={"type": "string"},
                 stdin={"type": "string"},
                 relativeCwd={"type": "string"},
+                access={"enum": [*ACCESSES]},
+                network={"enum": [*NETWORKS]},
                 timeoutMs=_LINES,
                 outputMode={"enum": [*OUTPUT_MODES]},
                 queryTerms=texts,
@@ -213,10 +215,10 @@ def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
         lines += [f"hint: {error['hint']}"] if error["hint"] else []
     if changed := put_back(outcome):
         lines.append(changed)
-    if "outputLines" in response:
-        lines.append(f"{response['outputLines']} lines, {response['outputBytes']} bytes")
     if handle := response["artifactHandle"]:
         lines.append(f"output: {handle}")
+    if "outputLines" in response:
+        lines.append(f"{response['outputLines']} lines, {response['outputBytes']} bytes")
     for name, title in (("stdoutSummary", "stdout"), ("stderrSummary", "stderr")):
         if shown := response.get(name):  # excerpts stand alone
             lines += [f"--- {title}", shown]
