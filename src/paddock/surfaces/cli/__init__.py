@@ -11,6 +11,9 @@ _USUAL = gc.get_threshold()
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
 
+OUR_FAULT = 125
+"""Exit code of `paddock exec` that is not the program's: Paddock itself could not do it, as env(1) has it."""
+
 UNREAD = 141
 """Exit code when nobody reads standard output any more: what a shell shows of SIGPIPE."""
 
@@ -36,9 +39,11 @@ def main() -> None:
         if os.environ.get("HOME", os.path.expanduser("~")).startswith("/"):  # noqa: PTH111 - `Path` raises for nobody's
             raise
         # As in a container with a user of its own: what looks for the home directory then raises no error of its own.
-        sys.exit(
+        told = (
             f"There is no home directory of user {os.geteuid()}: set HOME to a directory that belongs to it."
         )
+        print(told, file=sys.stderr)  # noqa: T201 - click is not there yet
+        sys.exit(OUR_FAULT if sys.argv[1:2] == ["exec"] else 1)
     finally:
         gc.freeze()  # the interpreter would look through everything once more before it ends
 
