@@ -57,6 +57,8 @@ _WRITES = {
     "the workspace",
     "workspace-write": "it may write to the workspace and to TMPDIR alone",
 }
+_NO_SEMAPHORE = ("semlock",)
+_UNSHARED = "semaphores and shared memory need the tier namespaces (paddock doctor says what it lacks); threads do not"
 _NO_MODULE = (
     *("no module named", "cannot find module", "cannot load such file", "failed opening required"),
     *("can't locate", "cannot find package"),
@@ -121,6 +123,7 @@ def withheld(
     for applies, words, told in (
         (phase == "compile", _NO_SOURCE, _ALONE),
         (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
+        (phase == "run" and ended.sandbox.tier == "landlock", _NO_SEMAPHORE, _UNSHARED),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
         (phase == "run" and not has_input, _NO_INPUT, _UNASKED),

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from paddock.model.outcome import ErrorInfo, Status
+from paddock.model.outcome import ErrorInfo, SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured, ProgramEnd
 from paddock.runtimes.verdict import result_of, slow, withheld
@@ -152,6 +152,18 @@ def missed(
 def test_who_misses_the_network_is_told_how_to_get_it(said: str) -> None:
     assert missed(said, access="read-only") == OFFLINE
     assert missed(said, network="full", access="workspace-write") != OFFLINE
+
+
+def test_who_may_make_no_semaphore_is_told_what_that_takes() -> None:
+    said = "    sl = self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied"
+    ended = ProcessResult(
+        status=Status.FAILED,
+        exit_code=1,
+        stderr=Captured(head=said),
+        sandbox=SandboxFacts(tier="landlock"),
+    )
+    told = "semaphores and shared memory need the tier namespaces (paddock doctor says what it lacks); threads do not"
+    assert withheld(ended, "run", ProcessGrants(), runs_files=True) == told
 
 
 @pytest.mark.parametrize("access", ["none", "read-only", "workspace-write"])
