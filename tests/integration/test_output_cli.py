@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.at_terminal import at_terminal
 
 from paddock.model.artifact import RunFacts
 from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.policy.redaction import Redactor
 from paddock.store.artifacts import Artifacts
-from tests.at_terminal import at_terminal
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 

@@ -8,11 +8,11 @@ _COLLECT_AFTER = 200_000
 """Objects made before garbage is looked for: imports make many, and looking takes a tenth of their time."""
 _USUAL = gc.get_threshold()
 
+_OUR_FAULT = 125
+"""That of `paddock exec`, whose lower ones are a program's; `surfaces.cli.exec` has it, too."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
-
-OUR_FAULT = 125
-"""Exit code of `paddock exec` that is not the program's: Paddock itself could not do it, as env(1) has it."""
 
 UNREAD = 141
 """Exit code when nobody reads standard output any more: what a shell shows of SIGPIPE."""
@@ -43,7 +43,7 @@ def main() -> None:
             f"There is no home directory of user {os.geteuid()}: set HOME to a directory that belongs to it."
         )
         print(told, file=sys.stderr)  # noqa: T201 - click is not there yet
-        sys.exit(OUR_FAULT if sys.argv[1:2] == ["exec"] else 1)
+        sys.exit(_OUR_FAULT if sys.argv[1:2] == ["exec"] else 1)
     finally:
         gc.freeze()  # the interpreter would look through everything once more before it ends
 

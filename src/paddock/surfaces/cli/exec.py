@@ -30,7 +30,7 @@ from paddock.model.program import (
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import RuntimeSettings, Settings
 from paddock.policy.layers import BUILT_IN
-from paddock.surfaces.cli import OUR_FAULT, candidates, options
+from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.answer import print_response
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure, refused, without_thread
@@ -42,7 +42,7 @@ from paddock.surfaces.cli.variables import utf8
 from paddock.surfaces.program_response import program_response, put_back
 from paddock.surfaces.render import encodable, for_terminal
 
-DENIED, NO_RUNTIME, TIMED_OUT = 126, 127, 124
+OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as env(1) and timeout(1) have them."""
 
 _REST = "paddock.exec.rest"
