@@ -155,6 +155,23 @@ def test_answers_begin_as_the_page_says(place: Place) -> None:
     ]
 
 
+def test_what_is_wrong_is_named_as_the_agent_knows_it(place: Place) -> None:
+    asked = {"runtime": "perl", "code": "1"}
+    wrong: dict[str, Any] = {
+        "maxResponseLines": 9,
+        "contextLines": 21,
+        "queryTerms": [""],
+        "relativeCwd": "",
+    }
+    found = calls(place, *(("run_program", {**asked, name: value}) for name, value in wrong.items()))
+    assert [each.content[0].text.split("\n")[1] for each in found] == [
+        "`maxResponseLines`: Input should be greater than or equal to 10",
+        "`contextLines`: Input should be less than or equal to 20",
+        "`queryTerms.0`: String should have at least 1 character",
+        "`relativeCwd`: String should have at least 1 character",
+    ]
+
+
 def test_an_agent_asks_for_what_the_settings_grant(place: Place) -> None:
     place.settings('[runtimes]\naccess = "workspace-write"\nnetwork = "full"\n')
     code = 'print mkdir(".vscode") + mkdir("made"), socket(my $s, 2, 1, 0)'

@@ -41,6 +41,15 @@ RUN_PROGRAM = (
 QUERY_OUTPUT = "Use this to search or page stored output of run_program, or a cut result."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
+_WISHES = {
+    "outputMode": "mode",
+    "queryTerms": "query_terms",
+    "maxResponseLines": "max_lines",
+    "contextLines": "context_lines",
+    "persistOutput": "persist",
+}
+"""Arguments that speak of the output, and what the model calls them."""
+_ARGUMENTS = {ours: theirs for theirs, ours in _WISHES.items()} | {"cwd": "relativeCwd"}
 _PLAIN = ("runtime", "code", "args", "executable", "access", "network")
 
 
@@ -194,14 +203,7 @@ def _fields(arguments: Arguments) -> dict[str, Json]:
         fields["cwd"] = arguments["relativeCwd"]
     if "stdin" in arguments:
         fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
-    wishes = {
-        "outputMode": "mode",
-        "queryTerms": "query_terms",
-        "maxResponseLines": "max_lines",
-        "contextLines": "context_lines",
-        "persistOutput": "persist",
-    }
-    fields["output"] = {ours: arguments[theirs] for theirs, ours in wishes.items() if theirs in arguments}
+    fields["output"] = {ours: arguments[theirs] for theirs, ours in _WISHES.items() if theirs in arguments}
     return fields
 
 
@@ -238,10 +240,16 @@ def _excerpts(found: "OutputFound") -> str:
     return "\n".join(lines)
 
 
+def _argument(place: tuple[int | str, ...]) -> str:
+    """Return what an agent calls the place that a fault of the model names."""
+    names = [str(name) for name in place if name != "output"] or ["arguments"]
+    return ".".join([_ARGUMENTS.get(names[0], names[0]), *names[1:]])
+
+
 def invalid(problem: ValidationError) -> Answer:
     """Return the answer to arguments that make no sense."""
     texts = [
-        f"`{'.'.join(map(str, error['loc'])) or 'arguments'}`: {error['msg'].removeprefix('Value error, ')}"
+        f"`{_argument(error['loc'])}`: {error['msg'].removeprefix('Value error, ')}"
         for error in problem.errors(include_url=False, include_input=False)[:5]
     ]
     return refusal(Status.INVALID, "InvalidArguments", "\n".join(texts))
