@@ -204,6 +204,7 @@ class Gate:
         return end.result
 
     async def _carry_out(self, request: ExecutionRequest, beside: _Beside) -> "_End":
+        request = self._policy.meant(request)
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
             return self._rehearsed(request, decision)

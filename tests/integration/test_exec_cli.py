@@ -128,6 +128,15 @@ def test_writing_is_a_power_that_the_command_line_gives(place):
     assert (place / "file").read_text() == "x\n"
 
 
+def test_what_is_put_back_after_the_program_is_told(place):
+    told = "put back as before, because your own tools run or trust it: .vscode\n"
+    code = "mkdir .vscode; echo {} > .vscode/settings.json; echo ok"
+    assert paddock(place, "shell", "-c", code, "--access", "workspace-write") == (0, "ok\n", told)
+    assert not (place / ".vscode").exists()
+    _, text, _ = paddock(place, "shell", "-c", code, "--access", "workspace-write", "--json")
+    assert json.loads(text)["violations"] == [".vscode"]
+
+
 def test_writing_that_the_workspace_forbids(place):
     (place / "paddock.toml").write_text('[runtimes]\naccess = "none"\n')
     code, _, told = paddock(place, "shell", "-c", "1", "--access", "workspace-write")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.at_terminal import at_terminal
 
 from paddock.model.artifact import RunFacts
 from paddock.model.settings import ArtifactSettings, RedactionSettings
@@ -158,3 +159,10 @@ def test_s48_s49_handles_that_lead_nowhere(run: Run) -> None:
     handle = "runtime-ws-1-0123456789abcdef"
     missing = f"Artifact not found: {handle}; it never was, or has expired (artifacts.ttl_hours)\n"
     assert run("query", handle, "-t", "x") == (1, "", missing)
+
+
+def test_a_terminal_shows_handles_whole(tmp_path: Path, artifacts: Artifacts) -> None:
+    handle = store(artifacts, tmp_path / "ws", "x\n")
+    environment = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "80"}
+    shown, code = at_terminal([PADDOCK, "output", "list"], tmp_path / "ws", environment)
+    assert (code, shown.count(handle), shown.count("…")) == (0, 1, 0)

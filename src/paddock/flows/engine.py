@@ -107,7 +107,7 @@ class Flows:
                         "stdin": None if step.stdin is None else _bytes(filling.text(step.stdin)),
                         "cwd": step.cwd,
                         "executable": step.executable,
-                        "access": step.access,
+                        **({"access": step.access} if step.access else {}),
                         "network": step.network,
                     }
                 )

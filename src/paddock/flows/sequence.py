@@ -63,7 +63,8 @@ class Step(Value):
     stdin: str | None = None
     cwd: str = "."
     executable: str | None = None
-    access: Access = "read-only"
+    access: Access | None = None
+    """To read the workspace, where that is granted, unless it says more or less."""
     network: Network = "none"
 
     tool: str | None = None

@@ -13,6 +13,8 @@ _FRAMES = 12
 _ABOVE = 6
 
 _WORD = re.compile(r"(?:error|fail|failed|failure|exception|panic|panicked|fatal)\b", re.IGNORECASE)
+_DIAGNOSIS = re.compile(r"[^\s:]++(?<=\.go):\d{1,9}:\d{1,9}: ")
+"""What speaks of an error without the word (Go's compiler)."""
 _PLACES = (
     re.compile(r'\bFile "([^"\n]{1,4096}+)", line (\d{1,9})\b'),  # Python
     re.compile(r"\b(?:at|in) ([^\s:]++)(?: on)? line (\d{1,9})\b"),  # Perl, PHP
@@ -45,7 +47,7 @@ def faults(lines: Sequence[str]) -> Iterator[Fault]:
     told = [
         number
         for number in range(len(lines))
-        if _WORD.search(lines[number]) and not _is_quoted(lines, number)
+        if (_WORD.search(lines[number]) or _DIAGNOSIS.match(lines[number])) and not _is_quoted(lines, number)
     ]
     if not told:
         told = [number for number, line in enumerate(lines) if any(each.search(line) for each in _SAYING)]

@@ -114,7 +114,7 @@ class RuntimeRun(Value):
     neighbours, when the workspace is granted and the file still holds `code`."""
     stdin: Annotated[bytes, Field(max_length=STDIN_BYTES)] | None = None
     access: Access = "read-only"
-    """How the program may use the workspace."""
+    """How the program may use the workspace. Where it is not said and nothing is granted, it is `none`."""
     network: Network = "none"
     output: OutputWishes = Field(default_factory=OutputWishes)
 

@@ -31,6 +31,10 @@ class Policy:
         self._catalogue = catalogue
         self._decided: dict[tuple[object, ...], Decision] = {}
 
+    def meant(self, request: ExecutionRequest) -> ExecutionRequest:
+        """Return what `meant` returns."""
+        return meant(request, self._settings)
+
     def decide(self, request: ExecutionRequest) -> Decision:
         """Return what `decide` returns."""
         work = request.work
@@ -63,6 +67,14 @@ def _circumstances(
     asked = vars(request.limits).values()
     whence = request.workspace, request.calls, request.jit, request.depth, request.caller
     return work.kind, *what, *whence, *asked
+
+
+def meant(request: ExecutionRequest, settings: Settings) -> ExecutionRequest:
+    """Return the request with what it leaves to the settings: that of which it is decided, asked and recorded."""
+    work = request.work
+    if not isinstance(work, RuntimeRun) or (full := programs.meant(work, settings)) is work:
+        return request
+    return request.model_copy(update={"work": full})
 
 
 def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue = nothing_known) -> Decision:

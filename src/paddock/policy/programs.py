@@ -35,6 +35,13 @@ def nothing_known(_runtime: Runtime) -> Executables:
     return Executables(candidates=(), compatible=frozenset())
 
 
+def meant(work: RuntimeRun, settings: Settings) -> RuntimeRun:
+    """Return the program with the access to the workspace that it asks for without a word: what may be read of it."""
+    if settings.runtimes.access != "none" or "access" in work.model_fields_set:
+        return work
+    return work.model_copy(update={"access": "none"})
+
+
 def judge(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
 ) -> tuple[ProgramTerms, list[Reason], list[Reason]]:

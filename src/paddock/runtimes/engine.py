@@ -30,7 +30,7 @@ from paddock.runtimes.recipe import executables, recipes
 from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
-from paddock.runtimes.verdict import result_of, withheld
+from paddock.runtimes.verdict import result_of, slow, withheld
 
 if TYPE_CHECKING:
     from paddock.confine.process import Place
@@ -249,7 +249,10 @@ class RuntimeEngine:
                 said[1].extend(fault.encode())
             task.sinks.stdout(bytes(said[0]))
             task.sinks.stderr(bytes(said[1]))
-            return task.result(result, "compile", compiled, fault, task.withheld(result, "compile", grants))
+            hint = slow(result, task.job.work.runtime) if task.toolchain.is_cold else ""
+            return task.result(
+                result, "compile", compiled, fault, hint or task.withheld(result, "compile", grants)
+            )
         finally:
             place.release()
 

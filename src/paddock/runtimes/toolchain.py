@@ -57,6 +57,11 @@ class Toolchain:
     identity: str
     """Hex SHA-256 over what would change when the toolchain does, without starting it."""
 
+    @property
+    def is_cold(self) -> bool:
+        """Tell whether its compiler lacks what `paddock runtimes warm` makes for it."""
+        return self.way.warm is not None and "warm" not in self.places
+
 
 class _UnusableError(Exception):
     """A way cannot be used; the text says why."""

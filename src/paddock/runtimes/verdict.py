@@ -18,7 +18,7 @@ _LIMITS = {
         "it had {memory_bytes}; ask for more, up to runtimes.max_memory_bytes",
     ),
     "processes": ("it started more processes than it may", "it may have {processes} at a time"),
-    "file_size": ("it wrote a larger file than it may", "it may have {file_bytes}"),
+    "file_size": ("it wrote a larger file than it may", "a file may have {file_bytes}"),
     "scratch": ("it filled its scratch directory", "it may hold {scratch_bytes}"),
     "stdout": ("it wrote more to standard output than it may", "at most {stdout_bytes}"),
     "stderr": ("it wrote more to standard error than it may", "at most {stderr_bytes}"),
@@ -34,18 +34,31 @@ _NO_MEMORY = (
 _FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS})
 _FAULT = "it used memory that is not its own; recursion without end ends like this, too"
 
+_COLD = "`paddock runtimes warm {runtime}`, run once, makes its compiler faster"
+
+_NO_FILE = ("file too large", "efbig")
+"""What runtimes say, in lower case, that get an error where others get SIGXFSZ."""
 _NO_NETWORK = (
     *("name resolution", "nameresolution", "service not known", "eai_again", "resolve host", "nxdomain"),
     *("socket", "econnrefused", "connect eperm", "failed to connect", "network is unreachable"),
 )
 _OFFLINE = "it has no network; ask for the network full, up to runtimes.network"
-_NO_WRITING = ("read-only file system", "permission denied", "accessdenied", "eacces")
+_NO_WRITING = (
+    "read-only file system",
+    "permission denied",
+    "accessdenied",
+    "eacces",
+    "could not open file",
+    "rplots.pdf",
+)
 _WRITES = {
     "none": "it may write to its own directory and to TMPDIR alone",
     "read-only": "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to "
     "the workspace",
     "workspace-write": "it may write to the workspace and to TMPDIR alone",
 }
+_NO_SEMAPHORE = ("semlock",)
+_UNSHARED = "semaphores and shared memory need the tier namespaces (paddock doctor says what it lacks); threads do not"
 _NO_MODULE = (
     *("no module named", "cannot find module", "cannot load such file", "failed opening required"),
     *("can't locate", "cannot find package"),
@@ -58,7 +71,8 @@ _NO_INPUT = ("eoferror", "no line found", "nosuchelementexception", "end of file
 _UNASKED = "it was given no standard input; pass some on with --stdin, or stdin of a tool call"
 _NO_SOURCE = (
     *("no such file or directory", "file not found for module", "is not in std", "cannot find package"),
-    "does not exist",
+    *("does not exist", "undeclared crate", "unlinked crate", "can't find crate"),
+    *("unresolved reference 'kotlinx'", "unresolved reference: kotlinx"),
 )
 _ALONE = (
     "a compiler sees the program alone: nothing of the workspace, no libraries but its own; several files are compiled "
@@ -109,6 +123,7 @@ def withheld(
     for applies, words, told in (
         (phase == "compile", _NO_SOURCE, _ALONE),
         (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
+        (phase == "run" and ended.sandbox.tier == "landlock", _NO_SEMAPHORE, _UNSHARED),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
         (phase == "run" and not has_input, _NO_INPUT, _UNASKED),
@@ -118,23 +133,30 @@ def withheld(
     return ""
 
 
+def slow(ended: ProcessResult, runtime: str) -> str:
+    """Return what makes a compiler faster that ran out of time and lacks its warm start, or ""."""
+    return _COLD.format(runtime=runtime) if ended.limit == "wall" else ""
+
+
 def _error(
     ended: ProcessResult, end: ProgramEnd, limits: ProcessLimits, message: str, hint: str
 ) -> ErrorInfo:
     what = "The compiler" if end.phase == "compile" else "The program"
     text = message or f"{what}: {_why(ended)}"
     phase = "parse" if end.phase == "compile" else "run"
-    return ErrorInfo(name="Program", message=text, hint=_hint(ended, limits, hint), phase=phase)
+    return ErrorInfo(name="Program", message=text, hint=_hint(ended, phase, limits, hint), phase=phase)
 
 
-def _hint(ended: ProcessResult, limits: ProcessLimits, otherwise: str) -> str:
+def _hint(ended: ProcessResult, phase: str, limits: ProcessLimits, otherwise: str) -> str:
     """Return how much of what it ran out of there was, or what is likely behind a failure."""
     if ended.limit in _LIMITS:
-        return _sized(_LIMITS[ended.limit][1], limits)
+        told = _sized(_LIMITS[ended.limit][1], limits)
+        return f"{told}; {otherwise}" if otherwise and phase == "parse" else told
     if ended.status is not Status.FAILED:
         return ""
-    if any(words in _said(ended) for words in _NO_MEMORY):
-        return _sized(_LIMITS["memory"][1], limits)
+    for words, limit in ((_NO_MEMORY, "memory"), (_NO_FILE, "file_size")):
+        if any(word in _said(ended) for word in words):
+            return _sized(_LIMITS[limit][1], limits)
     return _FAULT if ended.signal in _FAULTS else otherwise
 
 

@@ -90,7 +90,7 @@ class Folder:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.mkdir(folder, 0o700)  # noqa: PTH102
         for name in (*names, f"{whole}{_STAGED}"):
-            os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+            os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
         """Follow Objects."""

@@ -1,6 +1,6 @@
 """What an agent is told of a program: the response of spec 5.6, under the names and status words of the seed.
 
-`usage`, `sandbox`, `limit`, `notKept` and `error` are ours; everything else is the seed's.
+`usage`, `sandbox`, `limit`, `notKept`, `violations` and `error` are ours; everything else is the seed's.
 """
 
 from paddock.model.base import Json
@@ -50,12 +50,21 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
         response["limit"] = program.limit
     if program is not None and program.not_kept:
         response["notKept"] = program.not_kept
+    if program is not None and program.violations:
+        response["violations"] = list(program.violations)
     if program is not None and program.stdin_sha256:
         response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
         fault = {"name": error.name, "message": error.message, "hint": error.hint}
         response["error"] = fault | (_place(program) if outcome.status is Status.FAILED else {})
     return response
+
+
+def put_back(outcome: Outcome) -> str:
+    """Return what a program changed of the workspace in vain, for people, or "": it does not know that itself."""
+    changed = outcome.program.violations if outcome.program else ()
+    paths = ", ".join(changed)
+    return f"put back as before, because your own tools run or trust it: {paths}" if changed else ""
 
 
 def _place(program: ProgramEnd | None) -> dict[str, Json]:

@@ -187,3 +187,54 @@ def test_answers_begin_as_the_page_says(place: Place) -> None:
         ("as", False),
         ("EVAL_ERROR:", True),
     ]
+
+
+def test_what_is_wrong_is_named_as_the_agent_knows_it(place: Place) -> None:
+    asked = {"runtime": "perl", "code": "1"}
+    wrong: dict[str, Any] = {
+        "maxResponseLines": 9,
+        "contextLines": 21,
+        "queryTerms": [""],
+        "relativeCwd": "",
+    }
+    found = calls(place, *(("run_program", {**asked, name: value}) for name, value in wrong.items()))
+    assert [each.content[0].text.split("\n")[1] for each in found] == [
+        "`maxResponseLines`: Input should be greater than or equal to 10",
+        "`contextLines`: Input should be less than or equal to 20",
+        "`queryTerms.0`: String should have at least 1 character",
+        "`relativeCwd`: String should have at least 1 character",
+    ]
+
+
+def test_an_agent_asks_for_what_the_settings_grant(place: Place) -> None:
+    place.settings('[runtimes]\naccess = "workspace-write"\nnetwork = "full"\n')
+    code = 'print mkdir(".vscode") + mkdir("made"), socket(my $s, 2, 1, 0)'
+    asked: dict[str, Any] = {"runtime": "perl", "code": code, "outputMode": "summary"}
+    narrow, wide = calls(
+        place,
+        ("run_program", {**asked, "code": 'print mkdir("made") + 0, socket(my $s, 2, 1, 0)'}),
+        ("run_program", {**asked, "access": "workspace-write", "network": "full"}),
+    )
+    assert narrow.content[0].text.partition("--- ")[2] == "stdout\n0"
+    _, put_back, _, *output = wide.content[0].text.split("\n")
+    assert put_back == "put back as before, because your own tools run or trust it: .vscode"
+    assert output == ["--- stdout", "21"]
+    assert wide.structured_content["violations"] == [".vscode"]
+    assert [(place.workspace / name).exists() for name in ("made", ".vscode")] == [True, False]
+
+
+@pytest.mark.parametrize("tool", ["run_program", "execute_code"])
+def test_programs_run_where_no_workspace_is_granted(place: Place, tool: str) -> None:
+    place.settings('[runtimes]\naccess = "none"\n')
+    code = 'print -e ".mcp.json" ? "there" : "gone"'
+    asked = {
+        "run_program": {"runtime": "perl", "code": code, "outputMode": "summary"},
+        "execute_code": {"code": f"return (await paddock.exec('perl', {code!r})).stdout"},
+    }
+    refused = {"runtime": "perl", "code": code, "access": "read-only"}
+    found, denied = calls(place, (tool, asked[tool]), ("run_program", refused))
+    assert found.content[0].text.rpartition("\n")[2].strip('"') == "gone"
+    assert denied.structured_content["policyDecision"]["deniedReasons"] == [
+        'access read-only to the workspace is not granted (granted: none); set `access = "read-only"` under '
+        "[runtimes] in the paddock.toml of the user or the system"
+    ]

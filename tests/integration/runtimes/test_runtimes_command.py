@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,39 @@ def test_every_runtime_greets_through_the_gate(paddock, toolchain_path):
     assert (code, errors) == (0, "")
     assert [row["runtime"] for row in rows if not row["version"]] == ["powershell"]
     assert all(row["ms"] > 0 for row in rows if row["state"] == "works")
+
+
+SLOW = """#!/bin/sh
+case $1 in
+version) echo go version go9.9;;
+env) dirname "$(dirname "$0")";;
+*) sleep 3600;;
+esac
+"""
+
+
+def test_a_compiler_that_is_too_slow_comes_with_its_remedy(paddock):
+    wall = ("--set", "runtimes.max_duration_ms=500")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:  # where the user of programs can look
+        program = Path(place, "go/bin/go")
+        program.parent.mkdir(parents=True)
+        program.write_text(SLOW)
+        for path in (Path(place), program):
+            path.chmod(0o755)
+        path = f"{program.parent}:/usr/bin:/bin"
+        _, text, _ = paddock("runtimes", "--check", "--json", *wall, path=path)
+        ran = paddock("exec", "go", "-c", "package main", *wall, path=path)
+    [row] = [row for row in json.loads(text) if row["runtime"] == "go"]
+    remedy = (
+        "it had 500 ms; ask for more, up to runtimes.max_duration_ms; "
+        "`paddock runtimes warm go`, run once, makes its compiler faster"
+    )
+    assert (row["state"], row["reason"], row["remedy"]) == (
+        "fails",
+        "The compiler: it ran out of time",
+        remedy,
+    )
+    assert ran == (124, "", f"The compiler: it ran out of time\n  hint: {remedy}\n")
 
 
 def test_what_is_missing_comes_with_its_remedy(paddock):

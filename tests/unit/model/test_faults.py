@@ -40,6 +40,13 @@ SAID = {
         "panic: boom\n\ngoroutine 1 [running]:\nmain.f(...)\n\t./code.go:3\nmain.main()\n\t./code.go:5 +0x25",
         [("panic: boom", "./code.go", "3")],
     ),
+    "go, compiler": (
+        "# command-line-arguments\n./code.go:2:15: declared and not used: x\n./code.go:3:2: undefined: y",
+        [
+            ("./code.go:2:15: declared and not used: x", "./code.go", "2"),
+            ("./code.go:3:2: undefined: y", "./code.go", "3"),
+        ],
+    ),
     "rust": (
         "error[E0425]: cannot find value `x` in this scope\n --> code.rs:3:13\n  |\n3 |     let error = x;",
         [("error[E0425]: cannot find value `x` in this scope", "code.rs", "3")],

@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
-from paddock.model.outcome import ErrorInfo, Status
+from paddock.model.outcome import ErrorInfo, SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured, ProgramEnd
-from paddock.runtimes.verdict import result_of, withheld
+from paddock.runtimes.verdict import result_of, slow, withheld
 
 LIMITS = ProcessLimits(wall_ms=1500, memory_bytes=64 << 20)
 CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
@@ -40,7 +40,7 @@ def error(phase: str = "run", message: str = "", hint: str = "", **end: object) 
         ("timeout", "cpu", "it used more CPU time than it may", CPU),
         ("memory_limit", "memory", "it used more memory than it may", MEMORY),
         ("process_limit", "processes", "it started more processes than it may", "it may have 256 at a time"),
-        ("output_limit", "file_size", "it wrote a larger file than it may", "it may have 256 MiB"),
+        ("output_limit", "file_size", "it wrote a larger file than it may", "a file may have 256 MiB"),
         ("output_limit", "scratch", "it filled its scratch directory", "it may hold 512 MiB"),
         ("output_limit", "stdout", "it wrote more to standard output than it may", "at most 256 MiB"),
         ("output_limit", "stderr", "it wrote more to standard error than it may", "at most 64 MiB"),
@@ -71,6 +71,25 @@ def test_a_runtime_that_finds_no_more_memory_is_told_how_much_there_was(said: st
     stderr = Captured(head="...\n", tail=f"{said}\n  at line 7\n")
     told = ErrorInfo(name="Program", message="The program: its exit code is 1", hint=MEMORY, phase="run")
     assert error(status="failed", exit_code=1, stderr=stderr, hint="something else") == told
+
+
+@pytest.mark.parametrize(
+    "said", ["OSError: [Errno 27] File too large", "Error: EFBIG: file too large, write"]
+)
+def test_a_runtime_that_may_write_no_more_to_a_file_is_told_how_large_one_may_be(said: str) -> None:
+    told = error(status="failed", exit_code=1, stderr=Captured(head=said), hint="something else")
+    assert told is not None
+    assert told.hint == "a file may have 256 MiB"
+
+
+def test_a_compiler_that_ran_out_of_time_may_lack_its_warm_start() -> None:
+    ended = ProcessResult(status=Status.TIMEOUT, limit="wall")
+    hint = slow(ended, "go")
+    assert hint == "`paddock runtimes warm go`, run once, makes its compiler faster"
+    assert slow(ProcessResult(status=Status.FAILED, exit_code=1), "go") == ""
+    told = error("compile", status="timeout", limit="wall", hint=hint)
+    assert told is not None
+    assert told.hint == f"it had 1500 ms; ask for more, up to runtimes.max_duration_ms; {hint}"
 
 
 def test_a_wrong_address_is_explained() -> None:
@@ -135,6 +154,18 @@ def test_who_misses_the_network_is_told_how_to_get_it(said: str) -> None:
     assert missed(said, network="full", access="workspace-write") != OFFLINE
 
 
+def test_who_may_make_no_semaphore_is_told_what_that_takes() -> None:
+    said = "    sl = self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied"
+    ended = ProcessResult(
+        status=Status.FAILED,
+        exit_code=1,
+        stderr=Captured(head=said),
+        sandbox=SandboxFacts(tier="landlock"),
+    )
+    told = "semaphores and shared memory need the tier namespaces (paddock doctor says what it lacks); threads do not"
+    assert withheld(ended, "run", ProcessGrants(), runs_files=True) == told
+
+
 @pytest.mark.parametrize("access", ["none", "read-only", "workspace-write"])
 @pytest.mark.parametrize(
     "said",
@@ -143,6 +174,8 @@ def test_who_misses_the_network_is_told_how_to_get_it(said: str) -> None:
         "java.nio.file.AccessDeniedException: x",
         "Error: EACCES: permission denied, open 'x'",
         "code.sh: line 1: /tmp/x: Permission denied",
+        "Error in plot.new() : could not open file 'plot.png'",
+        "cannot open file 'Rplots.pdf'",
     ],
 )
 def test_who_may_not_write_is_told_where_it_may(said: str, access: str) -> None:
@@ -173,6 +206,9 @@ def test_who_misses_a_neighbour_is_told_how_to_run_in_place(said: str) -> None:
         "error[E0583]: file not found for module `lib`",
         "code.go:3:8: package example.com/x is not in std",
         "Main.java:1: error: package org.json does not exist",
+        "use of undeclared crate or module `rand`",
+        "use of unresolved module or unlinked crate `rand`",
+        "code.kt:1:8: error: unresolved reference 'kotlinx'.",
     ],
 )
 def test_who_compiles_more_than_one_file_is_told_what_a_compiler_sees(said: str) -> None:

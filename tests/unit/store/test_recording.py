@@ -96,6 +96,8 @@ def test_files_are_for_the_owner_alone(artifacts: Artifacts) -> None:
     assert handle is not None
     directory = artifacts.settings.directory
     assert {stat.S_IMODE(path.stat().st_mode) for path in (directory, directory / handle)} == {0o700}
+    kept = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (directory / handle).iterdir()}
+    assert kept == dict.fromkeys(("stdout.gz", "stderr.gz", "manifest.json"), 0o600)
 
 
 def test_cancelled_it_leaves_nothing_half(artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch) -> None:

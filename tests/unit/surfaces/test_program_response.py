@@ -6,7 +6,7 @@ from paddock.model.capture import Ends
 from paddock.model.outcome import Decision, ErrorInfo, Outcome, SandboxFacts, Status, Usage
 from paddock.model.program import Captured, OutputWishes, ProgramEnd
 from paddock.model.request import RuntimeRun
-from paddock.surfaces.program_response import program_response
+from paddock.surfaces.program_response import program_response, put_back
 
 OURS = {
     "usage": {
@@ -194,3 +194,11 @@ def test_the_limit_that_ended_a_program_has_a_name() -> None:
     response = program_response(found, work())
     assert (response["status"], response["limit"]) == ("failure", "memory")
     assert "limit" not in program_response(outcome(), work())
+
+
+def test_protected_paths_that_were_put_back_are_named() -> None:
+    found = outcome(violations=(".git/hooks", ".vscode"))
+    assert program_response(found, work())["violations"] == [".git/hooks", ".vscode"]
+    told = "put back as before, because your own tools run or trust it: .git/hooks, .vscode"
+    assert put_back(found) == told
+    assert ("violations" in program_response(outcome(), work()), put_back(outcome())) == (False, "")

@@ -8,6 +8,9 @@ _COLLECT_AFTER = 200_000
 """Objects made before garbage is looked for: imports make many, and looking takes a tenth of their time."""
 _USUAL = gc.get_threshold()
 
+_OUR_FAULT = 125
+"""That of `paddock exec`, whose lower ones are a program's; `surfaces.cli.exec` has it, too."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
 
@@ -36,9 +39,11 @@ def main() -> None:
         if os.environ.get("HOME", os.path.expanduser("~")).startswith("/"):  # noqa: PTH111 - `Path` raises for nobody's
             raise
         # As in a container with a user of its own: what looks for the home directory then raises no error of its own.
-        sys.exit(
+        told = (
             f"There is no home directory of user {os.geteuid()}: set HOME to a directory that belongs to it."
         )
+        print(told, file=sys.stderr)  # noqa: T201 - click is not there yet
+        sys.exit(_OUR_FAULT if sys.argv[1:2] == ["exec"] else 1)
     finally:
         gc.freeze()  # the interpreter would look through everything once more before it ends
 

@@ -39,7 +39,7 @@ from paddock.surfaces.cli.passing import Passing
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.cli.variables import utf8
-from paddock.surfaces.program_response import program_response
+from paddock.surfaces.program_response import program_response, put_back
 from paddock.surfaces.render import encodable, for_terminal
 
 OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
@@ -132,7 +132,7 @@ def command(
             actor=actor(),
             surface="cli",
             workspace=workspace,
-            work=_work(runtime, context.meta[_REST], file, settings, {**given, "workspace": workspace}),
+            work=_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
             limits=LimitOverrides(wall_ms=timeout_ms),
         )
         answered = given["mode"] is not None or bool(given["terms"])
@@ -153,9 +153,7 @@ def command(
         raise Failure(told, exit_code=OUR_FAULT) from error
 
 
-def _work(
-    runtime: str, args: list[str], file: str | None, settings: Settings, given: dict[str, Any]
-) -> RuntimeRun:
+def _work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
     if given["code"] is None and file is None and not args:
         raise click.UsageError(
             "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
@@ -164,12 +162,11 @@ def _work(
     if len(args) > ARGUMENTS:
         raise click.UsageError(f"A program gets at most {ARGUMENTS} arguments, not {len(args)}.")
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
-    return RuntimeRun.model_validate({**fields, **_wishes(file, settings, **given)})
+    return RuntimeRun.model_validate({**fields, **_wishes(file, **given)})
 
 
 def _wishes(
     file: str | None,
-    settings: Settings,
     *,
     workspace: Path,
     code: str | None,
@@ -187,13 +184,12 @@ def _wishes(
         raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
     if file == "-" and with_stdin:
         raise click.UsageError("The program and --stdin cannot both come from standard input.")
-    most = settings.runtimes.access
     return {
         **plain,
+        **({"access": access} if access else {}),
         "code": code if file is None else _source(file),
         "file": "" if file in (None, "-") else below(workspace, Path(file)),
         "stdin": _stdin() if with_stdin else None,
-        "access": access or (most if most == "none" else "read-only"),
         "network": network or "none",
         "output": {
             "mode": mode or ("intent" if terms else "minimal"),
@@ -214,7 +210,7 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
     try:
         if passing.broken is not None:
             raise passing.broken
-        text = "" if as_json else _why(outcome)
+        text = "" if as_json else "\n".join(filter(None, (_why(outcome), put_back(outcome))))
         passing.end(more=bool(text))
         if as_json or answered:
             assert isinstance(request.work, RuntimeRun)

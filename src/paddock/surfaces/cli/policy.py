@@ -16,7 +16,7 @@ from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Run
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
 from paddock.model.rules import Rule
 from paddock.model.settings import Settings
-from paddock.policy.decision import decide
+from paddock.policy.decision import decide, meant
 from paddock.policy.layers import RULES
 from paddock.policy.programs import stages
 from paddock.surfaces.cli import options
@@ -72,7 +72,9 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
             click.option("--executable", metavar="NAME", help="What the program is run with."),
             click.option("--cwd", default=".", metavar="REL", help="Working directory of the program."),
             click.option("--timeout-ms", type=int, metavar="N", help="Wall time that is asked for."),
-            click.option("--access", type=click.Choice(ACCESSES), default="read-only", show_default=True),
+            click.option(
+                "--access", type=click.Choice(ACCESSES), help="read-only by default, where it is granted."
+            ),
             click.option("--network", type=click.Choice(NETWORKS), default="none", show_default=True),
             options.workspace,
             options.settings,
@@ -98,8 +100,9 @@ def check(
 
     The exit code is 0 when it would, 3 when a person would be asked first, 126 when it would not.
     """
-    request = _request(workspace, **asked)
-    decision = decide(request, load(workspace, flags=flags).settings, _executables)
+    settings = load(workspace, flags=flags).settings
+    request = meant(_request(workspace, **asked), settings)
+    decision = decide(request, settings, _executables)
     if as_json:
         print_json(_verdict(decision))
     else:
@@ -118,8 +121,8 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
 
     The first objection decides; where there is none, a person may have to be asked.
     """
-    request = _request(workspace, **asked)
     settings = load(workspace, flags=flags).settings
+    request = meant(_request(workspace, **asked), settings)
     decision = decide(request, settings, _executables)
     steps = _steps(request, settings)
     if as_json:
@@ -152,14 +155,15 @@ def _request(
     executable: str | None,
     cwd: str,
     timeout_ms: int | None,
-    access: str,
+    access: str | None,
     network: str,
 ) -> ExecutionRequest:
     server, _, tool = target.partition("/")
     if server and tool:
         work = ServerCall(server=server, tool=tool)
     elif target in RUNTIMES:
-        fields = {"executable": executable, "cwd": cwd, "access": access, "network": network}
+        fields = {"executable": executable, "cwd": cwd, "network": network}
+        fields |= {"access": access} if access else {}
         try:
             work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
         except ValidationError as problem:

@@ -210,8 +210,9 @@ async def _greet(opened: "Session", workspace: Path, each: Found) -> _Row:
     said = end.stdout.head.strip() if end else ""
     if outcome.ok and said == GREETING:
         return replace(row, state="works", ms=round(outcome.usage.wall_ms + (end.compile_ms if end else 0)))
-    told = outcome.error.message if outcome.error else f"it said {said!r}"
-    return replace(row, state="fails", reason=told)
+    if outcome.error is None:
+        return replace(row, state="fails", reason=f"it said {said!r}")
+    return replace(row, state="fails", reason=outcome.error.message, remedy=outcome.error.hint)
 
 
 def _cells(row: _Row) -> tuple[str, ...]:

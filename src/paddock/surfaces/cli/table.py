@@ -10,6 +10,11 @@ from paddock.model.base import Json
 from paddock.surfaces.cli.failure import PRINTED
 from paddock.surfaces.render import encodable, for_terminal
 
+_SENTENCE = 30
+"""Columns of a terminal that a cell of several words gets at least."""
+_WIDEST = 100_000
+"""Columns that no table needs."""
+
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows; a pipe gets no heading, and no line ends or tabs within a cell.
@@ -40,12 +45,25 @@ def warn(text: str) -> None:
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table that cuts no word, such as a handle: a terminal too narrow for it breaks the lines instead."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - rich takes longer to load than most commands to run
+    from rich.cells import cell_len  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*(Text.from_ansi(encodable(for_terminal(cell))) for cell in row))
-    Console().print(table)
+    cells = [[Text.from_ansi(encodable(for_terminal(cell))) for cell in row] for row in rows]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for number, title in enumerate(columns):
+        texts = [Text(title), *(row[number] for row in cells)]
+        longest = max(cell_len(word) for text in texts for word in (*text.plain.split(), ""))
+        widest = max(text.cell_len for text in texts)
+        least = max(longest, min(widest, _SENTENCE))
+        table.add_column(title, min_width=least, no_wrap=least == widest)
+    for row in cells:
+        table.add_row(*row)
+    console = Console()
+    least = table.__rich_measure__(console, console.options.update(max_width=_WIDEST)).minimum
+    if least > console.width:
+        console = Console(width=least)
+    console.print(table, crop=False)

@@ -186,7 +186,7 @@ class Paddock:
         executable: str | None = None,
         stdin: bytes | str | None = None,
         cwd: str = ".",
-        access: Access = "read-only",
+        access: Access | None = None,
         network: Network = "none",
         timeout_ms: int | None = None,
         on_output: "OnOutput | None" = None,
@@ -196,6 +196,7 @@ class Paddock:
 
         `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
         it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
+        Without `access` it may read the workspace, where that is granted.
         Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted.
         Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
         Raises ValueError for what is beyond a bound (spec 5.2), ScriptNotFound for a file that cannot be read.
@@ -203,17 +204,17 @@ class Paddock:
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")
         path = None if file is None else self._workspace / file
-        work = RuntimeRun(
-            runtime=runtime,
-            code=code if path is None else text(str(file), saved(str(file), path, None)),
-            file="" if path is None else below(self._workspace, path),
-            args=tuple(args),
-            executable=executable,
-            stdin=stdin.encode() if isinstance(stdin, str) else stdin,
-            cwd=cwd,
-            access=access,
-            network=network,
-        )
+        wishes = {
+            "runtime": runtime,
+            "code": code if path is None else text(str(file), saved(str(file), path, None)),
+            "file": "" if path is None else below(self._workspace, path),
+            "args": tuple(args),
+            "executable": executable,
+            "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
+            "cwd": cwd,
+            "network": network,
+        }
+        work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
         return await self._ask(work, timeout_ms, on_output=on_output, stop=stop)
 
     async def tool(

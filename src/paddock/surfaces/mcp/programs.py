@@ -13,7 +13,7 @@ from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import OUTPUT_MODES, RUNTIMES
+from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.surfaces.mcp.found import fitted, text_of
 from paddock.surfaces.mcp.mistakes import invalid
@@ -30,7 +30,7 @@ from paddock.surfaces.mcp.tools import (
     refusal,
     text_block,
 )
-from paddock.surfaces.program_response import program_response
+from paddock.surfaces.program_response import program_response, put_back
 
 if TYPE_CHECKING:
     from paddock.model.artifact import OutputFound
@@ -38,12 +38,20 @@ if TYPE_CHECKING:
 
 RUN_PROGRAM = (
     "Use this to run a program in a language runtime, confined in the workspace. Only sizes come back: set "
-    "outputMode, or use query_output."
+    "outputMode or use query_output."
 )
-QUERY_OUTPUT = "Use this to search or page stored output: of run_program, or the whole of a cut result."
+QUERY_OUTPUT = "Use this to search or page stored output of run_program, or a cut result."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
-_PLAIN = ("runtime", "code", "args", "executable")
+_WISHES = {
+    "outputMode": "mode",
+    "queryTerms": "query_terms",
+    "maxResponseLines": "max_lines",
+    "contextLines": "context_lines",
+    "persistOutput": "persist",
+}
+"""Arguments that speak of the output, and what the model calls them."""
+_PLAIN = ("runtime", "code", "args", "executable", "access", "network")
 
 
 class Programs:
@@ -90,7 +98,7 @@ class Programs:
         except ValidationError as problem:
             return invalid("run_program", problem)
         response = program_response(outcome, work)
-        text = cut(_told(response, outcome.id), self._cap)
+        text = cut(_told(response, outcome), self._cap)
         data = (
             response
             if len(compact(response)) <= self._cap
@@ -134,6 +142,8 @@ def program_tools(programs: Programs) -> list[Tool]:
                 executable={"type": "string"},
                 stdin={"type": "string"},
                 relativeCwd={"type": "string"},
+                access={"enum": [*ACCESSES]},
+                network={"enum": [*NETWORKS]},
                 timeoutMs=_LINES,
                 outputMode={"enum": [*OUTPUT_MODES]},
                 queryTerms=texts,
@@ -192,25 +202,20 @@ def _fields(arguments: Arguments) -> dict[str, Json]:
         fields["cwd"] = arguments["relativeCwd"]
     if "stdin" in arguments:
         fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
-    wishes = {
-        "outputMode": "mode",
-        "queryTerms": "query_terms",
-        "maxResponseLines": "max_lines",
-        "contextLines": "context_lines",
-        "persistOutput": "persist",
-    }
-    fields["output"] = {ours: arguments[theirs] for theirs, ours in wishes.items() if theirs in arguments}
+    fields["output"] = {ours: arguments[theirs] for theirs, ours in _WISHES.items() if theirs in arguments}
     return fields
 
 
-def _told(response: Mapping[str, Any], run: str) -> str:
+def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
     code, number = response["exitCode"], response["signal"]
     end = [f"exit {code}"] if code is not None else [number] if number else []
-    lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {run}"])]
+    lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {outcome.id}"])]
     lines += [f"denied: {reason}" for reason in response["policyDecision"].get("deniedReasons", [])]
     if error := response.get("error"):
         lines.append(f"{error['name']}: {error['message']}")
         lines += [f"hint: {error['hint']}"] if error["hint"] else []
+    if changed := put_back(outcome):
+        lines.append(changed)
     if handle := response["artifactHandle"]:
         lines.append(f"output: {handle}")
     if "outputLines" in response:
