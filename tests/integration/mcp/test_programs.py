@@ -199,10 +199,10 @@ def test_what_is_wrong_is_named_as_the_agent_knows_it(place: Place) -> None:
     }
     found = calls(place, *(("run_program", {**asked, name: value}) for name, value in wrong.items()))
     assert [each.content[0].text.split("\n")[1] for each in found] == [
-        "`maxResponseLines`: Input should be greater than or equal to 10",
-        "`contextLines`: Input should be less than or equal to 20",
-        "`queryTerms.0`: String should have at least 1 character",
-        "`relativeCwd`: String should have at least 1 character",
+        "run_program: `maxResponseLines` must be at least 10",
+        "run_program: `contextLines` must be at most 20",
+        "run_program: `queryTerms[0]` is empty",
+        "run_program: `relativeCwd` is empty",
     ]
 
 

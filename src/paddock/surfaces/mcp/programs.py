@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from paddock.wiring.session import Session
 
 RUN_PROGRAM = (
-    "Use this to run a program in a language runtime, confined in the workspace. Only sizes come back: set "
-    "outputMode or use query_output."
+    "Use this to run a program in a language, confined in the workspace. Only sizes come back: set outputMode or use "
+    "query_output."
 )
-QUERY_OUTPUT = "Use this to search or page stored output of run_program, or a cut result."
+QUERY_OUTPUT = "Use this to search or page stored output, also of a cut result."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
 _WISHES = {
