@@ -140,7 +140,7 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
     )
 
 
-def check_private(grants: ProcessGrants, own: Sequence[str], tier: Tier) -> None:
+def check_private(grants: ProcessGrants, own: tuple[str, ...], tier: Tier) -> None:
     """Raise GrantError when a job would be in Paddock's `own` directories, or cannot be kept from them."""
     written = _written(grants)
     for path in (*_folders(grants), *([grants.cwd] if grants.cwd else [])):

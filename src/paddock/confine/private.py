@@ -9,6 +9,7 @@ there grants itself what it likes.
                  new in a directory without a rule for all of it, so a writable one is refused
 """
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -55,9 +56,15 @@ def keeper(own: Sequence[str], real: str) -> str:
     return next((each for each in own if is_below(real, each)), "")
 
 
-def linked(own: Sequence[str], folder: str) -> str:
+def linked(own: tuple[str, ...], folder: str) -> str:
     """Return a link below a real `folder` by which Paddock's `own` directories are found; empty when there is none."""
-    return next((link for path in own for link in links(path) if is_below(link, folder)), "")
+    return next((link for link in _links(own) if is_below(link, folder)), "")
+
+
+@functools.lru_cache(maxsize=4)
+def _links(own: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the links that lead to directories, looked for once: no program may make one."""
+    return tuple(link for path in own for link in links(path))
 
 
 def ways(hidden: Sequence[str], folders: Sequence[str], user: int) -> Iterator[str]:
