@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.requests import ClientDisconnect
 
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.surfaces.mcp.door import PATH, Door
@@ -35,6 +34,9 @@ _UNTOLD = {
     "mcp.server.streamable_http": (),
 }
 """What is said by whom, and left out of the log; with it goes that a request was cancelled, or its client gone."""
+
+_GONE = "ClientDisconnect"
+"""What is raised in the library under that of the protocol, which we do not import, when a client is gone."""
 
 Metrics = Callable[[], Awaitable[bytes]]
 
@@ -182,9 +184,8 @@ async def http_service(
 
 
 def _is_told(untold: tuple[str, ...], record: logging.LogRecord) -> bool:
-    ended = record.exc_info is not None and isinstance(
-        record.exc_info[1], asyncio.CancelledError | ClientDisconnect
-    )
+    error = record.exc_info[1] if record.exc_info is not None else None
+    ended = isinstance(error, asyncio.CancelledError) or type(error).__name__ == _GONE
     return not ended and not record.getMessage().startswith(untold)
 
 
