@@ -70,10 +70,17 @@ def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
         real = os.path.realpath(path)
         if real == "/" or f"{real}/".startswith("/proc/"):
             raise GrantError(f"{path} is no path to be granted")
-        if path in folders and (place := private.keeper(own, real)):
-            raise GrantError(_OCCUPIED.format(path=path, place=place))
-    if grants.cwd and (place := private.keeper(own, str(grants.cwd))):
-        raise GrantError(_OCCUPIED.format(path=grants.cwd, place=place))
+        if path in folders:
+            _check_vacancy(path, real, grants, own)
+    if grants.cwd:
+        _check_vacancy(grants.cwd, str(grants.cwd), grants, own)
+
+
+def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[str]) -> None:
+    """Raise GrantError for a directory in one of Paddock's, but for a script tool's, which may be beside settings."""
+    place = private.keeper(own, real)
+    if place and not any(private.is_below(real, str(fixed)) for fixed in grants.fixed):
+        raise GrantError(_OCCUPIED.format(path=path, place=place))
 
 
 def configured_user(name: str) -> int | None:
@@ -141,13 +148,8 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
 
 
 def check_private(grants: ProcessGrants, own: tuple[str, ...], tier: Tier) -> None:
-    """Raise GrantError when a job would be in Paddock's `own` directories, or cannot be kept from them."""
+    """Raise GrantError when a job that writes above Paddock's `own` directories cannot be kept from them."""
     written = _written(grants)
-    for path in (*_folders(grants), *([grants.cwd] if grants.cwd else [])):
-        if place := private.keeper(own, str(path)):
-            raise GrantError(
-                f"{path} is in {place}, where Paddock keeps its own files; work in another directory"
-            )
     told = "where Paddock keeps its own files; work in a directory that does not hold them"
     if tier == "landlock" and (found := private.within(own, written)):
         raise GrantError(

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.at_terminal import at_terminal
 
 from paddock.surfaces.cli.root import command
-from paddock.tools.authoring import OWN
+from paddock.tools.authoring import OWN, create
 from paddock.tools.engine import ToolEngine
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
@@ -215,6 +215,16 @@ def test_an_id_is_a_plain_word(ws: Path, name: str):
     assert made.exit_code == 2
     assert "is no id of a tool" in made.stderr
     assert list(ws.iterdir()) == []
+
+
+@pytest.mark.parametrize("access", ["none", "read-only"])
+def test_a_tool_may_be_kept_beside_the_settings(ws: Path, access: str):
+    settings = ws.parent / "config/paddock/paddock.toml"
+    create(settings.parent / "tools", "count", "shell")
+    settings.write_text(f'[tools]\nfolders = ["{settings.parent}/tools"]\naccess = "{access}"\n')
+    (settings.parent / "tools/count/script.sh").write_text('cat ../../paddock.toml; echo "[]"')
+    done = paddock("run", "count", "--input", '{"text": "a b"}')
+    assert (done.exit_code, done.stdout) == (0, "[]\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", ["count", "Count"])
