@@ -85,11 +85,16 @@ class Programs:
         except JailError as error:
             yield refuse(request, decision, "runtimes.cwd", str(error))
             return
-        async with self._turns.take(request.actor, stop) as full:
-            if full is None:
-                yield None
-            else:
-                yield refuse(request, decision, "runtimes.max_jobs", full) if full else decision
+        full = await self._turns.enter(request.actor, stop)
+        if full is None:
+            yield None
+        elif full:
+            yield refuse(request, decision, "runtimes.max_jobs", full)
+        else:
+            try:
+                yield decision
+            finally:
+                self._turns.leave()
 
     async def run(
         self,
@@ -127,7 +132,7 @@ class Programs:
             await recording.discard()
         streams = {"stdout": recording.captured("stdout"), "stderr": recording.captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
-        return result.model_copy(update={"program": program.model_copy(update={**streams, **kept})})
+        return result.but(program=program.but(**streams, **kept))
 
     def _facts(
         self,

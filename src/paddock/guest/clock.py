@@ -5,8 +5,9 @@ no program can use the wait for an answer to get more time than it was given.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Protocol
 
 
@@ -22,6 +23,30 @@ class Stoppable(Protocol):
         ...
 
 
+class _Limit:
+    """One limit of a clock, entered once. No generator: each program, and each call of one, waits for this."""
+
+    __slots__ = ("_clock", "_timeout", "_worker")
+
+    def __init__(self, clock: "Clock", seconds: float, worker: Stoppable | None) -> None:
+        self._clock = clock
+        self._worker = worker
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._clock.begin(self._timeout, self._worker)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        self._clock.end(self._timeout)
+        return await self._timeout.__aexit__(kind, error, trace)
+
+
 class Clock:
     """The time limits of one run."""
 
@@ -30,19 +55,21 @@ class Clock:
         self._left: dict[asyncio.Timeout, float] = {}
         self._holds = 0
 
-    @asynccontextmanager
-    async def limit(self, seconds: float, worker: Stoppable | None = None) -> AsyncGenerator[None]:
-        """Raise TimeoutError after `seconds` of this clock. `worker` stands still with it."""
-        async with asyncio.timeout(seconds) as limit:
-            self._limits[limit] = worker
-            if self._holds:
-                self._stop(limit)
-            try:
-                yield
-            finally:
-                del self._limits[limit]
-                if self._left.pop(limit, None) is not None and worker is not None:
-                    worker.go_on()
+    def limit(self, seconds: float, worker: Stoppable | None = None) -> "_Limit":
+        """Return what raises TimeoutError after `seconds` of this clock. `worker` stands still with it."""
+        return _Limit(self, seconds, worker)
+
+    def begin(self, limit: asyncio.Timeout, worker: Stoppable | None) -> None:
+        """Know a limit that has begun."""
+        self._limits[limit] = worker
+        if self._holds:
+            self._stop(limit)
+
+    def end(self, limit: asyncio.Timeout) -> None:
+        """Forget a limit that ends."""
+        worker = self._limits.pop(limit)
+        if self._left.pop(limit, None) is not None and worker is not None:
+            worker.go_on()
 
     @contextmanager
     def held(self) -> Generator[None]:

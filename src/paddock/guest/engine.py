@@ -126,6 +126,8 @@ class GuestEngine:
             try:
                 facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
                 dialogue = begin(worker)
+                if stop is None:
+                    return await _run(dialogue, worker, job, facts)
                 with _stopped_by(stop, dialogue):
                     return await _run(dialogue, worker, job, facts)
             finally:
@@ -162,11 +164,8 @@ async def _run(
 
 
 @contextmanager
-def _stopped_by(stop: asyncio.Event | None, dialogue: Dialogue | Computation) -> Generator[None]:
+def _stopped_by(stop: asyncio.Event, dialogue: Dialogue | Computation) -> Generator[None]:
     """Stop what is under way when `stop` is set."""
-    if stop is None:
-        yield
-        return
     waiting = asyncio.ensure_future(stop.wait())
     waiting.add_done_callback(lambda done: None if done.cancelled() else dialogue.stop())
     try:

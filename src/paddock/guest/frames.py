@@ -182,7 +182,7 @@ def start(
     settings: Json, program: str, memory_bytes: int, *, world: Literal["run", "compute"] = "run"
 ) -> bytes:
     """Return the frame that starts a program: memory budget, settings of the glue, source."""
-    body = json.dumps([world, settings]).encode()
+    body = _written([world, settings])
     return encode(
         _START.pack(b"R", memory_bytes, len(body)) + body + program.encode("utf-8", "surrogatepass")
     )
@@ -193,14 +193,17 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
 
     What is no finite number is null, as in JavaScript.
     """
-    parts = ["reply", number, ok, value]
+    return encode(_written(["reply", number, ok, value]))
+
+
+def _written(parts: list[Json]) -> bytes:
     try:
-        return encode(orjson.dumps(parts))
+        return orjson.dumps(parts)
     except TypeError:  # also for integers beyond 64 bits and deep nesting
         text = json.dumps(parts)
         if "Infinity" in text or "NaN" in text:
             text = json.dumps(json.loads(text, parse_constant=lambda _: None))
-        return encode(text.encode())
+        return text.encode()
 
 
 def decode(frame: bytes) -> Message:

@@ -1,6 +1,6 @@
 """What every value of the model has in common."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,10 @@ class Value(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True)
+
+    def but(self, **changes: object) -> Self:
+        """Return this value with other fields, which are validated as those of a new one."""
+        return type(self)(**{**vars(self), **changes})
 
 
 _KINDS: dict[object, str] = {

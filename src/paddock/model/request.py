@@ -143,8 +143,7 @@ class RuntimeRun(Value):
             raise ValueError("there is nothing to run: give `code`, or `args` for the executable itself")
         if self.file and (self.code is None or not _is_below(self.file)):
             raise ValueError("`file` is the path below the workspace that `code` was read from")
-        texts = (*self.args, self.executable or "", self.cwd, self.file)
-        if any("\0" in text for text in texts):
+        if "\0" in "".join((*self.args, self.executable or "", self.cwd, self.file)):
             raise ValueError(
                 "an argument, the executable, the working directory or the file holds a NUL character"
             )

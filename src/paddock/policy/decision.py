@@ -210,7 +210,7 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
         **what,
     }
     signature = _sha256(canonical({"decision": decision.audit_hash, "request": identity}))
-    return decision.model_copy(update={"audit_hash": signature})
+    return decision.but(audit_hash=signature)
 
 
 def _depth(request: ExecutionRequest) -> Iterator[Reason]:

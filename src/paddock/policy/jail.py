@@ -24,10 +24,24 @@ def resolve(workspace: Path, cwd: str) -> Path:
 
     Whether something outside of the workspace exists cannot be learned from the error.
     """
-    root = os.path.realpath(workspace)
-    target = Path(os.path.realpath(os.path.join(root, cwd)))  # noqa: PTH118 - Path cannot resolve what is not there
-    if not target.is_relative_to(root):
+    root = _real(str(workspace))
+    target = root if cwd == "." else _real(os.path.join(root, cwd))  # noqa: PTH118 - Path cannot resolve what is not there
+    if target != root and not target.startswith(f"{root.rstrip('/')}/"):
         raise JailError(ESCAPES)
     if not os.path.isdir(target):  # noqa: PTH112 - False, not an error, for what cannot be looked at
         raise JailError(f"Working directory does not exist: {cwd}")
-    return target
+    return Path(target)
+
+
+def _real(path: str) -> str:
+    """Return what os.path.realpath does, of a directory in a tenth of the time: each program that runs waits for it."""
+    try:
+        found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # there is no such directory
+        return os.path.realpath(path)
+    try:
+        return os.readlink(f"/proc/self/fd/{found}")  # noqa: PTH115
+    except OSError:  # there is no /proc
+        return os.path.realpath(path)
+    finally:
+        os.close(found)

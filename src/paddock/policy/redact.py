@@ -78,7 +78,7 @@ def may_hold_secrets(text: str) -> bool:
     """
     lower = text.lower()
     return (
-        any(sign in lower for sign in _SIGNS_OF_NAMES)
+        any(map(lower.__contains__, _SIGNS_OF_NAMES))
         or "eyJ" in text
         or (_may_hold_key(text) and _KEY.search(text) is not None)
     )

@@ -9,8 +9,9 @@ import asyncio
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from paddock.runtimes import directories
@@ -21,6 +22,11 @@ _MOST = 64
 """Toolchains that are remembered; the one not used for longest goes."""
 
 _Facts = tuple[int, ...] | None
+_SAME = "st_dev", "st_ino", "st_mode", "st_uid", "st_gid"
+_ITSELF: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(*_SAME)
+_WHOLE: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
+    *_SAME, "st_size", "st_mtime_ns", "st_ctime_ns"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +73,12 @@ class Toolchains:
         return found
 
     def _still_holds(self, known: _Known) -> bool:
-        return known.path == self._environ.get("PATH") and all(
-            _facts(place) == facts for place, facts in known.seen.items()
-        )
+        if known.path != self._environ.get("PATH"):
+            return False
+        for place, facts in known.seen.items():  # noqa: SIM110 - a generator takes longer, and each program waits
+            if _facts(place) != facts:
+                return False
+        return True
 
 
 def _first(recipe: Recipe, search: Search, names: tuple[str, ...] | None) -> Toolchain | Missing:
@@ -111,7 +120,6 @@ def _facts(path: str) -> _Facts:
         facts = os.stat(path)  # noqa: PTH116 - some fifty of them for each program that runs
     except OSError:
         return None
-    own = facts.st_dev, facts.st_ino, facts.st_mode, facts.st_uid, facts.st_gid
     if stat.S_ISDIR(facts.st_mode) and not path.endswith("/"):
-        return own
-    return *own, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+        return _ITSELF(facts)
+    return _WHOLE(facts)

@@ -4,9 +4,7 @@ A caller who asks for a hundred jobs waits for his own; another one with a singl
 """
 
 import asyncio
-import contextlib
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator
 
 
 class Turns:
@@ -24,20 +22,11 @@ class Turns:
         """How many wait."""
         return sum(map(len, tuple(self._waiting.values())))
 
-    @contextlib.asynccontextmanager
-    async def take(self, who: str, stop: asyncio.Event | None = None) -> AsyncGenerator[str | None]:
-        """Hold a place for a job of `who`; what is yielded is empty, or why there is no place (S16).
+    async def enter(self, who: str, stop: asyncio.Event | None = None) -> str | None:
+        """Take a place for a job of `who`, and return nothing, or why there is no place (S16).
 
-        It is None when `stop` was set while the job waited (S23).
+        None is returned when `stop` was set while the job waited (S23). Who has a place leaves it.
         """
-        refusal = await self._enter(who, stop)
-        try:
-            yield refusal
-        finally:
-            if refusal == "":
-                self._leave()
-
-    async def _enter(self, who: str, stop: asyncio.Event | None) -> str | None:
         if self._active < self._most:
             self._active += 1
             return ""
@@ -57,12 +46,12 @@ class Turns:
             if not turn.done():
                 self._forget(who, turn)
             elif not mine:  # who waits was cancelled when it had just been handed on
-                self._leave()
+                self.leave()
         if mine:
             return ""
         return None if stop is not None and stop.is_set() else self._full()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Hand the place to the next caller in turn, or free it."""
         if not self._waiting:
             self._active -= 1

@@ -88,18 +88,16 @@ def result_of(
 
     `limits` are those of all steps together; `hint` is what may be behind it when the program failed.
     """
-    program = end.model_copy(
-        update={
-            "exit_code": ended.exit_code,
-            "signal": ended.signal,
-            "limit": ended.limit,
-            "stdout": ended.stdout,
-            "stderr": ended.stderr,
-            "processes_peak": ended.usage.processes_peak,
-            "kill": ended.kill,
-            "survivors": ended.survivors,
-            "violations": ended.violations,
-        }
+    program = end.but(
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        limit=ended.limit,
+        stdout=ended.stdout,
+        stderr=ended.stderr,
+        processes_peak=ended.usage.processes_peak,
+        kill=ended.kill,
+        survivors=ended.survivors,
+        violations=ended.violations,
     )
     usage = Usage(
         wall_ms=ended.usage.wall_ms,

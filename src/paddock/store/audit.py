@@ -188,9 +188,20 @@ def _are_plain(values: Iterable[Field]) -> bool:
         elif type(value) is int or type(value) is float:
             if not _LEAST <= value <= _MOST:
                 return False
-        elif value is not None and value != [] and _fault(value):
+        elif type(value) is list or type(value) is tuple:
+            if not _are_short(value):
+                return False
+        elif value is not None and _fault(value):
             return False
     return True
+
+
+def _are_short(items: Sequence[str]) -> bool:
+    try:
+        ascii_only = "".join(items).isascii()
+    except TypeError:
+        return False
+    return ascii_only and len(items) <= LIST_ITEMS and max(map(len, items), default=0) <= ITEM_CHARS
 
 
 def _fault(value: object) -> str:  # noqa: PLR0911 (a table)

@@ -1,8 +1,12 @@
 """The working directory stays inside of the workspace, whatever links say."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from paddock.policy.jail import JailError, resolve
 
@@ -58,3 +62,28 @@ def test_s11_the_workspace_may_be_a_link(workspace: Path) -> None:
 @pytest.mark.parametrize("cwd", ["missing", "file", "inside/missing", "x" * 300])
 def test_s12_a_directory_that_is_not_there(workspace: Path, cwd: str) -> None:
     assert refusal(workspace, cwd) == f"Working directory does not exist: {cwd}"
+
+
+_NAMES = st.sampled_from(["a", "b", "c", "..", ".", "a/b", "b/../c", "/", "../beside"])
+
+
+@given(
+    st.lists(st.tuples(_NAMES, _NAMES), max_size=6), st.lists(_NAMES, min_size=1, max_size=4).map("/".join)
+)
+def test_what_leads_where_is_what_the_standard_library_finds(links: list[tuple[str, str]], cwd: str) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(made).resolve()
+        for folder in ("workspace/a/b", "workspace/c", "beside"):
+            (place / folder).mkdir(parents=True)
+        root = place / "workspace"
+        for name, target in links:
+            link = root / name
+            if link.parent.is_dir() and not os.path.lexists(link):
+                link.symlink_to(target)
+        real = Path(os.path.realpath(root / cwd))
+        if not real.is_relative_to(root):
+            assert refusal(root, cwd) == ESCAPES
+        elif not real.is_dir():
+            assert refusal(root, cwd) == f"Working directory does not exist: {cwd}"
+        else:
+            assert resolve(root, cwd) == real

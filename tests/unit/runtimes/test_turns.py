@@ -1,6 +1,8 @@
 """Turns: bounded, fair by caller, and none is ever lost."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,16 @@ from hypothesis import strategies as st
 from paddock.runtimes.turns import Turns
 
 FULL = "Concurrency limit reached (1/1 active jobs)"
+
+
+@asynccontextmanager
+async def place(turns: Turns, who: str, stop: asyncio.Event | None = None) -> AsyncGenerator[str | None]:
+    refusal = await turns.enter(who, stop)
+    try:
+        yield refusal
+    finally:
+        if refusal == "":
+            turns.leave()
 
 
 async def settle() -> None:
@@ -18,10 +30,10 @@ async def settle() -> None:
 def test_s16_one_too_many_is_refused_at_once() -> None:
     async def go() -> None:
         turns = Turns(1, waiting=0, wait_ms=60_000)
-        async with turns.take("a") as first, turns.take("b") as second:
+        async with place(turns, "a") as first, place(turns, "b") as second:
             assert (first, second) == ("", FULL)
         for _ in range(3):
-            async with turns.take("b") as free:
+            async with place(turns, "b") as free:
                 assert free == ""
 
     asyncio.run(go())
@@ -30,9 +42,9 @@ def test_s16_one_too_many_is_refused_at_once() -> None:
 def test_s16_who_has_waited_long_enough_is_refused() -> None:
     async def go() -> None:
         turns = Turns(1, waiting=1, wait_ms=1)
-        async with turns.take("a"), turns.take("b") as refusal:
+        async with place(turns, "a"), place(turns, "b") as refusal:
             assert refusal == FULL
-        async with turns.take("b") as free:
+        async with place(turns, "b") as free:
             assert free == ""
 
     asyncio.run(go())
@@ -43,17 +55,17 @@ def test_s23_who_is_stopped_while_he_waits_waits_no_longer() -> None:
         turns, stop = Turns(1, waiting=1, wait_ms=60_000), asyncio.Event()
 
         async def job() -> str | None:
-            async with turns.take("b", stop) as refusal:
+            async with place(turns, "b", stop) as refusal:
                 return refusal
 
-        async with turns.take("a"):
+        async with place(turns, "a"):
             waiting = asyncio.create_task(job())
             await settle()
             assert turns.waiting == 1
             stop.set()
             assert await waiting is None
             assert turns.waiting == 0
-        async with turns.take("b") as free:
+        async with place(turns, "b") as free:
             assert free == ""
 
     asyncio.run(go())
@@ -64,7 +76,7 @@ def test_callers_take_turns() -> None:
         turns, order = Turns(1, waiting=10, wait_ms=60_000), list[str]()
 
         async def job(who: str, name: str) -> None:
-            async with turns.take(who) as refusal:
+            async with place(turns, who) as refusal:
                 assert refusal == ""
                 order.append(name)
                 await settle()
@@ -93,7 +105,7 @@ def test_no_turn_is_lost_and_none_is_taken_twice(
 
         async def job(who: str, steps: int) -> None:
             nonlocal active, peak
-            async with turns.take(who) as refusal:
+            async with place(turns, who) as refusal:
                 if not refusal:
                     active += 1
                     peak = max(peak, active)
