@@ -119,7 +119,7 @@ def _shown(path: str) -> list[str]:
     """Return the words that let a path be read."""
     if path.count("/") == 1 and os.path.islink(path):  # noqa: PTH114 - /bin on a merged /usr
         return ["--symlink", os.readlink(path), path]  # noqa: PTH115
-    return [] if path.startswith(("/proc", "/dev")) else ["--ro-bind", path, path]
+    return ["--ro-bind", path, path]
 
 
 class Root:

@@ -68,12 +68,18 @@ def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
             raise GrantError(f"{path} is not an absolute path of a file or directory that exists")
     for path in (*folders, *grants.readable):
         real = os.path.realpath(path)
-        if real == "/" or f"{real}/".startswith("/proc/"):
+        if real == "/" or _is_the_kernels(real):
             raise GrantError(f"{path} is no path to be granted")
         if path in folders:
             _check_vacancy(path, real, grants, own)
     if grants.cwd:
         _check_vacancy(grants.cwd, str(grants.cwd), grants, own)
+
+
+def _is_the_kernels(path: str) -> bool:
+    """Tell whether a real path is among processes and devices; what is in shared memory is a file like others."""
+    kernels = any(private.is_below(path, each) for each in ("/proc", "/dev"))
+    return kernels and not any(private.is_below(path, each) for each in namespaces.OWN)
 
 
 def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[str]) -> None:

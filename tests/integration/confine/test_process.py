@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -168,6 +169,9 @@ def test_too_much_stdin_starts_nothing():
         (["a", "b\0"], ProcessGrants(), "an argument contains a NUL character"),
         (["a"], ProcessGrants(access="read-only"), "access read-only needs a workspace"),
         (["a"], ProcessGrants(readable=(Path("/"),)), "/ is no path to be granted"),
+        (["a"], ProcessGrants(readable=(Path("/proc/self"),)), "/proc/self is no path to be granted"),
+        (["a"], ProcessGrants(workspace=Path("/dev"), access="read-only"), "/dev is no path to be granted"),
+        (["a"], ProcessGrants(writable=(Path("/dev/pts"),)), "/dev/pts is no path to be granted"),
         (
             ["a"],
             ProcessGrants(writable=(Path("/no/where"),)),
@@ -178,6 +182,17 @@ def test_too_much_stdin_starts_nothing():
 def test_grants_that_make_no_sense_are_refused(argv, grants, reason):
     result = run("landlock", argv, grants)
     assert (result.status, result.reason) == ("invalid", reason)
+
+
+@tiers
+@pytest.mark.parametrize("access", ["read-only", "workspace-write"])
+def test_a_workspace_in_shared_memory_is_one_like_any_other(tier, access):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        workspace = Path(folder)
+        workspace.chmod(0o777)
+        (workspace / "file").write_text("kept\n")
+        result = run(tier, ["sh", "-c", "pwd; cat file"], ProcessGrants(workspace=workspace, access=access))
+    assert (result.status, result.stdout.head, result.stderr.head) == ("ok", f"{workspace}\nkept\n", "")
 
 
 @tiers

@@ -62,3 +62,16 @@ def test_a_folder_that_is_gone_is_seen(settings):
     gone = namespaces.places(paths(settings))
     assert gone != before
     assert gone[0] == (str(settings), None)
+
+
+def test_a_folder_whose_name_begins_like_that_of_devices_is_shown():
+    command = namespaces.command(
+        readable=["/developer", "/process"],
+        writable=[],
+        covered=[],
+        links=[],
+        scratch="/tmp/s/1",
+        network=False,
+    ).split("\0")
+    for path in ("/developer", "/process"):
+        assert command[command.index(path) - 1 : command.index(path) + 2] == ["--ro-bind", path, path]
