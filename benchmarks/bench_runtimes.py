@@ -33,8 +33,11 @@ _HASH = {"python", "shell", "ruby", "perl", "r", "elixir", "powershell"}
 """Languages whose comments start with a number sign; those of the others start with two slashes."""
 _LONGEST_MS = 120_000
 _SURE_MS = 2.0
+"""Standard error of what an interpreter takes more than bare."""
+_SURE = 0.02
+"""Standard error of the ratio of what comes out of the cache to the ready program."""
 _MOST_TIMES = 4
-"""So many times as many rounds are added at most, until what an interpreter takes more than bare is known so well."""
+"""So many times as many rounds are added at most, until a figure is known so well."""
 _WARM_MS = {"kotlin": 1500}
 """What a program may take at most whose compiler has been warmed."""
 _numbers = itertools.count(os.getpid() * 1_000_000)
@@ -79,7 +82,9 @@ def _language(name: str, toolchain: Toolchain, paddock: "_Paddock", rounds: int)
             contenders["ready"] = lambda: milliseconds(lambda: paddock.run_ready(toolchain, code, ready))
         figures = interleaved(contenders, rounds)
         if not toolchain.way.compile:
-            _make_sure(figures, contenders, rounds)
+            _make_sure(figures, contenders, rounds, lambda: uncertainty(_more(figures)) <= _SURE_MS)
+        else:
+            _make_sure(figures, contenders, rounds, lambda: uncertainty(_ratios(figures)) <= _SURE)
     spent = {who: median(values) for who, values in figures.items()}
     note = f"{spent['fresh']:.0f} ms, bare {spent['bare']:.0f} ms, the first {cold:.0f} ms"
     if not toolchain.way.compile:
@@ -93,10 +98,11 @@ def _language(name: str, toolchain: Toolchain, paddock: "_Paddock", rounds: int)
     )
     if name in _WARM_MS:
         yield Line(f"{name}, compiled and run", spent["fresh"], "ms", at_most(_WARM_MS[name]))
-    known = f"{spent['known']:.0f} ms, ready {spent['ready']:.0f} ms"
+    taken = len(figures["known"])
+    known = f"{spent['known']:.1f} ms, ready {spent['ready']:.1f} ms, {taken} rounds"
     yield Line(
         f"{name}, out of the cache, against the ready program confined",
-        ratio(figures["known"], figures["ready"]),
+        median(_ratios(figures)),
         "x",
         at_most(1.3),
         note=known,
@@ -104,14 +110,22 @@ def _language(name: str, toolchain: Toolchain, paddock: "_Paddock", rounds: int)
 
 
 def _make_sure(
-    figures: dict[str, list[float]], contenders: Mapping[str, Callable[[], float]], rounds: int
+    figures: dict[str, list[float]],
+    contenders: Mapping[str, Callable[[], float]],
+    rounds: int,
+    is_sure: Callable[[], bool],
 ) -> None:
-    """Add rounds while they scatter too much to tell a few milliseconds, whatever they come to."""
+    """Add rounds while they scatter too much to tell, whatever they come to."""
     for _ in range(_MOST_TIMES if rounds > 1 else 0):
-        if uncertainty(_more(figures)) <= _SURE_MS:
+        if is_sure():
             return
         for who, values in interleaved(contenders, rounds).items():
             figures[who] += values
+
+
+def _ratios(figures: Mapping[str, list[float]]) -> list[float]:
+    """Return what came out of the cache as a multiple of the ready program, of each round."""
+    return [known / ready for known, ready in zip(figures["known"], figures["ready"], strict=True)]
 
 
 def _more(figures: Mapping[str, list[float]]) -> list[float]:
