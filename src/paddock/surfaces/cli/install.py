@@ -1,5 +1,6 @@
 """`paddock install`: enters Paddock into the configuration of an MCP client, or takes it out."""
 
+import errno
 import json
 import shutil
 import sys
@@ -84,10 +85,14 @@ def command(client: str, workspace: Path, *, only_print: bool, remove: bool, as_
 
 def _followed(file: Path) -> Path:
     """Return where a file is kept: who keeps it elsewhere, behind a link, goes on doing so."""
+    if not file.is_symlink():
+        return file
     try:
-        return file.resolve() if file.is_symlink() else file
-    except (OSError, RuntimeError):  # the latter up to Python 3.12
-        raise Failure(f"{file}: is a link that leads back to itself; correct it first") from None
+        file.stat()
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:  # `resolve` says so up to Python 3.12
+            raise Failure(f"{file}: is a link that leads back to itself; correct it first") from None
+    return file.resolve()
 
 
 def _own_command() -> str:
