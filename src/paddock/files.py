@@ -74,8 +74,9 @@ def passing_directory(prefix: str) -> Generator[Path]:
 
     Raises OSError.
     """
-    _bury(Path(tempfile.gettempdir()), prefix, "")
-    handle, made = _mine(lambda: _opened(tempfile.mkdtemp(prefix=prefix)))
+    folder = Path(tempfile.gettempdir()).absolute()  # TMPDIR may be "."
+    _bury(folder, prefix, "")
+    handle, made = _mine(lambda: _opened(tempfile.mkdtemp(prefix=prefix, dir=folder)))
     try:
         yield Path(made)
     finally:
