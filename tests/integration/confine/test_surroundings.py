@@ -91,3 +91,35 @@ def test_a_place_for_temporary_files_that_programs_cannot_enter_is_named(open_pa
 
 def test_the_place_for_temporary_files_may_be_the_current_directory(open_path):
     assert told(PADDOCK, *PROGRAM, home=open_path, TMPDIR=".") == (0, "42\n")
+
+
+@pytest.mark.parametrize("tier", ["namespaces", "landlock"])
+def test_a_place_that_no_program_may_run_from_is_named(open_path, tier):
+    place, source = open_path / "noexec", open_path / "source"
+    place.mkdir()
+    source.mkdir()
+    (source / "program").write_text("#!/bin/sh\necho 1\n")
+    (source / "program").chmod(0o755)
+    script = (
+        'mount -t tmpfs -o noexec none "$1" && cp -r "$2" "$1/inner" && chmod 755 "$1/inner" && '
+        'exec "$3" -c "$4" "$1/inner/program" "$5"'
+    )
+    run = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from paddock.confine.process import Sandbox\n"
+        "from paddock.model.outcome import SandboxFacts\n"
+        "from paddock.model.process import ProcessGrants\n"
+        "async def main(program, tier):\n"
+        "    grants = ProcessGrants(workspace=Path(program).parent, access='read-only')\n"
+        "    async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:\n"
+        "        print((await sandbox.run([program], grants)).reason)\n"
+        "asyncio.run(main(*sys.argv[1:]))\n"
+    )
+    words = ("sh", "-c", script, "sh", str(place), str(source), sys.executable, run, tier)
+    assert told(*ALONE, "--mount-proc", *words, home=open_path) == (
+        0,
+        f"{place}/inner/program: Permission denied; no program may run from its file system, which is mounted noexec: "
+        "for what Paddock compiles, set TMPDIR to a directory of another one, or mount that of /tmp with exec "
+        "(docker run --tmpfs /tmp:exec)\n",
+    )
