@@ -1,5 +1,6 @@
 """Where a container or a chroot lacks what confinement is built on, nothing runs, and people are told why."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +19,12 @@ ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 pytestmark = pytest.mark.usefixtures("as_root")
 
 
-def told(*command, home, **environment):
+def told(*command, home, given="return 6 * 7", **environment):
     """Return the exit code of a command and all that it said; programs of `run` come by standard input."""
     environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(home), **environment}
     done = subprocess.run(
         command,
-        input="return 6 * 7",
+        input=given,
         capture_output=True,
         text=True,
         env=environment,
@@ -72,6 +73,18 @@ def test_root_without_powers_is_told_which_it_needs(tmp_path):
     assert told(*alone, *PROGRAM, home=tmp_path) == not_given(all_of_them)
     one = ("setpriv", "--bounding-set=-kill", PADDOCK)
     assert told(*one, *GUEST, home=tmp_path) == (1, powerless("KILL") + "\n")
+
+
+def test_agents_are_served_also_where_no_program_can_run(tmp_path):
+    client = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    words = ("setpriv", "--bounding-set=-all", PADDOCK, "serve", "mcp")
+    code, said = told(*words, home=tmp_path, given=f"{json.dumps(asked)}\n")
+    assert (code, json.loads(said.partition("\n")[0])["result"]["serverInfo"]["name"]) == (0, "paddock")
 
 
 def test_root_of_a_namespace_with_no_other_user_needs_no_powers(tmp_path):
