@@ -123,7 +123,7 @@ def _text_layer(name: LayerName, texts: Mapping[str, tuple[str, str]]) -> Layer:
             node = node.setdefault(group, {})
         node[last] = _typed(key, text)
     names = {key: label for key, (_, label) in texts.items()}
-    values = _validated(tree, lambda key: names.get(key, name), Path.cwd())
+    values = _validated(tree, lambda key: names.get(key, name), None)
     return Layer(name, values, names)
 
 
@@ -164,8 +164,8 @@ def _typed(key: str, text: str) -> Json:
             return text
 
 
-def _validated(tree: Mapping[str, Any], where: Where, base: Path) -> dict[str, Any]:
-    """Return the typed settings of one source by dotted key; relative paths start at `base`."""
+def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> dict[str, Any]:
+    """Return the typed settings of one source by dotted key; relative paths start at `base`, or where we are."""
     if not tree:
         return {}
     try:
@@ -188,11 +188,13 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path) -> dict[str, A
     return values
 
 
-def _placed(path: Path, base: Path, what: str) -> Path:
+def _placed(path: Path, base: Path | None, what: str) -> Path:
     if "\0" in str(path):
         raise ConfigurationError(f"{what} must be a path, and holds a NUL character")
     try:
-        return base / path.expanduser()
+        return base / path.expanduser() if base else path.expanduser().absolute()
+    except FileNotFoundError:
+        raise ConfigurationError(f"{what}: the current directory was removed; go to another one") from None
     except RuntimeError:
         raise ConfigurationError(f"{what}: {path.parts[0]} is nobody's home on this machine") from None
 

@@ -21,13 +21,30 @@ _NEW = ".new"
 LONGEST = 64 * 1024 * 1024
 
 
+def make_private(directory: Path) -> None:
+    """Make a directory for its owner alone unless it is there. Raises OSError.
+
+    What is missing above it is made, too, so that nobody else can put another one in its place, whatever the umask.
+    """
+    with contextlib.suppress(FileExistsError):  # also another process's, made meanwhile
+        try:
+            directory.mkdir(mode=0o700)
+        except FileNotFoundError:
+            for above in reversed(directory.parents):
+                if not above.exists():
+                    above.mkdir(mode=0o755, exist_ok=True)
+            directory.mkdir(mode=0o700)
+    if not directory.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
+
+
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Generator[bool]:
     """Hold the lock that a file stands for; without `wait` yield False at once when somebody holds it.
 
     Makes the file and its directory, for their owner alone. Raises OSError.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,8 +91,9 @@ def passing_directory(prefix: str) -> Generator[Path]:
 
     Raises OSError.
     """
-    _bury(Path(tempfile.gettempdir()), prefix, "")
-    handle, made = _mine(lambda: _opened(tempfile.mkdtemp(prefix=prefix)))
+    folder = Path(tempfile.gettempdir()).absolute()  # TMPDIR may be "."
+    _bury(folder, prefix, "")
+    handle, made = _mine(lambda: _opened(tempfile.mkdtemp(prefix=prefix, dir=folder)))
     try:
         yield Path(made)
     finally:

@@ -164,6 +164,33 @@ def test_a_current_directory_that_was_removed_is_told(place, command):
     assert "Traceback" not in errors
 
 
+GONE = "the current directory was removed; go to another one\n"
+DEAD = "Failed to connect to server dead: Server dead exited with status 1 without an answer.\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("run -", (0, "1\n", "")),
+        ("run ./program.ts", (1, "", GONE)),
+        ("exec shell -c 'echo 1'", (0, "1\n", "")),
+        ("output list", (0, "", "")),
+        (
+            "exec shell -c 1 --set audit.directory=here",
+            (125, "", f"--set audit.directory: audit.directory: {GONE}"),
+        ),
+        ("servers call dead tool", (1, "", DEAD)),
+    ],
+)
+def test_where_the_current_directory_was_removed_another_workspace_serves(place, command, answer):
+    settings = {"mcpServers": {"dead": {"command": "/usr/bin/false"}}}
+    (place / ".mcp.json").write_text(json.dumps(settings))
+    gone = place / "gone"
+    gone.mkdir()
+    script = f'rmdir {gone}; echo "return 1" | "$PADDOCK" {command} --workspace {place}'
+    assert paddock_in_shell(gone, script) == answer
+
+
 def paddock_in_shell(place, script):
     environment = {**os.environ, "PADDOCK": str(PADDOCK)}
     words = ["sh", "-c", script]

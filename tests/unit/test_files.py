@@ -1,10 +1,12 @@
 """Files that several processes keep together."""
 
+import os
+import stat
 import threading
 
 import pytest
 
-from paddock.files import locked, read_bounded, replace_file
+from paddock.files import locked, make_private, read_bounded, replace_file
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
@@ -78,3 +80,22 @@ def test_nothing_is_left_of_what_could_not_be_written(tmp_path):
     with pytest.raises(IsADirectoryError):
         replace_file(path, b"one")
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o002, 0o022])
+def test_nobody_else_can_replace_a_directory_that_was_made_private(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        make_private(tmp_path / "state" / "paddock" / "audit")
+        make_private(tmp_path / "state" / "paddock" / "audit")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "state", tmp_path / "state" / "paddock", tmp_path / "state" / "paddock" / "audit"]
+    assert [stat.S_IMODE(each.stat().st_mode) for each in made] == [0o755, 0o755, 0o700]
+
+
+def test_a_file_where_a_private_directory_is_to_be_is_refused(tmp_path):
+    (tmp_path / "state").write_text("")
+    for place in (tmp_path / "state", tmp_path / "state" / "audit"):
+        with pytest.raises(NotADirectoryError):
+            make_private(place)

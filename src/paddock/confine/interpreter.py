@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from paddock.confine import surroundings
 from paddock.model.errors import EngineError, explained
 
 _CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {module} import main; main()"
@@ -12,8 +13,10 @@ _CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {module} import 
 def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
     """Run `main()` of a module of this package with `arguments`, and with the descriptor `keep` open.
 
-    Raises EngineError when the system starts no process.
+    Raises EngineError when the system starts no process, or is not as confinement wants it (`surroundings`).
     """
+    if lacking := surroundings.lacking():
+        raise EngineError(lacking)
     package = str(Path(__file__).parents[2])
     command = [sys.executable, "-I", "-S", "-c", _CHILD.format(module=module), package, *arguments]
     try:

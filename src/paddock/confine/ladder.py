@@ -7,9 +7,10 @@ concluded from versions. A tier that is not proved is not used, and the next one
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
-from paddock.confine import canary, cgroup, landlock, namespaces, plan, reach
+from paddock.confine import canary, cgroup, landlock, namespaces, plan, reach, surroundings
 from paddock.confine.process import Sandbox
 from paddock.confine.warden import OUT_OF_MEMORY
 from paddock.files import passing_directory
@@ -102,6 +103,9 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
     for layer in (_landlock(), _bubblewrap()) if tier == "namespaces" else (_landlock(),):
         if not layer.available:
             return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
+    needed = surroundings.FOR_PROGRAMS
+    if why := surroundings.lacking() or surroundings.powers_lacking(needed) or _closed(job_user):
+        return TierReport(tier=tier, proved=False, why=why, facts=facts)
     try:
         with passing_directory("paddock-canary-") as folder:
             attempts = await _attack(folder, Sandbox(facts, tier, job_user))
@@ -116,6 +120,16 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
             tier=tier, proved=False, attempts=attempts, why=why, fix=_fix_of(worked), facts=facts
         )
     return TierReport(tier=tier, proved=True, attempts=attempts, facts=facts)
+
+
+def _closed(job_user: int | None) -> str:
+    """Return what to say of a directory for temporary files that the user of programs may not enter, or ""."""
+    number, place = plan.user(ProcessGrants(), job_user), tempfile.gettempdir()
+    closed = "" if number is None else reach.barrier(place, number)
+    return closed and (
+        f"programs run as user {number} here, who may not enter {closed}, and Paddock keeps what they write in {place}"
+        "; set TMPDIR to a directory that everybody may enter, such as /tmp"
+    )
 
 
 async def _attack(folder: Path, sandbox: Sandbox) -> dict[str, bool]:
@@ -262,7 +276,7 @@ def _user_namespaces() -> Layer:
 
 def _job_user(job_user: int | None) -> list[Layer]:
     """Say, where jobs become another user, what of the search path that user cannot get at."""
-    number = plan.user(ProcessGrants(), job_user)
+    number = None if surroundings.lacking() else plan.user(ProcessGrants(), job_user)
     if number is None:
         return []
     name = f"programs run as user {number}"

@@ -301,7 +301,7 @@ class _Builder:
         self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
         os.write(self._wake, b"\n")
         self._inside = 0
-        command = [part.replace("{info}", str(theirs_info)) for part in order.jail.split("\0")]
+        command = [str(theirs_info) if word == "{info}" else word for word in order.jail.split("\0")]
         self._pid = os.fork()
         if self._pid == 0:
             try:
@@ -315,6 +315,8 @@ class _Builder:
                     lockdown.become(order.user)
                     lockdown.die_with_parent()
                 os.execve(command[0], command, {})  # noqa: S606 - no shell is the point
+            except OSError as error:
+                os.write(2, str(error).encode())
             finally:
                 os._exit(127)
         for file in (theirs_in, theirs_out, theirs_info, theirs_errors):
@@ -341,9 +343,8 @@ class _Builder:
             os.close(file)
         os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is its own
         os.waitpid(self._pid, 0)
-        if (
-            self._inside
-        ):  # it dies with its parent, and would count as left behind by the first job of the root
+        if self._inside:
+            # It dies with its parent, and would count as left behind by the first job of the root.
             with contextlib.suppress(ChildProcessError):  # a warden adopts it, others may not
                 os.waitpid(self._inside, 0)
 

@@ -57,7 +57,7 @@ class Sandbox:
     tier: Tier = "landlock"
     job_user: int | None = None
     protected_paths: Protection = "restore"
-    scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
+    scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()).absolute())
     group: Group | None = None
     """Control group of all jobs, where one holds (`paddock.confine.ladder`); it is this sandbox's to release."""
     own: tuple[str, ...] = ()

@@ -60,3 +60,17 @@ def why_missing(program: str, environment: Mapping[str, str], user: int) -> str:
                 "install it where everybody may go, or set sandbox.job_user to a user who may"
             )
     return ""
+
+
+def why_forbidden(program: str) -> str:
+    """Return what to say of a program that stands where none may be executed, or ""."""
+    try:
+        flags = os.statvfs(program).f_flag if "/" in program else 0
+    except OSError:
+        return ""
+    if not flags & os.ST_NOEXEC:
+        return ""
+    return (
+        "; no program may run from its file system, which is mounted noexec: for what Paddock compiles, set TMPDIR to "
+        "a directory of another one, or mount that of /tmp with exec (docker run --tmpfs /tmp:exec)"
+    )

@@ -173,6 +173,8 @@ class Warden:
 
     def _out_of_reach(self) -> str:
         order = self._order
+        if forbidden := reach.why_forbidden(order.argv[0]):
+            return forbidden
         if order.user is None:
             return ""
         return reach.why_missing(order.argv[0], order.environment, order.user)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from paddock.files import is_ours
+from paddock.files import is_ours, make_private
 
 _NEW = ".new-"
 _ANSWER_BYTES = 1024 * 1024
@@ -52,7 +52,7 @@ class Answers:
         if len(answer) > _ANSWER_BYTES:
             return
         with contextlib.suppress(OSError):
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._directory)
             if not is_ours(self._directory):
                 return
             handle, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)

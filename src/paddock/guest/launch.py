@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from paddock.confine import interpreter
+from paddock.confine import interpreter, surroundings
 from paddock.model.errors import EngineError, explained
 
 EngineProfile = Literal["guest", "guest-jit"]
@@ -60,6 +60,8 @@ class Launcher:
 
 def _launch(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
     """Start a process without site-packages and environment, that has one socket and knows the engine's directory."""
+    if lacking := surroundings.powers_lacking(surroundings.FOR_GUESTS):
+        raise EngineError(lacking)
     try:
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     except OSError as error:

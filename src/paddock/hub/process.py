@@ -216,7 +216,7 @@ def _executable(server: StdioServer, env: Mapping[str, str]) -> str:
         raise NotADirectoryError(f"working directory {server.cwd} is not there; correct `cwd`")
     command = server.command
     if os.sep in command:
-        path = Path(server.cwd or Path.cwd(), command)
+        path = Path(server.cwd or "", command).absolute()
         if not os.access(path, os.X_OK) or path.is_dir():
             raise FileNotFoundError(f"command {command} is not an executable file; correct `command`")
         return str(path)

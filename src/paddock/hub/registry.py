@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import httpx2
 
-from paddock.files import LONGEST, replace_file
+from paddock.files import LONGEST, make_private, replace_file
 from paddock.hub.provision import load_registry
 from paddock.model.errors import ConfigurationError
 
@@ -36,7 +36,7 @@ async def refresh(source: str, target: Path) -> int:
         entries = _listed(await asyncio.to_thread(_read, source), source)[0]
     new = target.with_name(f"{target.name}.new")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(target.parent)
         replace_file(new, json.dumps({"servers": entries}).encode())
         count = len(load_registry(new))
         new.replace(target)

@@ -20,7 +20,7 @@ from pathlib import Path
 from random import random
 from typing import NamedTuple
 
-from paddock.files import is_ours
+from paddock.files import is_ours, make_private
 from paddock.model.limits import MIB
 from paddock.runtimes import trees
 
@@ -96,7 +96,7 @@ class Cache:
         if not self._most:
             return
         with contextlib.suppress(OSError):
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._directory)
             if not is_ours(self._directory):
                 return
             staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._directory))

@@ -31,8 +31,9 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
         return None
     ready = kept / toolchain.recipe.name / toolchain.identity
     if not ready.is_dir():
+        new = () if kept.parent.exists() else (kept.parent,)
         ready.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (kept, ready.parent):
+        for folder in (*new, kept, ready.parent):  # whatever the umask, others read and do not write
             folder.chmod(0o755)
         with tempfile.TemporaryDirectory(dir=kept, prefix=".making-") as staging:
             made = Path(staging, "made")

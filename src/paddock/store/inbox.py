@@ -20,6 +20,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from paddock.files import make_private
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.base import Value
 from paddock.model.errors import ApprovalError
@@ -157,7 +158,7 @@ class Inbox:
         where = self._directory
         try:
             if make:
-                where.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(where)
             directory = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             raise

@@ -27,6 +27,7 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from paddock.files import make_private
 from paddock.model.errors import LedgerError
 from paddock.store.audit import RECOVERED, Field, timestamp
 from paddock.store.ledger_format import (
@@ -120,7 +121,7 @@ class Chain:
     def _lock(self) -> None:
         while True:
             if self._head_fd < 0:
-                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(self._directory)
                 if self._directory.stat().st_mode & 0o077:
                     self._directory.chmod(0o700)
                 self._head_fd = self._open(HEAD)

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
+from paddock.files import make_private
 from paddock.model.limits import KIB
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Folder:
         try:
             os.mkdir(folder, 0o700)  # noqa: PTH102 - for each program that runs
         except FileNotFoundError:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._directory)
             os.mkdir(folder, 0o700)  # noqa: PTH102
         for name in (*names, f"{whole}{_STAGED}"):
             os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

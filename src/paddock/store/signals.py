@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
+from paddock.files import make_private
 from paddock.model.base import Json, Value
 from paddock.model.errors import SdkError, SignalError
 from paddock.model.ids import minted_at, new_id
@@ -136,7 +137,7 @@ class Signals:
     @contextmanager
     def _open(self) -> Generator[sqlite3.Connection]:
         try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._file.parent)
             with closing(sqlite3.connect(self._file, timeout=5)) as database, database:
                 self._file.chmod(0o600)
                 database.row_factory = sqlite3.Row

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from paddock.confine import namespaces
 from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -216,3 +217,19 @@ def test_names_in_memory_have_an_end_though_nobody_counts_them(open_path):
         name, made, why = line.split(" ", 2)
         assert (name, why) == (folder, "No space left on device")
         assert room - 64 < int(made) < room
+
+
+def test_a_workspace_may_have_any_name_also_one_that_stands_for_something_else(open_path):
+    place = writable(open_path / "{info}{source} %s 'a' \\ \n:é")
+    grants = ProcessGrants(workspace=place, access="workspace-write")
+    (result,) = in_turn(open_path, ("touch made; ls", grants))
+    assert said(result) == "made\n"
+
+
+def test_what_keeps_bubblewrap_from_starting_is_told(open_path, monkeypatch):
+    monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
+    (result,) = in_turn(open_path, ("true", NONE))
+    assert (result.status, result.reason) == (
+        "unavailable",
+        "namespaces: [Errno 2] No such file or directory: '/usr/bin/no-bwrap'",
+    )

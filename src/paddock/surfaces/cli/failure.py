@@ -1,6 +1,7 @@
 """The exception for whatever keeps a command from being done."""
 
 import errno
+import os
 from typing import IO, Any
 
 import click
@@ -9,6 +10,9 @@ from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
 
 PRINTED = "paddock.printed"
 """In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
+
+_NO_PLACE = "No usable temporary directory"
+"""What `tempfile` says where nothing can be written to, or all is full."""
 
 
 class Failure(click.ClickException):
@@ -26,11 +30,26 @@ class Failure(click.ClickException):
 
 def refused(error: OSError, *, exit_code: int = 1) -> Failure:
     """Return the failure of what the system refused, wherever that was."""
+    if isinstance(error, FileNotFoundError) and not error.filename and not _is_somewhere():
+        return Failure("the current directory was removed; go to another one", exit_code=exit_code)
+    if str(error.strerror).startswith(_NO_PLACE):
+        return Failure(
+            f"{error.strerror}; set TMPDIR to a directory that can be written to", exit_code=exit_code
+        )
     what = error.filename or "input or output failed"
     told = (
         NO_MORE_FILES if error.errno in {errno.EMFILE, errno.ENFILE} else f"{what}: {error.strerror or error}"
     )
     return Failure(told, exit_code=exit_code)
+
+
+def _is_somewhere() -> bool:
+    """Tell whether there is a current directory, at which relative names begin."""
+    try:
+        os.getcwd()  # noqa: PTH109 - its error is what is asked for
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def without_thread(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:

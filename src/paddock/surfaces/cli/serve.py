@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.configuration import TOKEN_VARIABLE, load
+from paddock.model.errors import EngineError
 from paddock.surfaces.cli import options, stay
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import cancelled_by_signals
@@ -89,8 +90,9 @@ def mcp(
 
     launcher = Launcher()
     try:
-        launcher.begin_zygote("guest")
-        launcher.begin_reader()  # they come up while the protocol's library is imported
+        with suppress(EngineError):  # the first program will try again, and is told why it cannot run
+            launcher.begin_zygote("guest")
+            launcher.begin_reader()  # they come up while the protocol's library is imported
         asyncio.run(_serve(settings, settings_of, workspace, names, launcher=launcher, door=door))
     finally:
         launcher.close()
