@@ -113,32 +113,3 @@ function racing(name) {
   }[name];
   return freeze(method);
 }
-
-function serverProxy(name) {
-  const call = freeze((tool, values) => serverCall(name, tool, values, rawResults));
-  const callRaw = freeze((tool, values) => serverCall(name, tool, values, true));
-  return new NativeProxy(freeze({ __proto__: null, call, callRaw }), {
-    __proto__: null,
-    get(target, property) {
-      // What JavaScript itself looks up on an object to await it or to write it as text is no tool.
-      if (typeof property !== "string" || property === "then" || property === "toJSON") return undefined;
-      if (property === "toString" || property === "valueOf") return undefined;
-      if (property === "call") return call;
-      if (property === "callRaw") return callRaw;
-      return freeze((values) => call(property, values));
-    },
-  });
-}
-const known = new Table();
-const servers = new NativeProxy(freeze(create(null)), {
-  __proto__: null,
-  get(target, property) {
-    if (typeof property !== "string" || property === "then") return undefined;
-    let server = apply(mapGet, known, [property]);
-    if (server === undefined) {
-      server = serverProxy(property);
-      apply(mapSet, known, [property, server]);
-    }
-    return server;
-  },
-});
