@@ -46,7 +46,13 @@ function addCauses(causes, thrown) {
   const add = (value) => { causes[causes.length] = cut(rawResults ? textOf(value) : shown(value), CAUSE); };
   const errors = thrown instanceof NativeAggregate ? thrown.errors : [];
   for (let i = 0; i < min(errors.length, CAUSES); i++) add(errors[i]);
-  for (let at = thrown; at instanceof NativeError && at.cause !== undefined && causes.length < CAUSES; at = at.cause) add(at.cause);
+  const told = [thrown];
+  for (let at = thrown; at instanceof NativeError && at.cause !== undefined && causes.length < CAUSES; ) {
+    at = at.cause;
+    for (let i = 0; i < told.length; i++) if (told[i] === at) return; // a circle of causes ends where it began
+    told[told.length] = at;
+    add(at);
+  }
 }
 
 // How JSON writes an error in a result. By itself it writes `{}`, and nobody learns what `Promise.allSettled` found.
@@ -90,17 +96,26 @@ function readable(value) {
 
 // What to say of a result of which JSON leaves `{}` or nothing, although its author meant something; else an empty text.
 const LOOKED_AT = 10000;
+const EMPTIED = [
+  [NativePromise, "a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several"],
+  [Table, "a Map, in JSON {}: use Object.fromEntries(map), or [...map]"],
+  [Unique, "a Set, in JSON {}: use [...set]"],
+  [NativeIterator, "an iterator, in JSON {}: use [...iterator]"],
+  [NativeRegExp, "a regular expression, in JSON {}: use String(pattern)"],
+  [NativeBuffer, "an ArrayBuffer, in JSON {}: use [...new Uint8Array(buffer)], or new Uint8Array(buffer).toBase64()"],
+];
 function lost(value, text) {
-  if (text === undefined) return typeof value === "function" ? "The result is a function, which JSON cannot write: call it" : "";
+  if (text === undefined) {
+    if (typeof value === "symbol") return "The result is a symbol, which JSON cannot write: use its description";
+    return typeof value === "function" ? "The result is a function, which JSON cannot write: call it" : "";
+  }
   if (apply(indexOf, text, ["{}"]) < 0) return "";
   let said = "";
   let left = LOOKED_AT;
   function look(key, member) {
     if (left-- === 0) throw said;
     if (typeof member !== "object" || member === null) return undefined;
-    if (member instanceof NativePromise) said = "The result holds a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several";
-    else if (member instanceof Table) said = "The result holds a Map, in JSON {}: use Object.fromEntries(map), or [...map]";
-    else if (member instanceof Unique) said = "The result holds a Set, in JSON {}: use [...set]";
+    for (let i = 0; i < EMPTIED.length && said === ""; i++) if (member instanceof EMPTIED[i][0]) said = "The result holds " + EMPTIED[i][1];
     if (said !== "") throw said;
     return member;
   }
