@@ -93,7 +93,8 @@ function firstFrame(stack) {
   return at < 0 ? stack.length : at;
 }
 
-// Who lets promises race leaves calls under way on purpose. Those up to this number were when the last race was decided.
+// Who lets promises race leaves calls under way on purpose, and so does who goes on after `Promise.all` has failed. Those up
+// to this number were under way when the last of them was decided; a `Promise.all` that succeeds leaves none.
 let raced = 0;
 function racing(name) {
   const native = NativePromise[name];
@@ -107,7 +108,7 @@ function racing(name) {
           raced = callCount;
           settled(value);
         };
-        apply(then, first, [end(resolve), end(reject)]);
+        apply(then, first, [name === "all" ? resolve : end(resolve), end(reject)]);
       });
     },
   }[name];
