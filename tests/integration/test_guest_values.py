@@ -309,6 +309,16 @@ def test_errors_in_a_result_say_what_they_are(guest):
     assert guest.compute("emit(JSON.stringify(new Error('x')))").value == "{}"
 
 
+def test_an_error_in_the_words_of_a_tool_names_its_call(guest):
+    source = "await Promise.all(['odd', 'even'].map((name) => servers[name][name === 'odd' ? 'pid' : 'is_error']({})))"
+    outcome = guest.run(source)
+    assert (outcome.error.message, outcome.error.hint) == ("it broke", "caused by even.is_error")
+    outcome = guest.run("await Promise.any([servers.odd.is_error({}), servers.nope.tool({})])")
+    assert (
+        outcome.error.hint == "caused by ToolError: it broke (odd.is_error); ToolError: Unknown server: nope"
+    )
+
+
 def test_a_circle_of_causes_is_told_once(guest):
     outcome = guest.run("const e = new Error('own'); e.cause = e; throw e")
     assert (outcome.error.message, outcome.error.hint) == ("own", "")

@@ -21,6 +21,8 @@ function describe(thrown) {
       const message = textOf(thrown.message);
       report.message = cut(message, TEXT);
       report.stack = framesOf(thrown.stack, message);
+      const call = callOf(thrown);
+      if (call !== "") report.causes[0] = call;
       addCauses(report.causes, thrown);
     } else {
       report.name = "Thrown";
@@ -42,8 +44,18 @@ function framesOf(stack, message) {
   return apply(slice, stack, from < 0 ? [0, STACK] : [from, from + STACK]);
 }
 
+// Which call of a server an error is of, where its message does not name the server: it is the server's own.
+function callOf(error) {
+  if (rawResults || !(error instanceof ToolError) || typeof error.server !== "string") return "";
+  if (apply(indexOf, textOf(error.message), [error.server]) >= 0) return "";
+  return cut(error.server + "." + textOf(error.tool), NAME);
+}
+
 function addCauses(causes, thrown) {
-  const add = (value) => { causes[causes.length] = cut(rawResults ? textOf(value) : shown(value), CAUSE); };
+  function add(value) {
+    const call = callOf(value);
+    causes[causes.length] = cut(rawResults ? textOf(value) : shown(value), CAUSE) + (call === "" ? "" : " (" + call + ")");
+  }
   const errors = thrown instanceof NativeAggregate ? thrown.errors : [];
   for (let i = 0; i < min(errors.length, CAUSES); i++) add(errors[i]);
   const told = [thrown];
