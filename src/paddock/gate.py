@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from paddock import offered
 from paddock.approvals import Approvals, Asker, Behind, refusal_name
 from paddock.ends import to_the_end
 from paddock.guest.engine import GuestEngine
@@ -64,7 +65,7 @@ OnEnd = Callable[[ExecutionRequest, RawResult], None]
 """Hears of every request that has run."""
 
 
-class Servers(Protocol):
+class Servers(offered.Servers, Protocol):
     """What the gate needs of the hub."""
 
     async def call(
@@ -129,6 +130,7 @@ class Gate:
     ) -> None:
         """Ask `asker` where a request brings nobody along."""
         self._policy = Policy(settings, engines.programs.executables)
+        self._offered = offered.Offered.under(settings, self._policy, engines.servers)
         self._audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
         self._engines = engines
@@ -304,7 +306,12 @@ class Gate:
                 )
                 heard = self._outgoing.calls(beside.on_call)
                 calls = HostCalls(
-                    self._carry_out_child, self.find_tool, request, decision.grants.calls, heard
+                    self._carry_out_child,
+                    self.find_tool,
+                    request,
+                    decision.grants.calls,
+                    heard,
+                    offered=self._offered,
                 )
                 console = self._outgoing.console(beside.on_console)
                 result = await self._engines.guest.run(job, calls, console, beside.stop)

@@ -6,12 +6,21 @@ from time import perf_counter
 
 from paddock.approvals import CODES
 from paddock.guest.job import HostReply, OnReply
+from paddock.hub.result import blame
 from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError, LedgerError, ScriptNotFound, SdkError, ToolNotFound
+from paddock.model.errors import (
+    ConfigurationError,
+    LedgerError,
+    ScriptNotFound,
+    SdkError,
+    ServerError,
+    ToolNotFound,
+)
 from paddock.model.limits import Calls
 from paddock.model.outcome import CallRecord, RawResult, Status
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.offered import METHODS, NotOffered, Offered
 from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
 from paddock.sdk.requests import ENDED, FindTool, child, shown
@@ -37,20 +46,14 @@ class HostCalls:
     on_call: OnCall | None = None
     """Hears of each call that has ended."""
     plan: Plan = field(default_factory=Plan)
+    offered: Offered | None = None
+    """What it may call; None where nobody is to know."""
 
     async def call(
         self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
     ) -> None:
         """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
-        request = ExecutionRequest(
-            parent=self.parent.id,
-            root=self.parent.root or self.parent.id,
-            actor=self.parent.actor,
-            surface="guest",
-            workspace=self.parent.workspace,
-            work=ServerCall(server=server, tool=tool, arguments=arguments, raw=raw),
-            calls=self.calls,
-        )
+        request = self._request(ServerCall(server=server, tool=tool, arguments=arguments, raw=raw))
         on_reply = self._heard(server, tool, on_reply)
         replied = False
 
@@ -72,7 +75,37 @@ class HostCalls:
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
         """Call a method of the SDK. What is wrong with the call is told, never raised."""
+        if self.offered is not None and name in METHODS:
+            on_reply(await self._names(self.offered, name, arguments))
+            return
         self._heard("paddock", name, on_reply)(await self._sdk(name, arguments))
+
+    def _request(self, work: ServerCall) -> ExecutionRequest:
+        return ExecutionRequest(
+            parent=self.parent.id,
+            root=self.parent.root or self.parent.id,
+            actor=self.parent.actor,
+            surface="guest",
+            workspace=self.parent.workspace,
+            work=work,
+            calls=self.calls,
+        )
+
+    async def _names(self, offered: Offered, method: str, arguments: list[Json]) -> HostReply:
+        """Return what there is to call."""
+        server = str(arguments[0]) if arguments else ""
+        try:
+            names = await offered.answer(method, server, self._request(ServerCall(server=server, tool="*")))
+        except NotOffered as refusal:
+            status, text = Status.DENIED, str(refusal)
+        except ServerError as error:
+            status, text = blame(error), str(error)
+        except ConfigurationError as error:
+            status, text = Status.ERROR, without_places(str(error), self.parent.workspace)
+        else:
+            return HostReply(Status.OK, value=names)
+        error = {"name": "ToolError", "message": text, "retryable": status is Status.UNAVAILABLE}
+        return HostReply(status, error=error | {"server": server})
 
     def _heard(self, server: str, tool: str, on_reply: OnReply) -> OnReply:
         """Return `on_reply` such that who listens hears of the call as well."""

@@ -82,6 +82,10 @@ def test_what_has_advice_does_not_exist(guest):
 PROMISE = "The result holds a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several"
 MAP = "The result holds a Map, in JSON {}: use Object.fromEntries(map), or [...map]"
 SET = "The result holds a Set, in JSON {}: use [...set]"
+ITERATOR = "The result holds an iterator, in JSON {}: use [...iterator]"
+PATTERN = "The result holds a regular expression, in JSON {}: use String(pattern)"
+BUFFER = "The result holds an ArrayBuffer, in JSON {}: use [...new Uint8Array(buffer)], or new Uint8Array(buffer).toBase64()"
+SYMBOL = "The result is a symbol, which JSON cannot write: use its description"
 
 
 @pytest.mark.parametrize(
@@ -90,6 +94,11 @@ SET = "The result holds a Set, in JSON {}: use [...set]"
         ("return new Map([[1, 2]])", {}, MAP),
         ("return { a: [{}, { b: new Set([1]) }] }", {"a": [{}, {"b": {}}]}, SET),
         ("return [1, 2].map(async (n) => n)", [{}, {}], PROMISE),
+        ("return { a: new Map().values(), b: 1 }", {"a": {}, "b": 1}, ITERATOR),
+        ("function* each() { yield 1 } return [each()]", [{}], ITERATOR),
+        ("return /a/", {}, PATTERN),
+        ("return [Uint8Array.of(1).buffer]", [{}], BUFFER),
+        ("return Symbol('a')", None, SYMBOL),
         ("return async () => 1", None, "The result is a function, which JSON cannot write: call it"),
         ("async function execute() {}\nexecute", None, "The result is a function, which JSON cannot write: call it"),
     ],
@@ -139,4 +148,4 @@ def test_what_json_makes_of_strange_values(guest):
         "text": "x",
         "expression": {},
     }
-    assert told(outcome) == []
+    assert told(outcome) == [("warn", PATTERN)]

@@ -347,6 +347,17 @@ def test_a_call_after_a_race_and_a_race_that_nobody_waited_for_are_forgotten(gue
         )
 
 
+def test_who_goes_on_after_a_failed_all_leaves_the_other_calls_behind(guest):
+    calls = "Promise.all([servers.odd.call('hang'), servers.nope.call('t')])"
+    outcome = guest.run(f"try {{ await {calls} }} catch (error) {{ return error.message }}")
+    assert (outcome.status, outcome.value) == ("ok", "Unknown server: nope")
+    assert [(line.level, line.text) for line in outcome.console] == [
+        ("warn", "Cancelled, since the program ended while it was under way: odd.hang")
+    ]
+    assert guest.failure("servers.odd.call('hang'); return await Promise.all([1])")[1] == "UnawaitedCall"
+    assert guest.failure("Promise.all([servers.odd.call('hang')]); return 1")[1] == "UnawaitedCall"
+
+
 def test_races_are_those_of_the_language(guest):
     source = """
       class Other extends Promise {}
@@ -356,6 +367,8 @@ def test_races_are_those_of_the_language(guest):
         await told(() => Promise.race(5)), await told(() => Promise.race.call(1, [])),
         await told(() => Promise.any([Promise.reject(1)])), await told(() => Promise.race([Promise.reject(2)])),
         await Promise.race(new Set([3, sleep(5)])), await Promise.any([Promise.reject(1), sleep(1), 4]),
+        Promise.all.name, Promise.all.length, await Promise.all([1, sleep(1), Promise.resolve(2)]),
+        await told(() => Promise.all([Promise.reject(5), 1])), await Promise.all([]),
       ]
     """
     assert guest.value(source) == [
@@ -363,6 +376,7 @@ def test_races_are_those_of_the_language(guest):
         "TypeError: number 5 is not iterable (cannot read property Symbol(Symbol.iterator))",
         "TypeError: Promise.race called on non-object",
         "AggregateError: All promises were rejected", "2", 3, 4,
+        "all", 1, [1, None, 2], "5", [],
     ]  # fmt: skip
 
 

@@ -76,3 +76,20 @@ def test_calls_that_policy_denies_are_told_and_recorded(paddock: Any, tmp_path: 
     assert paddock("run", "-", stdin=source) == (0, "no echo here\n", "")
     _, output, _ = paddock("audit", "tail", "--event", "decided", "--json")
     assert [record["fields"]["rule"] for record in json.loads(output)] == ["workspace rule 1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("time.now",), " Server and tool are two words: paddock servers call time now"),
+        (("time/now", "{}"), " Server and tool are two words: paddock servers call time now"),
+        (("time.now", "@arguments.json"), " Server and tool are two words: paddock servers call time now"),
+        (("time",), ""),
+        (("time.",), ""),
+    ],
+)
+def test_a_call_that_names_its_tool_with_the_server_is_shown_the_right_form(
+    paddock: Any, words: tuple[str, ...], told: str
+) -> None:
+    code, output, errors = paddock("servers", "call", *words)
+    assert (code, output, errors.splitlines()[-1]) == (2, "", f"Error: Missing argument 'TOOL'.{told}")

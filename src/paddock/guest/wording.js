@@ -14,6 +14,14 @@
   const PYTHON =
     /^\s*(?:(?:(?:async +)?def|class|for|while|if|elif|with|try|else|except|finally)\b.*:\s*(?:#.*)?$|from +[\w.]+ +import\b|import +[\w.]+(?: +as +\w+)?\s*$)/;
   const PYTHON_ADVICE = "This is Python, and a program is JavaScript or TypeScript; Python runs by run_program or `paddock exec`";
+
+  // What Markdown sets apart in prose, and a line of at least three words that is left with no sign of code. It begins like
+  // a sentence or ends like one.
+  const SET_APART = /`[^`]+`|"[^"]+"|\([^()]+\)/g;
+  const CODE_WORD = /^(?:const|let|var|return|await|async|function|class|case|throw|new|typeof|yield|delete|void|import|export)\b/;
+  const WORD = /^[\p{L}\d][\p{L}\d'’./-]*[,:!?]?$/u;
+  const SENTENCE = /^[\p{Lu}\p{Lo}]|^\p{L}[^:]*[.:!?]$/u;
+  const PROSE_ADVICE = "This line reads as prose, and a program is code alone; leave the prose out, or put ``` on the lines before and after the code";
   const LONGEST = 300;
 
   // What to say of the parser's `error` in `text`; `token` is what it could not place, `atEnd` that nothing follows.
@@ -50,12 +58,20 @@
     return unseen ? `Unexpected character U+${unseen}, which cannot be seen` : message;
   }
 
+  function isProse(line) {
+    const plain = line.replaceAll("**", "").replace(/^\s*(?:[-*#>]+\s|\d+[.)]\s)?/, "").replace(SET_APART, "code").trim();
+    const words = plain.split(/\s+/);
+    return words.length > 2 && words.every((word) => WORD.test(word)) && SENTENCE.test(plain) && !CODE_WORD.test(plain);
+  }
+
   // What to tell of a text that is refused: of JSX both languages only say that a token is unexpected.
   function told(refusal, text) {
     const escaped = ESCAPED.exec(text.slice(Math.max(refusal.offset - 9, 0), refusal.offset + 9));
     if (escaped) return new Refusal(`The text is escaped for HTML (${escaped[0]}); send it as it is`, refusal.offset);
     const start = text.lastIndexOf("\n", refusal.offset - 1) + 1;
-    if (PYTHON.test(text.slice(start, start + LONGEST).split("\n", 1)[0])) return new Refusal(PYTHON_ADVICE, refusal.offset);
+    const [line] = text.slice(start, start + LONGEST).split(/[\n\r]/, 1);
+    if (PYTHON.test(line)) return new Refusal(PYTHON_ADVICE, refusal.offset);
+    if (isProse(line)) return new Refusal(PROSE_ADVICE, start);
     const found = JSX.exec(text.slice(0, refusal.offset + 2000));
     const offset = found ? found.index + found[0].length : Infinity;
     if (offset > refusal.offset) return refusal;

@@ -41,6 +41,7 @@ _TURNS = 256
 _LONGEST_WAIT = 2.0**30
 """Milliseconds that poll(2) can wait for; a timer that is due later is looked at again then."""
 
+_NOTHING = memoryview(b"")
 _PIECE = 1 << 16
 _LENGTH = struct.Struct("<I")
 _REPLY = re.compile(rb'\["reply", ?(\d+),')
@@ -160,7 +161,7 @@ class Guest:
         self._in = exchange[_HEADER + 2 * CAPACITY :]
         self._outgoing: list[bytes] = []
         self._rehearsing = True
-        self._incoming = b""
+        self._incoming = _NOTHING
         self._program: bytes | None = None
         self._taking = False
         self._started = False
@@ -338,12 +339,13 @@ class Guest:
             self._hand_in(message)
 
     def _hand_in(self, message: bytes) -> None:
-        self._incoming, _ = codecs.utf_16_le_encode(message.decode("utf-8"))
+        self._incoming = memoryview(codecs.utf_16_le_encode(message.decode("utf-8"))[0])
         self._fill()
 
     def _fill(self) -> None:
         part = self._incoming[: 2 * CAPACITY]
-        self._incoming = self._incoming[2 * CAPACITY :]
+        rest = self._incoming[2 * CAPACITY :]
+        self._incoming = rest or _NOTHING  # an empty rest would keep the whole text in memory
         self._in[: len(part)] = part
         self._header[_IN_LENGTH] = len(part) // 2
 

@@ -64,6 +64,15 @@ class Servers:
         await self._live().listed(server)
         return self.admission.reads_only(server, tool)
 
+    async def offered(self, server: str) -> Mapping[str, bool]:
+        """Return the tools of a server by name, and which of them only read, as it says now. Raises ServerError.
+
+        Those that are not what was pinned are left out: a call of them is refused.
+        """
+        await self._live().listed(server)
+        names = [shown.tool.name for shown in self.admission.shown(server) if not shown.changed]
+        return {name: self.admission.reads_only(server, name) for name in names}
+
     async def tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools, as they are now. Raises ServerError."""
         return await self._live().tools(server)

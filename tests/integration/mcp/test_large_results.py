@@ -239,3 +239,27 @@ def test_an_image_of_a_real_server_arrives_as_it_is(place: Place, real_servers: 
             assert [part for part in result.content if part.type == "image"] == [image]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_what_a_server_says_beside_its_result_is_passed_on(place: Place, mode: str) -> None:
+    key = "ghp_" + "a" * 36
+    said = {
+        "com.example/cost": 5,
+        "com.example/note": key,
+        "io.modelcontextprotocol/related-task": {"taskId": "t"},
+    }
+
+    async def main() -> None:
+        async with place.client(mode=mode) as client:
+            result = await call(
+                client, "call_tool", server="odd", tool="is_error", args={"also": {"_meta": said}}
+            )
+            told = {name: each for name, each in result.meta.items() if "modelcontextprotocol" not in name}
+            assert (result.is_error, told) == (
+                True,
+                {"com.example/cost": 5, "com.example/note": "[REDACTED:KEY]"},
+            )
+            assert "io.modelcontextprotocol/related-task" not in result.meta
+
+    asyncio.run(main())

@@ -21,6 +21,7 @@ PIECES = (
     "timers",
     "calls",
     "sdk",
+    "servers",
     "program",
     "compute",
     "world",

@@ -93,7 +93,8 @@ function firstFrame(stack) {
   return at < 0 ? stack.length : at;
 }
 
-// Who lets promises race leaves calls under way on purpose. Those up to this number were when the last race was decided.
+// Who lets promises race leaves calls under way on purpose, and so does who goes on after `Promise.all` has failed. Those up
+// to this number were under way when the last of them was decided; a `Promise.all` that succeeds leaves none.
 let raced = 0;
 function racing(name) {
   const native = NativePromise[name];
@@ -107,38 +108,9 @@ function racing(name) {
           raced = callCount;
           settled(value);
         };
-        apply(then, first, [end(resolve), end(reject)]);
+        apply(then, first, [name === "all" ? resolve : end(resolve), end(reject)]);
       });
     },
   }[name];
   return freeze(method);
 }
-
-function serverProxy(name) {
-  const call = freeze((tool, values) => serverCall(name, tool, values, rawResults));
-  const callRaw = freeze((tool, values) => serverCall(name, tool, values, true));
-  return new NativeProxy(freeze({ __proto__: null, call, callRaw }), {
-    __proto__: null,
-    get(target, property) {
-      // What JavaScript itself looks up on an object to await it or to write it as text is no tool.
-      if (typeof property !== "string" || property === "then" || property === "toJSON") return undefined;
-      if (property === "toString" || property === "valueOf") return undefined;
-      if (property === "call") return call;
-      if (property === "callRaw") return callRaw;
-      return freeze((values) => call(property, values));
-    },
-  });
-}
-const known = new Table();
-const servers = new NativeProxy(freeze(create(null)), {
-  __proto__: null,
-  get(target, property) {
-    if (typeof property !== "string" || property === "then") return undefined;
-    let server = apply(mapGet, known, [property]);
-    if (server === undefined) {
-      server = serverProxy(property);
-      apply(mapSet, known, [property, server]);
-    }
-    return server;
-  },
-});

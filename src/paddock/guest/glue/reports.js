@@ -21,6 +21,8 @@ function describe(thrown) {
       const message = textOf(thrown.message);
       report.message = cut(message, TEXT);
       report.stack = framesOf(thrown.stack, message);
+      const call = callOf(thrown);
+      if (call !== "") report.causes[0] = call;
       addCauses(report.causes, thrown);
     } else {
       report.name = "Thrown";
@@ -42,11 +44,27 @@ function framesOf(stack, message) {
   return apply(slice, stack, from < 0 ? [0, STACK] : [from, from + STACK]);
 }
 
+// Which call of a server an error is of, where its message does not name the server: it is the server's own.
+function callOf(error) {
+  if (rawResults || !(error instanceof ToolError) || typeof error.server !== "string") return "";
+  if (apply(indexOf, textOf(error.message), [error.server]) >= 0) return "";
+  return cut(error.server + "." + textOf(error.tool), NAME);
+}
+
 function addCauses(causes, thrown) {
-  const add = (value) => { causes[causes.length] = cut(rawResults ? textOf(value) : shown(value), CAUSE); };
+  function add(value) {
+    const call = callOf(value);
+    causes[causes.length] = cut(rawResults ? textOf(value) : shown(value), CAUSE) + (call === "" ? "" : " (" + call + ")");
+  }
   const errors = thrown instanceof NativeAggregate ? thrown.errors : [];
   for (let i = 0; i < min(errors.length, CAUSES); i++) add(errors[i]);
-  for (let at = thrown; at instanceof NativeError && at.cause !== undefined && causes.length < CAUSES; at = at.cause) add(at.cause);
+  const told = [thrown];
+  for (let at = thrown; at instanceof NativeError && at.cause !== undefined && causes.length < CAUSES; ) {
+    at = at.cause;
+    for (let i = 0; i < told.length; i++) if (told[i] === at) return; // a circle of causes ends where it began
+    told[told.length] = at;
+    add(at);
+  }
 }
 
 // How JSON writes an error in a result. By itself it writes `{}`, and nobody learns what `Promise.allSettled` found.
@@ -90,17 +108,26 @@ function readable(value) {
 
 // What to say of a result of which JSON leaves `{}` or nothing, although its author meant something; else an empty text.
 const LOOKED_AT = 10000;
+const EMPTIED = [
+  [NativePromise, "a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several"],
+  [Table, "a Map, in JSON {}: use Object.fromEntries(map), or [...map]"],
+  [Unique, "a Set, in JSON {}: use [...set]"],
+  [NativeIterator, "an iterator, in JSON {}: use [...iterator]"],
+  [NativeRegExp, "a regular expression, in JSON {}: use String(pattern)"],
+  [NativeBuffer, "an ArrayBuffer, in JSON {}: use [...new Uint8Array(buffer)], or new Uint8Array(buffer).toBase64()"],
+];
 function lost(value, text) {
-  if (text === undefined) return typeof value === "function" ? "The result is a function, which JSON cannot write: call it" : "";
+  if (text === undefined) {
+    if (typeof value === "symbol") return "The result is a symbol, which JSON cannot write: use its description";
+    return typeof value === "function" ? "The result is a function, which JSON cannot write: call it" : "";
+  }
   if (apply(indexOf, text, ["{}"]) < 0) return "";
   let said = "";
   let left = LOOKED_AT;
   function look(key, member) {
     if (left-- === 0) throw said;
     if (typeof member !== "object" || member === null) return undefined;
-    if (member instanceof NativePromise) said = "The result holds a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several";
-    else if (member instanceof Table) said = "The result holds a Map, in JSON {}: use Object.fromEntries(map), or [...map]";
-    else if (member instanceof Unique) said = "The result holds a Set, in JSON {}: use [...set]";
+    for (let i = 0; i < EMPTIED.length && said === ""; i++) if (member instanceof EMPTIED[i][0]) said = "The result holds " + EMPTIED[i][1];
     if (said !== "") throw said;
     return member;
   }

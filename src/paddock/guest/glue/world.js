@@ -38,7 +38,7 @@ function openForOwn(prototype) {
 harden();
 defineProperty(Math, "random", { value: random, writable: true, configurable: true, enumerable: false });
 for (const service of [setTimeout, clearTimeout, sleep]) provide(service.name, freeze(service));
-for (const name of ["race", "any"]) provide(name, racing(name), Promise);
+for (const name of ["race", "any", "all"]) provide(name, racing(name), Promise);
 provide("servers", servers);
 provide("console", console);
 return turn;

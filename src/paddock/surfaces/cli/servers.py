@@ -95,7 +95,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
     ),
 )
 @click.argument("server", shell_complete=candidates.servers)
-@click.argument("tool")
+@click.argument("tool", metavar="TOOL", required=False)
 @click.argument("given", metavar="[JSON|@FILE|-]", required=False)
 @click.option("--args", "arguments", metavar="JSON|@FILE|-", help="Arguments as a JSON object, instead.")
 @options.workspace
@@ -104,7 +104,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
 def call(
     *,
     server: str,
-    tool: str,
+    tool: str | None,
     given: str | None,
     arguments: str | None,
     workspace: Path,
@@ -112,6 +112,8 @@ def call(
     as_json: bool,
 ) -> None:
     """Call one tool with a JSON object, under policy and on the record like any call of a script."""
+    if tool is None or tool.startswith(("{", "@")):
+        raise click.UsageError(f"Missing argument 'TOOL'.{_as_two_words(server)}")
     if given is not None and arguments is not None:
         raise click.UsageError("The arguments are given twice: as JSON and with --args.")
     name, text = ("JSON", given) if arguments is None else ("--args", arguments)
@@ -125,6 +127,12 @@ def call(
         work=ServerCall(server=server, tool=tool, arguments=cast("dict[str, Any]", values)),
     )
     execute(request, load(workspace, flags=flags).settings, as_json=as_json)
+
+
+def _as_two_words(name: str) -> str:
+    """Return how to write what stands for a server alone and names a tool with it, as `time.now` does."""
+    server, _, tool = name.partition("." if "." in name else "/")
+    return f" Server and tool are two words: paddock servers call {server} {tool}" if server and tool else ""
 
 
 async def _listed(settings: Settings, workspace: Path) -> list[tuple[str, str, str, str]]:

@@ -1,6 +1,7 @@
 """Results of upstream tools on their way to the client: untouched, but for size and what the protocol forbids."""
 
 import json
+import re
 import sys
 from functools import cache
 from typing import Any, cast
@@ -9,6 +10,12 @@ from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.surfaces.mcp.reply import answer, compact, cut
 from paddock.surfaces.mcp.tools import Answer, text_block
+
+_OWN = "(modelcontextprotocol|mcp)"
+_RESERVED = re.compile(
+    rf"([^/]*\.)?{_OWN}\.[^/]*/|[^/.]*\.{_OWN}/|(traceparent|tracestate|baggage|progressToken)$"
+)
+"""Names in `_meta` that are the protocol's own, by the prefixes of any revision, or of a trace."""
 
 
 def forwarded(outcome: Outcome, cap: int) -> Answer:
@@ -31,7 +38,17 @@ def result_of(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
     if structured is not None and len(text := compact(structured)) > cap:
         structured = None
         blocks = blocks or [text_block(cut(text, cap))]
-    return Answer(blocks, structured, is_error=raw.get("isError") is True)
+    return Answer(blocks, structured, is_error=raw.get("isError") is True, meta=_meta(raw.get("_meta"), cap))
+
+
+def _meta(given: Json, cap: int) -> dict[str, Json]:
+    """Return what a server said beside its result, but for what the protocol says of one connection, such as a task."""
+    if not isinstance(given, dict):
+        return {}
+    kept = {
+        name: value for name, value in cast("dict[str, Json]", given).items() if not _RESERVED.match(name)
+    }
+    return kept if len(compact(kept)) <= cap else {}
 
 
 def is_larger(outcome: Outcome, cap: int) -> bool:

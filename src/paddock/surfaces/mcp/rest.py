@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ class Rest:
         line = f"--- the whole: query_output {handle} ({', '.join(told)})"
         pointers = links(handle, [stream for stream in streams if streams[stream]], what)
         structured = shown.structured if data is None else {**data, "artifactHandle": handle}
-        return Answer([*_with(shown, line).content, *pointers], structured, is_error=shown.is_error)
+        return replace(shown, content=[*_with(shown, line).content, *pointers], structured=structured)
 
     async def _kept(self, outcome: Outcome, streams: dict[Stream, str], what: str) -> tuple[str | None, str]:
         """Return the handle of what was stored, or None and why there is none."""
@@ -87,6 +88,6 @@ def _with(shown: Answer, line: str) -> Answer:
     """Return an answer with a last line in its first text."""
     first, *others = shown.content or [text_block("")]
     if not isinstance(text := first.get("text"), str):
-        return Answer([*shown.content, text_block(line)], shown.structured, is_error=shown.is_error)
+        return replace(shown, content=[*shown.content, text_block(line)])
     block = {**first, "text": f"{text}\n{line}"}
-    return Answer([block, *others], shown.structured, is_error=shown.is_error)
+    return replace(shown, content=[block, *others])

@@ -60,11 +60,14 @@ class Answer:
     content: list[dict[str, Json]]
     structured: Json = None
     is_error: bool = False
+    meta: dict[str, Json] = field(default_factory=dict)
+    """What an upstream server said beside its result, for the client's program and not for a model."""
 
     def result(self) -> dict[str, Json]:
         """Return the answer as a CallToolResult."""
         structured = {} if self.structured is None else {"structuredContent": self.structured}
-        return {"content": self.content, **structured, "isError": self.is_error}
+        meta = {"_meta": self.meta} if self.meta else {}
+        return {"content": self.content, **structured, "isError": self.is_error, **meta}
 
 
 def text_block(text: str) -> dict[str, Json]:
@@ -219,10 +222,10 @@ async def _whole(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 def _fit_to_leave(answer: Answer) -> Answer:
     """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold."""
-    parts = [answer.content, answer.structured]
+    parts: Any = [answer.content, answer.structured, answer.meta]
     text = json.dumps(parts)
     if may_hold_secrets(text):
         parts = redact_json(parts)
     if _SURROGATE in text:
         parts = json.loads(render.encodable(json.dumps(parts, ensure_ascii=False)))
-    return Answer(parts[0], parts[1], is_error=answer.is_error)
+    return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

@@ -1,0 +1,73 @@
+"""What a program may call of servers, for those that look before they call: `Object.keys(servers)`, `"x" in servers.y`.
+
+Each name is judged as a call of it would be, so a list tells nothing that policy withholds. Nothing runs for it but a
+server that has to be asked, and only where policy lets the program call some tool of it; so nothing is recorded.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from paddock.model.base import Json
+from paddock.model.errors import SdkError
+from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.model.settings import Settings
+from paddock.policy.decision import Policy
+
+METHODS = frozenset({"servers.list", "servers.tools"})
+"""What programs ask by looking, in the words of the glue."""
+
+
+class Servers(Protocol):
+    """What is asked of the hub."""
+
+    def configured(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
+        ...
+
+    async def offered(self, server: str) -> Mapping[str, bool]:
+        """Return the tools of a server by name, and which of them only read. Raises ServerError."""
+        ...
+
+
+class NotOffered(SdkError):  # noqa: N818 - reads as the fact it states
+    """Policy lets the program call nothing of the server that it looks into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What policy lets requests call."""
+
+    policy: Policy
+    servers: Servers
+    globs: tuple[str, ...]
+    """Tools in the rules of policy: what may be called where not every tool may."""
+
+    @classmethod
+    def under(cls, settings: Settings, policy: Policy, servers: Servers) -> Self:
+        """Return what the policy of these settings lets requests call."""
+        named = (rule.tool.rpartition("/")[2] for rule in settings.policy.rule if rule.tool)
+        return cls(policy, servers, tuple(dict.fromkeys(named)))
+
+    async def answer(self, method: str, server: str, request: ExecutionRequest) -> list[Json]:
+        """Return the names of servers, or of the tools of `server`, for a program that makes calls like `request`.
+
+        Raises NotOffered, ServerError and ConfigurationError.
+        """
+        if method == "servers.list":
+            return [name for name in self.servers.configured()[0] if not self._refusal(request, name)]
+        if refusal := self._refusal(request, server):
+            raise NotOffered(refusal)
+        tools = await self.servers.offered(server)
+        return [tool for tool, reads in tools.items() if not self._why(request, server, tool, reads=reads)]
+
+    def _refusal(self, request: ExecutionRequest, server: str) -> str:
+        """Return why no tool of a server may be called; empty where one may. A glob stands for what it matches."""
+        reasons = [self._why(request, server, tool) for tool in ("*", *self.globs)]
+        return "" if "" in reasons else reasons[0]
+
+    def _why(self, request: ExecutionRequest, server: str, tool: str, *, reads: bool | None = None) -> str:
+        """Return why a tool may not be called; empty where it may, be it after a person was asked."""
+        work = ServerCall(server=server, tool=tool, read_only=reads)
+        decision = self.policy.decide(request.model_copy(update={"work": work}))
+        return "" if decision.allowed or decision.asks else "; ".join(decision.reasons)
