@@ -158,8 +158,8 @@ class ServerSettings(Value):
     config: Path | None = None
     """Server file to read instead of `.mcp.json` of the workspace.
 
-    Keep it outside of workspaces that programs may write to: it names commands, and there only `.mcp.json` is
-    protected.
+    Keep it outside of workspaces that programs may write to: it names commands, and a program that could change it does
+    not start, unless it is where such files are protected, as in `.vscode`.
     """
     state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
     """Directory for what is remembered of servers: pinned tool definitions, types of results."""
