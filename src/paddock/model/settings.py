@@ -101,7 +101,8 @@ class RedactionSettings(Value):
     """`[redaction]`: what is removed from output, results, console lines and errors before they are kept or shown."""
 
     enabled: bool = True
-    """Whether these rules hold. What looks like a well-known key or token leaves results and errors in any case."""
+    """Whether these rules hold. Results and errors lose what looks like a well-known key or token, and everything loses
+    the secrets of the vault that were handed out, in any case."""
     include_defaults: bool = True
     """Whether the built-in rules hold: well-known keys and tokens, values with secret names, private keys."""
     patterns: tuple[RedactionPattern, ...] = ()
