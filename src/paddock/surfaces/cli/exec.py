@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from paddock.configuration import load
 from paddock.files import below
 from paddock.model.base import Json
-from paddock.model.errors import PaddockError
+from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import (
@@ -140,7 +140,7 @@ def command(
     except ValidationError as problem:
         raise click.UsageError(faults(problem)) from None
     except PaddockError as error:
-        raise Failure(str(error), exit_code=OUR_FAULT) from error
+        raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else OUR_FAULT) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except OSError as error:
