@@ -40,7 +40,9 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   only a root that has set `sandbox.job_user` may use it.
 * Paddock's own directories (settings, record, stored output, vault, caches) are no part of a workspace, also where that
   is the home that holds them. In `namespaces` each is an empty directory. In `landlock` they can be listed and not
-  read, and such a workspace cannot be granted for writing.
+  read, and such a workspace cannot be granted for writing. Where a setting places a file of Paddock's in a workspace
+  (`servers.trust`, `.config`, `.registry`), a program that may write there does not start, and where that is
+  `sdk.webhooks` or `.signals`, none that may read there does.
 * In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor`, `.mentu` and the like are protected: by
   mounts where they exist and the tier is `namespaces`, else they are put back after the run and reported: content,
   owner, mode, ACL and attributes, not times. A run after which one could not be put back, because it was a socket or

@@ -83,7 +83,9 @@ answer, as the protocol has it, but the record names what is kept.
 A pipe gets the bytes that a program writes. A terminal gets text: colours and carriage returns as they are, any other
 control character spelled out (`\\x1b`), for it could move the cursor, retitle the window or write to the clipboard.
 Colours end with the program, so that none of them hides what comes next. Lines are shown when they are whole, for a
-secret is known only then; who needs every byte at once switches redaction off.
+secret is known only then; who needs every byte at once switches redaction off (`redaction.enabled`), and hands out no
+secret of the vault. When output is not kept for later, for instance because there is more of it than
+`artifacts.max_bytes`, the last line on standard error says so, unless `--no-keep` or `artifacts.enabled` does.
 
 When nobody reads any more, the program ends and the exit code is 141. A stream that was closed is as good as
 `/dev/null`. Output that cannot be written, for instance to a full disk, is an error with the exit code 125.

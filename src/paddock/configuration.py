@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from paddock.files import read_bounded
 from paddock.model.base import Json, Value
 from paddock.model.command import SdkCommand
-from paddock.model.errors import ConfigurationError
+from paddock.model.errors import ConfigurationError, FlagError
 from paddock.model.keys import built_in, leaves
 from paddock.model.limits import KIB, MIB
 from paddock.model.rules import Rule
@@ -71,7 +71,10 @@ def load(
     ]
     layers = [layer for name, path in files if (layer := _file_layer(name, path))]
     layers.append(_text_layer("environment", _from_environment(environment)))
-    layers.append(_text_layer("flags", _from_flags(flags or {})))
+    try:
+        layers.append(_text_layer("flags", _from_flags(flags or {})))
+    except ConfigurationError as problem:
+        raise FlagError(str(problem)) from None
     return merge(layers, owner_file=str(user))
 
 

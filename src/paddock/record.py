@@ -82,6 +82,7 @@ def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -
     if (tool := result.tool) is not None:
         facts |= {"exit_code": tool.exit_code}
         facts |= {"stdout_bytes": len(tool.stdout.encode()), "stderr_bytes": len(tool.stderr.encode())}
+        facts |= {"violations": list(tool.violations)} if tool.violations else {}
     return facts
 
 

@@ -164,7 +164,7 @@ def test_s41_output_beyond_the_limit_leaves_no_artifact(artifacts: Artifacts) ->
         recording.stdout(b"x" * 15)
         recording.stderr(b"y" * 6)
     assert finished(recording) is None
-    assert recording.refusal == "output is larger than artifacts.max_bytes = 2000"
+    assert recording.refusal == "output is not kept: it is larger than artifacts.max_bytes = 2000"
     assert (recording.captured("stdout").total_bytes, recording.captured("stderr").total_bytes) == (1500, 600)
     assert len(names(artifacts)) == 3
 

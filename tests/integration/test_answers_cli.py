@@ -95,7 +95,7 @@ def test_s40_nothing_is_kept_when_nobody_wants_it(place):
 def test_s41_more_than_the_limit_is_not_kept(place):
     found = answer(place, "head -c 2000 /dev/zero", "--set", "artifacts.max_bytes=1024")
     assert (found["status"], found["artifactHandle"], found["outputBytes"]) == ("success", None, 2000)
-    assert found["notKept"] == "output is larger than artifacts.max_bytes = 1024"
+    assert found["notKept"] == "output is not kept: it is larger than artifacts.max_bytes = 1024"
     assert artifacts(place) == []
 
 

@@ -137,6 +137,15 @@ def test_what_is_put_back_after_the_program_is_told(place):
     assert json.loads(text)["violations"] == [".vscode"]
 
 
+def test_output_that_is_not_kept_is_told(place):
+    code = "head -c 2000 /dev/zero | tr '\\0' x"
+    small = ("shell", "-c", code, "--set", "artifacts.max_bytes=1024")
+    told = "output is not kept: it is larger than artifacts.max_bytes = 1024\n"
+    assert paddock(place, *small) == (0, "x" * 2000, told)
+    assert paddock(place, *small, "--no-keep") == (0, "x" * 2000, "")
+    assert paddock(place, *small, "--set", "artifacts.enabled=false") == (0, "x" * 2000, "")
+
+
 def test_writing_that_the_workspace_forbids(place):
     (place / "paddock.toml").write_text('[runtimes]\naccess = "none"\n')
     code, _, told = paddock(place, "shell", "-c", "1", "--access", "workspace-write")

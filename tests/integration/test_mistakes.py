@@ -261,6 +261,19 @@ def test_json_is_one_document_of_mistakes_too(place, args, code, told):
     assert message.startswith(told.format(place))
 
 
+@pytest.mark.parametrize(
+    "command", ["run -", "exec shell -c 1", "policy check python", "audit verify", "doctor"]
+)
+def test_a_setting_of_the_command_line_that_makes_no_sense_is_a_mistake_of_usage(place, command):
+    """Not a fault of Paddock, nor what a check found."""
+    for given, told in (
+        ("grants.jitt=true", "--set grants.jitt: unknown key; did you mean `grants.jit`?"),
+        ("grants.jit=2", '--set grants.jit: grants.jit must be true or false, not the text "2"'),
+        ("sdk.commands=[]", "--set sdk.commands: this can be set in a settings file only"),
+    ):
+        assert paddock(place, *command.split(), "--set", given) == (2, "", f"{told}\n")
+
+
 def test_json_of_a_failure_that_has_a_document_is_that_document(place):
     (place / ".mcp.json").write_text("{}")
     assert paddock(place, "servers", "tools", "none", "--json")[:2] == (1, "[]\n")

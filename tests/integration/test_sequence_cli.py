@@ -51,6 +51,14 @@ def paddock(tmp_path):
     return call
 
 
+def test_the_name_of_a_server_may_hold_slashes(paddock, tmp_path):
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"a/b": {"command": "/nowhere/at/all"}}}')
+    (tmp_path / ".paddock/sequences/call.toml").write_text("[[step]]\nname = 'call'\nserver = 'a/b/c'\n")
+    code, _, told = paddock("run", "call")
+    assert code == 1
+    assert "server a/b" in told.replace("Server", "server")
+
+
 def test_run(paddock):
     told = "in the script\ngreet: ok (N ms)\nfail: skipped\n"
     assert paddock("run", "flow", "--var", "NAME=world") == (0, "Hello, world\n", told)

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from paddock.confine import canary, cgroup, landlock, namespaces, plan, reach, surroundings
+from paddock.confine.private import File
 from paddock.confine.process import Sandbox
 from paddock.confine.warden import OUT_OF_MEMORY
 from paddock.files import passing_directory
@@ -74,8 +75,9 @@ async def choose(
     spares: int = 0,
     protected_paths: Protection = "restore",
     own: tuple[str, ...] = (),
+    files: tuple[File, ...] = (),
 ) -> Sandbox:
-    """Return a sandbox of the strongest proved tier, which keeps programs from Paddock's `own` directories.
+    """Return a sandbox of the strongest proved tier, which keeps programs from Paddock's `own` directories and `files`.
 
     Raises EngineError, with the fix, when that tier is below `minimum`.
     """
@@ -83,7 +85,9 @@ async def choose(
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
         report = _unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
-            sandbox = Sandbox(report.facts, tier, job_user, protected_paths, own=own, spares=spares)
+            sandbox = Sandbox(
+                report.facts, tier, job_user, protected_paths, own=own, files=files, spares=spares
+            )
             try:
                 await _limit_by_group(sandbox)
             except BaseException:

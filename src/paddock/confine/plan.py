@@ -153,22 +153,40 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
     )
 
 
-def check_private(grants: ProcessGrants, own: tuple[str, ...], tier: Tier) -> None:
-    """Raise GrantError when a job that writes above Paddock's `own` directories cannot be kept from them."""
+def check_private(
+    grants: ProcessGrants, own: tuple[str, ...], tier: Tier, files: Sequence[private.File] = ()
+) -> None:
+    """Raise GrantError when a job cannot be kept from Paddock's `files`, or `own` directories that it writes above."""
     written = _written(grants)
+    _check_files(grants, written, files)
     told = "where Paddock keeps its own files; work in a directory that does not hold them"
     if tier == "landlock" and (found := private.within(own, written)):
         raise GrantError(
             f"a program that may write there can get at {found[0]}, {told}, make the tier namespaces available "
             "(paddock doctor says how), or grant the workspace read-only"
         )
-    if tier == "namespaces" and (
+    if tier != "unconfined" and (
         link := next(filter(None, (private.linked(own, path) for path in written)), "")
     ):
         raise GrantError(
             f"a program that may write there can put another directory in the place of the link {link}, by which "
             f"one is found, {told}, or grant the workspace read-only"
         )
+
+
+def _check_files(grants: ProcessGrants, written: list[str], files: Sequence[private.File]) -> None:
+    """Raise GrantError when a job gets at one of Paddock's files that a setting has put into what is granted."""
+    given = [_real(path, grants) for path in (*_folders(grants), *grants.readable)] if files else []
+    whole = grants.access == "workspace-write" and bool(files)
+    kept = [f"{written[0]}/{name}" for name in protected.PROTECTED] if whole else []
+    for file in files:
+        told = f"{file.path}, which is Paddock's own ({file.key}); move it out of what programs are granted"
+        if file.readable and private.exposed(file, written, kept):
+            raise GrantError(
+                f"a program that may write there can change {told}, or grant the workspace read-only"
+            )
+        if not file.readable and private.exposed(file, given):
+            raise GrantError(f"a program that is granted what is there can get at {told}")
 
 
 def _written(grants: ProcessGrants) -> list[str]:

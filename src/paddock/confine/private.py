@@ -7,6 +7,9 @@ there grants itself what it likes.
                  nobody can move it away and put another one in its place
     landlock     rules only add up: what stands beside the way is granted for reading, piece by piece. Nothing can be
                  new in a directory without a rule for all of it, so a writable one is refused
+
+A single file that a setting places in a workspace (`File`) is replaced by Paddock itself now and then, and no mount
+over a file outlives that: a program that would get at one does not start.
 """
 
 import functools
@@ -28,6 +31,17 @@ class Pieces(NamedTuple):
     """Files and directories in the others that neither hold nor are what is left out, and are no links."""
     listed: tuple[str, ...] = ()
     """Directories that hold what is left out."""
+
+
+class File(NamedTuple):
+    """A file that Paddock goes by, where a setting places it."""
+
+    key: str
+    """The setting."""
+    path: str
+    """Its name, and nothing more: it may lead through links."""
+    readable: bool = False
+    """Whether a program may read it; none may change it."""
 
 
 def known(paths: Iterable[Path]) -> tuple[str, ...]:
@@ -59,6 +73,13 @@ def keeper(own: Sequence[str], real: str) -> str:
 def linked(own: tuple[str, ...], folder: str) -> str:
     """Return a link below a real `folder` by which Paddock's `own` directories are found; empty when there is none."""
     return next((link for link in _links(own) if is_below(link, folder)), "")
+
+
+def exposed(file: File, folders: Sequence[str], covered: Sequence[str] = ()) -> bool:
+    """Tell whether a file, or a link by which it is found, is in one of some real `folders`, and not `covered`."""
+    places = (os.path.realpath(file.path), *links(os.path.abspath(file.path)))  # noqa: PTH100 - links stay
+    found = (place for place in places if any(is_below(place, folder) for folder in folders))
+    return any(not any(is_below(place, each) for each in covered) for place in found)
 
 
 @functools.lru_cache(maxsize=4)

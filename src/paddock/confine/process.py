@@ -23,6 +23,7 @@ from paddock.confine.cgroup import Group
 from paddock.confine.fork_server import Place, Warden, Zygote
 from paddock.confine.job import GRACE_S, Job, Streams
 from paddock.confine.order import Order
+from paddock.confine.private import File
 from paddock.ends import to_the_end
 from paddock.model.errors import EngineError, explained
 from paddock.model.outcome import SandboxFacts, Status
@@ -62,6 +63,8 @@ class Sandbox:
     """Control group of all jobs, where one holds (`paddock.confine.ladder`); it is this sandbox's to release."""
     own: tuple[str, ...] = ()
     """Paddock's own directories (`private.known`), which no program gets at, whatever it is granted above them."""
+    files: tuple[File, ...] = ()
+    """Paddock's own files elsewhere: what would get at one does not start."""
     spares: int = 0
     """Confined processes (in their jails) that wait for the next program of the same grants, once there were two."""
     _zygote: Zygote | None = None
@@ -137,7 +140,7 @@ class Sandbox:
         try:
             plan.check(argv, grants, self.own)
             plan.check_reach(grants, plan.user(grants, self.job_user))
-            plan.check_private(grants, self.own, self.tier)
+            plan.check_private(grants, self.own, self.tier, self.files)
         except plan.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         if self.protected_paths == "refuse":

@@ -116,7 +116,7 @@ class Flows:
                 return self._find_tool(step.tool, filling.value(step.inputs))
             case "server":
                 assert step.server is not None
-                server, _, tool = step.server.partition("/")
+                server, _, tool = step.server.rpartition("/")
                 return ServerCall(server=server, tool=tool, arguments=filling.value(step.arguments))
 
 

@@ -109,7 +109,7 @@ class Step(Value):
             )
         if foreign := self.model_fields_set - _FIELDS[kinds[0]] - _COMMON:
             raise ValueError(f"step {self.name}: `{min(foreign)}` does not go with `{kinds[0]}`")
-        if self.server is not None and not all(self.server.partition("/")):
+        if self.server is not None and not all(self.server.rpartition("/")):
             raise ValueError(f'step {self.name}: server = "SERVER/TOOL", not {self.server!r}')
         return self
 

@@ -124,7 +124,8 @@ class Catalog:
         return self._observed(tool.server, tool.tool.name)
 
     def _described(self, name: str, tools: Mapping[str, CatalogTool]) -> Described | Unknown:
-        found = tools.get(name) or tools.get(name.replace("/", ".", 1))
+        spelled = (f"{name[:at]}.{name[at + 1 :]}" for at, part in enumerate(name) if part == "/")
+        found = tools.get(name) or next(filter(None, map(tools.get, spelled)), None)
         if found is None:
             return Unknown(name, tuple(get_close_matches(name[:NAME], list(tools), n=3, cutoff=0.5)))
         return describe(found, self.observed(found))

@@ -65,6 +65,10 @@ class ConfigurationError(PaddockError):
     """A configuration file or variable is not understood; the text names the file, the key and the fix."""
 
 
+class FlagError(ConfigurationError):
+    """What a flag of the command line sets is not understood."""
+
+
 class LedgerError(PaddockError):
     """The audit ledger cannot be written or read; nothing may run without its record."""
 

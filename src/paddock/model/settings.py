@@ -101,7 +101,8 @@ class RedactionSettings(Value):
     """`[redaction]`: what is removed from output, results, console lines and errors before they are kept or shown."""
 
     enabled: bool = True
-    """Whether these rules hold. What looks like a well-known key or token leaves results and errors in any case."""
+    """Whether these rules hold. Results and errors lose what looks like a well-known key or token, and everything loses
+    the secrets of the vault that were handed out, in any case."""
     include_defaults: bool = True
     """Whether the built-in rules hold: well-known keys and tokens, values with secret names, private keys."""
     patterns: tuple[RedactionPattern, ...] = ()
@@ -158,8 +159,8 @@ class ServerSettings(Value):
     config: Path | None = None
     """Server file to read instead of `.mcp.json` of the workspace.
 
-    Keep it outside of workspaces that programs may write to: it names commands, and there only `.mcp.json` is
-    protected.
+    Keep it outside of workspaces that programs may write to: it names commands, and a program that could change it does
+    not start, unless it is where such files are protected, as in `.vscode`.
     """
     state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
     """Directory for what is remembered of servers: pinned tool definitions, types of results."""

@@ -1,6 +1,6 @@
 """Script tools: what is known of a run's end, under the names of the original (seed 003)."""
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
 from paddock.model.base import Json, PositiveInt, Value
@@ -43,3 +43,13 @@ class ToolEnd(Value):
     exit_code: int = REFUSED
     duration_ms: float = 0.0
     error: str | None = None
+    violations: tuple[str, ...] = ()
+    """Protected paths of the workspace that were changed, and have been put back. As JSON only where there are some."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, write: SerializerFunctionWrapHandler) -> dict[str, Json]:
+        """Leave out what the original does not know unless it says something."""
+        found: dict[str, Json] = write(self)
+        if not self.violations:
+            found.pop("violations", None)
+        return found

@@ -68,12 +68,17 @@ class Redactor:
 
     def __init__(self, settings: RedactionSettings, secrets: KnownSecrets | None = None) -> None:
         self._secrets = KnownSecrets() if secrets is None else secrets
-        self.active = settings.enabled
-        self._defaults = settings.include_defaults
+        self._enabled = settings.enabled
+        self._defaults = settings.enabled and settings.include_defaults
         self._custom: list[Rule] = []
         self.warnings: tuple[str, ...] = ()
-        if self.active and settings.patterns:
+        if settings.enabled and settings.patterns:
             self._custom, self.warnings = compiled(settings.patterns)
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to look for: settings switch rules off, and no secret that was handed out."""
+        return self._enabled or bool(self._secrets)
 
     def text(self, text: str) -> str:
         """Return a whole text without its secrets."""

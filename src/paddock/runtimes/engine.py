@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 LEAST_RUN_MS = 1000
 """A compiled program with less time left than this is not started (S31)."""
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
-NO_OUTPUT = "Compile succeeded but output binary not found at expected path: program"
+NO_OUTPUT = (
+    "Compile succeeded but output binary not found at expected path: program; the source declares nothing that "
+    "could be run, so give it a `main`"
+)
 SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
@@ -246,7 +249,7 @@ class RuntimeEngine:
                 if not fault:
                     return compiled
                 result = result.model_copy(update={"status": Status.FAILED})
-                said[1].extend(fault.encode())
+                said[1].extend(f"{fault}\n".encode())
             task.sinks.stdout(bytes(said[0]))
             task.sinks.stderr(bytes(said[1]))
             hint = slow(result, task.job.work.runtime) if task.toolchain.is_cold else ""

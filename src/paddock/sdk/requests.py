@@ -82,6 +82,7 @@ def shown(work: Work, outcome: RawResult) -> Json:
         "truncated": end.stdout.truncated or end.stderr.truncated,
         "artifact": end.artifact,
         "durationMs": outcome.usage.wall_ms,
+        **({"violations": list(end.violations)} if end.violations else {}),
     }
 
 

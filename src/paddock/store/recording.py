@@ -182,7 +182,7 @@ class Recording:
             return
         self._room -= len(data)
         if self._room < 0:
-            self._refuse(f"output is larger than artifacts.max_bytes = {self._max_bytes}")
+            self._refuse(f"output is not kept: it is larger than artifacts.max_bytes = {self._max_bytes}")
             return
         try:
             self._tracks[stream].spool(data)

@@ -61,8 +61,9 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
 
 
 def put_back(outcome: Outcome) -> str:
-    """Return what a program changed of the workspace in vain, for people, or "": it does not know that itself."""
-    changed = outcome.program.violations if outcome.program else ()
+    """Return what a program or script tool changed of the workspace in vain, for people, or "": it does not know."""
+    end = outcome.program or outcome.tool
+    changed = end.violations if end else ()
     paths = ", ".join(changed)
     return f"put back as before, because your own tools run or trust it: {paths}" if changed else ""
 

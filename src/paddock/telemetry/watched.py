@@ -112,5 +112,5 @@ class Watched:
 
 def call_of(facts: Facts, told: Told) -> tuple[str, str]:
     """Return the server and the tool of a call, as far as they may be told."""
-    server, _, tool = str(facts["name"]).partition("/")
+    server, _, tool = str(facts["name"]).rpartition("/")
     return told(server, tool)

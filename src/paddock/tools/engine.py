@@ -304,6 +304,7 @@ def _end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
         exit_code=code,
         duration_ms=ms,
         error=error,
+        violations=result.violations,
     )
 
 

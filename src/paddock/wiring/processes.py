@@ -1,7 +1,8 @@
 """The process sandbox of a session, made at its first use."""
 
 import asyncio
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from platformdirs import user_cache_path, user_config_path, user_data_path, user
 from paddock.model.settings import SandboxSettings, Settings
 
 if TYPE_CHECKING:
+    from paddock.confine.private import File
     from paddock.confine.process import Sandbox
 
 
@@ -29,13 +31,35 @@ def own_directories(settings: Settings) -> list[Path]:
     ]
 
 
+def own_files(settings: Settings) -> "tuple[File, ...]":
+    """Return the files outside of those directories that Paddock keeps, or that say what it runs and whom it trusts."""
+    from paddock.confine import private  # noqa: PLC0415 - only processes pay for it
+
+    named = [
+        private.File("sdk.webhooks", str(settings.sdk.webhooks)),
+        private.File("sdk.signals", str(settings.sdk.signals)),
+        private.File("servers.trust", str(settings.servers.trust), readable=True),
+        private.File("servers.registry", str(settings.servers.registry), readable=True),
+    ]
+    if settings.servers.config is not None:
+        named.append(private.File("servers.config", str(settings.servers.config), readable=True))
+    own = private.known(own_directories(settings))
+    return tuple(file for file in named if not private.keeper(own, os.path.realpath(file.path)))
+
+
 class Processes:
     """The process sandbox of a session: its tier is chosen and proved at the first use, which takes 0.2 s."""
 
-    def __init__(self, settings: SandboxSettings, own: Sequence[Path]) -> None:
-        """Keep programs from Paddock's `own` directories."""
+    def __init__(
+        self,
+        settings: SandboxSettings,
+        own: Sequence[Path],
+        files: "Callable[[], tuple[File, ...]]" = tuple,
+    ) -> None:
+        """Keep programs from Paddock's `own` directories and `files`."""
         self._settings = settings
         self._own = own
+        self._files = files
         self._sandbox: Sandbox | None = None
         self._choosing = asyncio.Lock()
 
@@ -55,6 +79,7 @@ class Processes:
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
                     own=private.known(self._own),
+                    files=self._files(),
                 )
         return self._sandbox
 

@@ -30,7 +30,7 @@ from paddock.store.ledger import Ledger
 from paddock.store.unrecorded import Unopened
 from paddock.wiring.flowing import Flowing
 from paddock.wiring.output import Output
-from paddock.wiring.processes import Processes, own_directories
+from paddock.wiring.processes import Processes, own_directories, own_files
 from paddock.wiring.servers import Servers
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ async def open_session(
         frame_bytes = settings.limits.execute.frame_bytes
         pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
         intake = Intake(launcher, answers.Answers(answers.directory()))
-        processes = Processes(settings.sandbox, own_directories(settings))
+        processes = Processes(settings.sandbox, own_directories(settings), partial(own_files, settings))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)
         outgoing = Outgoing(settings.redaction, secrets)

@@ -9,8 +9,10 @@ from paddock.confine import private
 from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
+from paddock.model.settings import Settings, Tier
+from paddock.wiring.processes import own_files
 
-TIERS = ("namespaces", "landlock")
+TIERS: tuple[Tier, ...] = ("namespaces", "landlock")
 RENAME = """perl -e 'rename $ARGV[0], "away" or exit 1'"""
 """mv(1) would copy what cannot be renamed."""
 
@@ -32,24 +34,33 @@ def home(open_path: Path):
     return open_path / "home"
 
 
-def own(home: Path):
+def own_of(home: Path):
     return private.known(
         home / name for name in (".config/paddock", ".local/state/paddock", ".cache/paddock")
     )
 
 
-def run(tier: str, home: Path, script: str, **grants: object):
+def run(
+    tier: Tier,
+    home: Path,
+    script: str,
+    *,
+    own: tuple[str, ...] | None = None,
+    files: tuple[private.File, ...] = (),
+    **grants: object,
+):
     async def main():
         given = {"workspace": home, "access": "read-only", **grants}
         facts = SandboxFacts(tier=tier)
-        async with Sandbox(facts, tier, scratch_root=home.parent, own=own(home)) as sandbox:
+        kept = own_of(home) if own is None else own
+        async with Sandbox(facts, tier, scratch_root=home.parent, own=kept, files=files) as sandbox:
             return await sandbox.run(["sh", "-c", script], ProcessGrants.model_validate(given))
 
     return asyncio.run(main())
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_what_is_beside_them_is_read_and_they_are_not(tier: str, home: Path):
+def test_what_is_beside_them_is_read_and_they_are_not(tier: Tier, home: Path):
     read = (
         "for name in project/file top .local/state/other/file; do cat $name; done; ls -A; ls -A .local/state"
     )
@@ -62,7 +73,7 @@ def test_what_is_beside_them_is_read_and_they_are_not(tier: str, home: Path):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_what_is_granted_by_itself_below_one_is_there(tier: str, home: Path):
+def test_what_is_granted_by_itself_below_one_is_there(tier: Tier, home: Path):
     warm = home / ".cache/paddock/warm"
     done = run(
         tier, home, "cat .cache/paddock/warm/file; cat .local/state/paddock/vault/key", readable=(warm,)
@@ -114,10 +125,11 @@ def test_the_weaker_tier_refuses_to_let_a_program_write_beside_them(home: Path):
     assert (below.status, (home / "project/new").read_text()) == ("ok", "x\n")
 
 
-def test_a_link_on_the_way_to_one_could_be_replaced(home: Path):
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_link_on_the_way_to_one_could_be_replaced(tier: Tier, home: Path):
     (home.parent / "settings").mkdir()
     (home / ".config").symlink_to("../settings")
-    done = run("namespaces", home, "true", access="workspace-write")
+    done = run(tier, home, "true", own=private.known([home / ".config/paddock"]), access="workspace-write")
     told = (
         f"a program that may write there can put another directory in the place of the link {home}/.config, by which one "
         "is found, where Paddock keeps its own files; work in a directory that does not hold them, or grant the workspace "
@@ -128,7 +140,7 @@ def test_a_link_on_the_way_to_one_could_be_replaced(home: Path):
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("place", [".local/state/paddock", ".local/state/paddock/vault"])
-def test_nobody_works_in_one(tier: str, place: str, home: Path):
+def test_nobody_works_in_one(tier: Tier, place: str, home: Path):
     told = f"{home}/{place} is in {home}/.local/state/paddock, where Paddock keeps its own files; work in another directory"
     for grants in ({"workspace": home / place}, {"cwd": home / place}, {"writable": (home / place,)}):
         done = run(tier, home, "ls", **grants)
@@ -149,3 +161,72 @@ def test_what_has_gone_since_or_is_a_link_by_now_is_not_granted(home: Path, monk
     done = run("landlock", home, "cat top link")
     assert (done.status, done.stdout.head) == ("failed", "top\n")
     assert done.stderr.head == "cat: link: Permission denied\n"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_file_that_says_whom_paddock_trusts_is_read_and_not_changed(tier: Tier, home: Path):
+    (home / "project/link").symlink_to("../top")
+    told = (
+        "a program that may write there can change {path}, which is Paddock's own (servers.trust); move it out of what "
+        "programs are granted, or grant the workspace read-only"
+    )
+    project = home / "project"
+    for name in ("file", "link", "not/there/yet"):
+        path = str(project / name)
+        files = (private.File("servers.trust", path, readable=True),)
+        done = run(tier, home, "true", files=files, workspace=project, access="workspace-write")
+        assert (done.status, done.reason) == ("invalid", told.format(path=path))
+        assert run(tier, home, "cat file", files=files, workspace=project).stdout.head == "project/file\n"
+    beside = (private.File("servers.trust", str(home / "top"), readable=True),)
+    assert run(tier, home, "true", files=beside, workspace=project, access="workspace-write").status == "ok"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_file_that_is_protected_in_a_workspace_is_protected_for_paddock(tier: Tier, home: Path):
+    project = home / "project"
+    (project / ".vscode").mkdir()
+    (project / ".vscode/mcp.json").write_text("{}")
+    (project / "link").symlink_to(".vscode/mcp.json")
+    write = "echo x > .vscode/mcp.json; true"
+    by_name = (private.File("servers.config", f"{project}/.vscode/mcp.json", readable=True),)
+    done = run(tier, home, write, files=by_name, workspace=project, access="workspace-write")
+    assert (done.status, (project / ".vscode/mcp.json").read_text()) == ("ok", "{}")
+    by_link = (private.File("servers.config", f"{project}/link", readable=True),)
+    assert (
+        run(tier, home, write, files=by_link, workspace=project, access="workspace-write").status == "invalid"
+    )
+
+
+@pytest.mark.parametrize("access", ["read-only", "workspace-write"])
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_file_of_paddocks_state_is_not_even_read(tier: Tier, access: str, home: Path):
+    files = (private.File("sdk.webhooks", f"{home}/project/file"),)
+    told = (
+        f"a program that is granted what is there can get at {home}/project/file, which is Paddock's own (sdk.webhooks); "
+        "move it out of what programs are granted"
+    )
+    done = run(tier, home, "true", files=files, workspace=home / "project", access=access)
+    assert (done.status, done.reason) == ("invalid", told)
+    beside = {"workspace": home / ".local/state/other", "access": access}
+    assert run(tier, home, "true", files=files, **beside).status == "ok"
+    named = {**beside, "readable": (home / "project/file",)}
+    assert run(tier, home, "true", files=files, **named).reason == told
+    assert run(tier, home, "true", files=files, workspace=home / "project", access="none").status == "ok"
+
+
+def test_files_that_settings_place_elsewhere_are_paddocks_own(tmp_path: Path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/trust").symlink_to("../trust")
+    settings = Settings.model_validate(
+        {
+            "audit": {"directory": tmp_path / "state"},
+            "sdk": {"webhooks": tmp_path / "hooks", "signals": tmp_path / "state/signals"},
+            "servers": {"trust": tmp_path / "state/trust", "config": tmp_path / "servers"},
+        }
+    )
+    assert own_files(settings) == (
+        private.File("sdk.webhooks", str(tmp_path / "hooks")),
+        private.File("servers.trust", str(tmp_path / "state/trust"), readable=True),
+        private.File("servers.config", str(tmp_path / "servers"), readable=True),
+    )
+    assert own_files(Settings()) == ()

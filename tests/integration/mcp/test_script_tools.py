@@ -81,6 +81,19 @@ def test_script_tools_are_listed_and_run(place: Place, mode: str) -> None:
     asyncio.run(main())
 
 
+def test_what_is_put_back_after_a_script_is_told(place: Place) -> None:
+    script = "import os; os.mkdir(os.environ['PADDOCK_WORKSPACE'] + '/.vscode'); print('hello')"
+    tool(place, "plants", script, workspace="workspace-write")
+    place.settings('[tools]\naccess = "workspace-write"\n')
+
+    async def main() -> list[str]:
+        async with place.client(mode=ERAS[0]) as client:
+            return [block.text for block in (await client.call_tool("plants", {})).content]
+
+    put_back = "put back as before, because your own tools run or trust it: .vscode"
+    assert asyncio.run(main()) == ['{"output":"hello"}', put_back]
+
+
 def test_the_names_of_the_seed_come_alone(place: Place) -> None:
     create(place.workspace / FOLDER, "word_count", "python")
 

@@ -206,6 +206,17 @@ def test_s52_the_source_is_private_and_goes(programs):
         assert gone(str(Path(lines[1]).parent))
 
 
+@pytest.mark.parametrize("code", ["", "  \n ", "// nothing"])
+def test_a_java_program_with_nothing_to_run_says_what_it_lacks(programs, code):
+    outcome = programs.run("java", code)
+    told = (
+        "Compile succeeded but output binary not found at expected path: program; the source declares nothing that "
+        "could be run, so give it a `main`"
+    )
+    assert (outcome.status, outcome.error.message) == ("failed", told)
+    assert outcome.program.stderr.head == f"{told}\n"
+
+
 def test_java_has_the_home_of_its_job(programs):
     code = 'class A { public static void main(String[] a) { System.out.println(System.getProperty("user.home")); } }'
     assert programs.text("java", code).endswith("/home\n")

@@ -348,6 +348,18 @@ def test_a_run_is_on_the_record_without_its_inputs(workshop: Any):
     assert "printed" not in workshop.records()
 
 
+def test_what_is_put_back_after_a_script_is_told(workshop: Any):
+    workshop.open(access="workspace-write")
+    script = "import os; os.mkdir(os.environ['PADDOCK_WORKSPACE'] + '/.vscode'); print(1)"
+    outcome = workshop.outcome(workshop.make(script, workspace="workspace-write"))
+    assert (outcome.status, outcome.value, outcome.tool.violations) == ("ok", 1, (".vscode",))
+    assert outcome.tool.model_dump(mode="json", by_alias=True)["violations"] == [".vscode"]
+    assert not (workshop.workspace / ".vscode").exists()
+    assert json.loads(workshop.records().splitlines()[-1])["violations"] == [".vscode"]
+    quiet = workshop.outcome(workshop.make("print(2)", workspace="workspace-write"))
+    assert "violations" not in quiet.tool.model_dump(mode="json", by_alias=True)
+
+
 def test_secrets_in_what_a_script_prints_are_removed(workshop: Any):
     key = "ghp_" + "a" * 30
     tool = workshop.make(f"import sys; print('{{\"k\": \"{key}\"}}'); sys.stderr.write('{key}'); sys.exit(1)")

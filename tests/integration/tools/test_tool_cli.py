@@ -86,6 +86,20 @@ def test_what_went_wrong_is_said_once(ws: Path):
     )
 
 
+def test_what_is_put_back_after_a_script_is_told(ws: Path):
+    paddock("new", "plants", "--runtime", "shell")
+    folder = ws / ".paddock/tools/plants"
+    (folder / "script.sh").write_text("mkdir $PADDOCK_WORKSPACE/.vscode; printf 1; printf no >&2; exit $1")
+    with (folder / "tool.yaml").open("a") as manifest:
+        manifest.write("workspace: workspace-write\n")
+    granted = ("run", "plants", "--set", "tools.access=workspace-write", "--input", '{"text": ""}')
+    done = paddock(*granted)
+    told = "put back as before, because your own tools run or trust it: .vscode\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "1", f"no\n{told}")
+    assert json.loads(paddock(*granted, "--json").stdout)["violations"] == [".vscode"]
+    assert not (ws / ".vscode").exists()
+
+
 def test_an_unknown_tool_says_where_was_looked(ws: Path):
     done = paddock("run", "nope", "--set", "tools.folders=more")
     places = (".paddock/tools", "", "prompts", "resources/prompts", "resources/scripts", "more")

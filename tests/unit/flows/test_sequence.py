@@ -56,6 +56,7 @@ def test_a_whole_sequence(tmp_path):
         ("[[step]]\nname = 'a'\n", "step.0: a step has one of `script`, `runtime`, `tool` and `server`; step a has none"),
         (STEP + "tool = 't'\n", "step.0: a step has one of `script`, `runtime`, `tool` and `server`; step a has `script` and `tool`"),
         (STEP + "arguments = {}\n", "step.0: step a: `arguments` does not go with `script`"),
+        ("[[step]]\nname = 'a'\nserver = 'a/git/'\n", "step.0: step a: server = \"SERVER/TOOL\", not 'a/git/'"),
         ("[[step]]\nname = 'a'\nserver = 'git'\n", "step.0: step a: server = \"SERVER/TOOL\", not 'git'"),
         (STEP + STEP, "two steps are called a"),
         (STEP + "colour = 1\n", "step.0.colour: Extra inputs are not permitted"),

@@ -109,6 +109,17 @@ def test_unknown_names_get_the_nearest():
     assert unknown == Unknown("a.reed_file", ("a.read_file", "a.write_file"))
 
 
+def test_the_name_of_a_server_may_hold_slashes():
+    known = tools("a/b", "c")
+
+    async def ask(_):
+        return known
+
+    catalog = Catalog(["a/b"], ask, version=lambda _: 0)
+    found, _ = asyncio.run(catalog.describe(["a/b/c", "a/b.c", "a.b/c"]))
+    assert [type(each) for each in found] == [Described, Described, Unknown]
+
+
 def test_only_servers_that_are_meant_are_asked_for_what_they_have():
     up = Upstream()
 

@@ -267,3 +267,15 @@ def test_narrowing_is_a_partial_order(key: str, data: st.DataObject) -> None:
     assert narrows(key, a, a)
     if narrows(key, a, b) and narrows(key, b, c):
         assert narrows(key, a, c)
+
+
+def test_names_that_were_not_allowed_widen_also_where_some_are_named() -> None:
+    """No names at all mean every one."""
+    asked = (("a",), ("a", "b"), ("c",), ())
+    assert [narrows("runtimes.executables", ("a", "b"), value) for value in asked] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [narrows("runtimes.executables", (), value) for value in asked] == [True, True, True, True]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.policy import redaction
+from paddock.policy.known import KnownSecrets
 from paddock.policy.redaction import LONGEST, OVERLAP, WITHHELD, Redactor, StreamRedactor
 
 GITHUB = "ghp_" + "aB3" * 12
@@ -85,6 +86,19 @@ def test_s43_disabled_changes_nothing() -> None:
     pattern = RedactionPattern(pattern="a")
     redactor = Redactor(RedactionSettings(enabled=False, patterns=(pattern,)))
     assert redactor.text(f"a password=x {AWS}") == f"a password=x {AWS}"
+
+
+def test_what_was_handed_out_is_removed_also_where_the_rules_are_switched_off() -> None:
+    secrets = KnownSecrets()
+    redactor = Redactor(RedactionSettings(enabled=False, patterns=(RedactionPattern(pattern="a"),)), secrets)
+    stream = StreamRedactor(redactor)
+    assert stream.feed(b"a password=x, half a li") == b"a password=x, half a li"
+    secrets.learn("correct-horse")
+    assert stream.feed(b"ne correct-ho") == b""
+    assert stream.feed(b"rse password=x\n") == b"ne [REDACTED:vault] password=x\n"
+    assert stream.feed(b"correct-horse") + stream.end() == b"[REDACTED:vault]"
+    key = f"a password=x {KEY}\n{AWS}"
+    assert redactor.text(f"{key} correct-horse") == f"{key} [REDACTED:vault]"
 
 
 def test_s43_without_the_defaults_only_custom_patterns_hold() -> None:

@@ -50,6 +50,7 @@ def policy(*args: str) -> Result:
         (("ruby",), 3, "ask\n  running a ruby program needs a person's approval, says user rule 2\n"),
         (("git/push_force",), 3, "ask\n  who pushes, answers for it\n"),
         (("git/git_log",), 0, "allowed\n"),
+        (("a/b/c", "--set", "grants.servers=a/b"), 0, "allowed\n"),
         (("git/x", "--set", "grants.servers=time"), 126, "denied\n  server git is not granted (granted: time); name it in `servers` under [grants] in paddock.toml\n"),
         (("c", "--executable", "rustc"), 126, 'denied\n  Executable "rustc" is not compatible with runtime "c"\n'),
     ],

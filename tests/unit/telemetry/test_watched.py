@@ -11,7 +11,7 @@ from paddock.policy.redaction import Redactor
 from paddock.store.artifacts import Artifacts
 from paddock.store.memory import MemoryAudit
 from paddock.telemetry.metrics import SERVERS, Metrics
-from paddock.telemetry.watched import Sources, Watched
+from paddock.telemetry.watched import Sources, Watched, call_of
 
 CALL = {"kind": "server", "name": "a/b", "status": "ok", "ms": 1.0}
 
@@ -93,6 +93,10 @@ def test_an_end_that_cannot_be_written_is_one_all_the_same():
     with pytest.raises(LedgerError, match="full"):
         Watched(Full(), [heard]).append("finished", "r", {"kind": "guest"})
     assert heard.events == [("ended", "r", None, "guest")]
+
+
+def test_the_name_of_a_server_may_hold_slashes():
+    assert call_of({"name": "a/b/c"}, lambda server, tool: (server, tool)) == ("a/b", "c")
 
 
 def test_even_configured_servers_have_a_bounded_number_of_labels():

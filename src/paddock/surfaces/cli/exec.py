@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from paddock.configuration import load
 from paddock.files import below
 from paddock.model.base import Json
-from paddock.model.errors import PaddockError
+from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import (
@@ -140,7 +140,7 @@ def command(
     except ValidationError as problem:
         raise click.UsageError(faults(problem)) from None
     except PaddockError as error:
-        raise Failure(str(error), exit_code=OUR_FAULT) from error
+        raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else OUR_FAULT) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except OSError as error:
@@ -210,7 +210,8 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
     try:
         if passing.broken is not None:
             raise passing.broken
-        text = "" if as_json else "\n".join(filter(None, (_why(outcome), put_back(outcome))))
+        lost = "" if answered or not settings.artifacts.enabled else _not_kept(outcome)
+        text = "" if as_json else "\n".join(filter(None, (_why(outcome), put_back(outcome), lost)))
         passing.end(more=bool(text))
         if as_json or answered:
             assert isinstance(request.work, RuntimeRun)
@@ -225,6 +226,11 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
             what = f"cannot write the output: {error.strerror}"
             raise Failure(what, exit_code=OUR_FAULT) from None
     return INTERRUPTED + cut_short if cut_short else exit_code(outcome)
+
+
+def _not_kept(outcome: Outcome) -> str:
+    """Return why output that was to be kept is not, for who has seen it pass and may look for it later, or ""."""
+    return outcome.program.not_kept if outcome.program else ""
 
 
 def _why(outcome: Outcome) -> str:

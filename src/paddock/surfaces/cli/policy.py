@@ -158,7 +158,7 @@ def _request(
     access: str | None,
     network: str,
 ) -> ExecutionRequest:
-    server, _, tool = target.partition("/")
+    server, _, tool = target.rpartition("/")  # names of servers may hold slashes, those of tools should not
     if server and tool:
         work = ServerCall(server=server, tool=tool)
     elif target in RUNTIMES:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from paddock import __version__
-from paddock.model.errors import PaddockError
+from paddock.model.errors import FlagError, PaddockError
 from paddock.surfaces.cli import INTERRUPTED, UNREAD
 from paddock.surfaces.cli.failure import PRINTED, Failure, refused, without_thread
 from paddock.surfaces.cli.help import examples
@@ -86,7 +86,7 @@ class _Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except PaddockError as error:
-            raise Failure(str(error)) from error
+            raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else 1) from error
         except RuntimeError as error:
             if (failure := without_thread(error)) is None:
                 raise

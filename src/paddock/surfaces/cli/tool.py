@@ -26,6 +26,7 @@ from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.variables import read_input, utf8
+from paddock.surfaces.program_response import put_back
 from paddock.surfaces.render import encodable, for_terminal, tool_end
 from paddock.tools.authoring import SUFFIXES, create, findings
 from paddock.tools.detection import detect
@@ -188,8 +189,9 @@ def run(
 ) -> None:
     """Run a tool, under policy and on the record, and print what it printed.
 
-    With --json the answer is one object: success, output, stdout, stderr, exitCode, durationMs, error. The exit code is
-    0 when the script succeeded, 1 when it did not.
+    With --json the answer is one object: success, output, stdout, stderr, exitCode, durationMs, error, and
+    violations where protected paths of the workspace were put back. The exit code is 0 when the script succeeded, 1
+    when it did not.
     """
     values = _object(inputs)
     settings = load(workspace, flags=flags).settings
@@ -308,6 +310,8 @@ def _print(outcome: Outcome | None) -> None:
     if end.error and end.error != end.stderr:
         hint = outcome.error.hint if outcome and outcome.error else ""
         _echo(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
+    if outcome is not None and (told := put_back(outcome)):
+        _echo("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + told + "\n", err=True)
 
 
 def _echo(text: str, *, err: bool = False) -> None:

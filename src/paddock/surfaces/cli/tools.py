@@ -184,7 +184,8 @@ def _description(each: "Described") -> dict[str, Json]:
 
 
 def _missing(unknown: "Unknown", servers: tuple[str, ...], listing: "Listing") -> str:
-    server = re.split(r"[./]", unknown.name, maxsplit=1)[0]
+    known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
+    server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]
     if server == unknown.name:
         why = "a tool is named SERVER.TOOL"
     elif server not in servers:

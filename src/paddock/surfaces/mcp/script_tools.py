@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +19,7 @@ from paddock.surfaces import render
 from paddock.surfaces.mcp.reply import answer, cut, value_text
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
+from paddock.surfaces.program_response import put_back
 
 LOOK_SECONDS = 2.0
 """Between two looks at the directories for who waits for changes."""
@@ -77,7 +79,10 @@ class ScriptTools:
                 workspace=self._workspace,
                 work=await asyncio.to_thread(self._work, name, arguments),
             )
-            return await self._answer(await self._gate.execute(request, asker=caller.asker), name)
+            outcome = await self._gate.execute(request, asker=caller.asker)
+            given = await self._answer(outcome, name)
+            changed = put_back(outcome)
+            return replace(given, content=[*given.content, text_block(changed)]) if changed else given
 
         said = redact_text(render.encodable(description))
         return Tool(
