@@ -16,6 +16,7 @@ EVENTS = {
     "answered": "what they said, or that nobody answered",
     "decided": "nothing ran: policy or a person refused it, or it was a rehearsal",
     "started": "the request is claimed, and its engine starts after this",
+    "looked": "a program looks which tools a server has, which may be started for that; `status` says if it may",
     "finished": "what became of it",
     "recovered": "the ledger found a record that was cut off, by a crash or a full disk, and says what it dropped",
 }

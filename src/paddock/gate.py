@@ -130,7 +130,7 @@ class Gate:
     ) -> None:
         """Ask `asker` where a request brings nobody along."""
         self._policy = Policy(settings, engines.programs.executables)
-        self._offered = offered.Offered.under(settings, self._policy, engines.servers)
+        self._offered = offered.Offered.under(settings, self._policy, engines.servers, self._looked)
         self._audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
         self._engines = engines
@@ -269,6 +269,12 @@ class Gate:
         text = f"{'; '.join(decision.asks)}: a rehearsal asks nobody"
         error = ErrorInfo(name="PolicyError", message=text, phase="decide")
         return self._settled(request, decision, Status.DENIED, error=error, planned=planned)
+
+    def _looked(self, request: ExecutionRequest, allowed: bool) -> None:  # noqa: FBT001 - as it is called
+        """Record that a program looks into a server, which may be started for it."""
+        facts = self._outgoing.facts(identity(request, self._policy.decide(request)))
+        status = Status.OK if allowed else Status.DENIED
+        self._audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
     def _book(self, request: ExecutionRequest) -> AuditSink | Lenient:
         """Return where a request is recorded."""

@@ -102,6 +102,8 @@ class HostCalls:
             status, text = blame(error), str(error)
         except ConfigurationError as error:
             status, text = Status.ERROR, without_places(str(error), self.parent.workspace)
+        except LedgerError:
+            return _UNRECORDED
         else:
             return HostReply(Status.OK, value=names)
         error = {"name": "ToolError", "message": text, "retryable": status is Status.UNAVAILABLE}

@@ -1,10 +1,10 @@
 """What a program may call of servers, for those that look before they call: `Object.keys(servers)`, `"x" in servers.y`.
 
 Each name is judged as a call of it would be, so a list tells nothing that policy withholds. Nothing runs for it but a
-server that has to be asked, and only where policy lets the program call some tool of it; so nothing is recorded.
+server that has to be asked, which is on the record first, and only where policy lets the program call some tool of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -40,23 +40,33 @@ class Offered:
 
     policy: Policy
     servers: Servers
+    note: Callable[[ExecutionRequest, bool], None]
+    """Puts on the record that a program looks into a server, and whether it may."""
     globs: tuple[str, ...]
     """Tools in the rules of policy: what may be called where not every tool may."""
 
     @classmethod
-    def under(cls, settings: Settings, policy: Policy, servers: Servers) -> Self:
+    def under(
+        cls,
+        settings: Settings,
+        policy: Policy,
+        servers: Servers,
+        note: Callable[[ExecutionRequest, bool], None],
+    ) -> Self:
         """Return what the policy of these settings lets requests call."""
         named = (rule.tool.rpartition("/")[2] for rule in settings.policy.rule if rule.tool)
-        return cls(policy, servers, tuple(dict.fromkeys(named)))
+        return cls(policy, servers, note, tuple(dict.fromkeys(named)))
 
     async def answer(self, method: str, server: str, request: ExecutionRequest) -> list[Json]:
         """Return the names of servers, or of the tools of `server`, for a program that makes calls like `request`.
 
-        Raises NotOffered, ServerError and ConfigurationError.
+        Raises NotOffered, ServerError, ConfigurationError and LedgerError.
         """
         if method == "servers.list":
             return [name for name in self.servers.configured()[0] if not self._refusal(request, name)]
-        if refusal := self._refusal(request, server):
+        refusal = self._refusal(request, server)
+        self.note(request, not refusal)
+        if refusal:
             raise NotOffered(refusal)
         tools = await self.servers.offered(server)
         return [tool for tool, reads in tools.items() if not self._why(request, server, tool, reads=reads)]

@@ -12,6 +12,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import Settings
+from paddock.store.ledger import Ledger
 from paddock.wiring.session import open_session
 
 SERVER = Path(__file__).resolve().parents[1] / "servers/odd.py"
@@ -106,6 +107,22 @@ def test_looking_is_one_call_and_a_failed_one_can_be_repeated(guest: Any) -> Non
     assert guest.value(source) == ["ToolError", "Unknown server: oddd; did you mean `odd`?", "oddd", False]
     outcome = guest.run("\nfor (const tool in servers.oddd) console.log(tool)")
     assert (outcome.error.message, outcome.error.line) == ("Unknown server: oddd; did you mean `odd`?", 2)
+
+
+def test_a_look_into_a_server_is_on_the_record_and_one_at_their_names_is_not(tmp_path: Path) -> None:
+    source = """
+    const refused = (() => { try { return Object.keys(servers.even) } catch (e) { return e.message } })();
+    return [Object.keys(servers), "pid" in servers.odd, refused];
+    """
+    outcome = ran(tmp_path, source, {"grants": {"servers": ["odd"]}})
+    denied = outcome.value[2]
+    assert outcome.value == [["odd"], True, denied]
+    with Ledger(tmp_path / "audit") as ledger:
+        found = [
+            (record.fields["name"], record.fields["status"], record.parent == outcome.id)
+            for record in ledger.query(event="looked", newest_first=False)
+        ]
+    assert found == [("even/*", "denied", True), ("odd/*", "ok", True)]
 
 
 def test_nothing_starts_that_nobody_has_looked_into(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ STARTED = "started"
 RECOVERED = "recovered"
 """Event with which a sink accounts for damage it found; only the sink itself writes it."""
 
-EVENTS = ("asked", "answered", "decided", STARTED, "finished", RECOVERED)
+EVENTS = ("asked", "answered", "decided", STARTED, "looked", "finished", RECOVERED)
 """Every event that Paddock writes, in the order in which they come."""
 
 FIELDS = 48
