@@ -44,7 +44,7 @@ ESCAPES = {
         None,
     ),
     "vm2: getOwnPropertyDescriptor of everything": (
-        "for (const o of [servers, servers.x, console, sleep, paddock]) for (const k of Reflect.ownKeys(o)) Object.getOwnPropertyDescriptor(o, k)",
+        "for (const o of [servers, servers.odd, console, sleep, paddock]) for (const k of Reflect.ownKeys(o)) Object.getOwnPropertyDescriptor(o, k)",
         None,
     ),
     "vm2: a proxy as handler": (

@@ -177,7 +177,7 @@ DEAD = "Failed to connect to server dead: Server dead exited with status 1 witho
         ("output list", (0, "", "")),
         (
             "exec shell -c 1 --set audit.directory=here",
-            (125, "", f"--set audit.directory: audit.directory: {GONE}"),
+            (2, "", f"--set audit.directory: audit.directory: {GONE}"),
         ),
         ("servers call dead tool", (1, "", DEAD)),
     ],

@@ -79,4 +79,4 @@ def test_what_cannot_be_is_said_why(paddock, receiver):
     assert (code, "'never' is not one of 'script.finished'" in errors) == (2, True)
     code, _, errors = paddock("webhook", "list", networks="10.0.0.0/99")
     why = "'10.0.0.0/99' does not appear to be an IPv4 or IPv6 network"
-    assert (code, errors) == (1, f"--set sdk.webhook_networks: sdk.webhook_networks: {why}\n")
+    assert (code, errors) == (2, f"--set sdk.webhook_networks: sdk.webhook_networks: {why}\n")
