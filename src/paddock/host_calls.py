@@ -34,6 +34,10 @@ OnResult = Callable[[RawResult], None]
 """Hears the result of a request that has run, before the record of its end is made."""
 
 
+_NAME_LENGTH = 256
+"""Who looks for a name like a longer one would take long."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostCalls:
     """What a program may ask for: each call is a child of its own request `parent`."""
@@ -93,7 +97,11 @@ class HostCalls:
 
     async def _names(self, offered: Offered, method: str, arguments: list[Json]) -> HostReply:
         """Return what there is to call."""
-        server = str(arguments[0]) if arguments else ""
+        server = arguments[0] if arguments else ""
+        if not isinstance(server, str) or len(server) > _NAME_LENGTH:  # as of a call
+            return _misused(
+                f"The name of a server has at most {_NAME_LENGTH} characters; look into one that there is"
+            )
         try:
             names = await offered.answer(method, server, self._request(ServerCall(server=server, tool="*")))
         except NotOffered as refusal:

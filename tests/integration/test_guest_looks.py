@@ -125,6 +125,12 @@ def test_a_look_into_a_server_is_on_the_record_and_one_at_their_names_is_not(tmp
     assert found == [("even/*", "denied", True), ("odd/*", "ok", True)]
 
 
+def test_a_name_longer_than_that_of_any_call_is_not_looked_for(guest: Any) -> None:
+    told = "The name of a server has at most 256 characters; look into one that there is"
+    source = 'try { Object.keys(servers["x".repeat(1_000_000)]) } catch (e) { return [e.name, e.message] }'
+    assert guest.value(source) == ["TypeError", told]
+
+
 def test_nothing_starts_that_nobody_has_looked_into(tmp_path: Path) -> None:
     outcome = ran(tmp_path, "console.log(servers); return ['odd' in servers, typeof servers.even.echo]")
     assert (outcome.value, outcome.console[0].text) == ([True, "function"], '["odd","even","broken"]')
