@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Self, TypeVar
 
+from platformdirs import user_state_path
+
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio, uncertainty
 from paddock.confine import plan
 from paddock.model.limits import LimitOverrides
@@ -158,14 +160,15 @@ class _Bare:
 
 
 def _job(planned: Steps, scratch: Path) -> Job:
-    return Job(scratch / planned.file_name, scratch / planned.output_name, scratch, GIB)
+    return Job(f"{scratch}/{planned.file_name}", f"{scratch}/{planned.output_name}", str(scratch), GIB)
 
 
 def _spawn(step: Step, job: Job) -> None:
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(job.scratch)}
+    basic = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(job.scratch)}
+    command, environment = step.filled_in(job)
     subprocess.run(
-        step.command(job),
-        env=environment | step.environment(job),
+        command,
+        env=basic | environment,
         cwd=job.scratch,
         capture_output=True,
         check=True,
@@ -178,12 +181,15 @@ class _Paddock:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            # Records and output are kept where a user's are, not where programs make and remove their files.
+            states = user_state_path("paddock-bench", ensure_exists=True)
+            state = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=states)))
             self._runner = stack.enter_context(asyncio.Runner())
             (place / "workspace").mkdir()
             self._workspace = place / "workspace"
             settings = Settings(
-                audit=AuditSettings(directory=place / "audit"),
-                artifacts=ArtifactSettings(directory=place / "artifacts"),
+                audit=AuditSettings(directory=state / "audit"),
+                artifacts=ArtifactSettings(directory=state / "artifacts"),
                 runtimes=RuntimeSettings(max_duration_ms=_LONGEST_MS),
             )
             context = open_session(settings, self._workspace)
@@ -207,14 +213,14 @@ class _Paddock:
     def run_ready(self, toolchain: Toolchain, code: str, ready: Path) -> None:
         """Run what was compiled into a directory, confined as the gate confines it."""
         planned = steps(toolchain, code)
-        job = _job(planned, ready)
+        command, environment = planned.run.filled_in(_job(planned, ready))
         grants = ProcessGrants(
             workspace=self._workspace,
             access="read-only",
             readable=(*toolchain.prefixes, ready),
-            environment=planned.run.environment(job),
+            environment=environment,
         )
-        result = self._until(self._confined(planned.run.command(job), grants))
+        result = self._until(self._confined(command, grants))
         if result.status is not Status.OK:
             raise RuntimeError(f"{toolchain.recipe.name}: {result.status}, {result.reason}")
 

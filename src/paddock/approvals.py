@@ -9,8 +9,7 @@ question too many. An answer is an answer to one question, which holds the hash 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
@@ -123,14 +122,13 @@ class Approvals:
         self._runs: dict[str, Run] = {}
         self._waiting = 0
 
-    @contextmanager
-    def run(self, request: ExecutionRequest, asker: Asker | None) -> Generator[None]:
-        """Know a request of a person or an agent, and whom to ask about it and its children, as long as it runs."""
+    def begin(self, request: ExecutionRequest, asker: Asker | None) -> None:
+        """Know a request of a person or an agent, and whom to ask about it and its children, until it ends."""
         self._runs[request.id] = Run(asker or self._asker)
-        try:
-            yield
-        finally:
-            del self._runs[request.id]
+
+    def end(self, request: ExecutionRequest) -> None:
+        """Forget a request that has begun."""
+        del self._runs[request.id]
 
     def clock(self, request: ExecutionRequest) -> Clock:
         """Return the clock of a request."""

@@ -168,10 +168,11 @@ class Gate:
             raise PaddockError("this session has ended; open another one")
         task = asyncio.current_task()
         over = self._under_way[task] = asyncio.get_running_loop().create_future()
+        self.approvals.begin(request, asker)
         try:
-            with self.approvals.run(request, asker):
-                return await self._finish(request, beside)
+            return await self._finish(request, beside)
         finally:
+            self.approvals.end(request)
             del self._under_way[task]
             over.set_result(None)
 

@@ -7,8 +7,7 @@ run      engine -> RawResult, its streams without secrets
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -68,33 +67,15 @@ class Programs:
         """Return what can run the programs of a runtime."""
         return self._engine.executables(runtime)
 
-    @asynccontextmanager
-    async def admit(
+    def admit(
         self,
         request: ExecutionRequest,
         work: RuntimeRun,
         decision: Decision,
         stop: asyncio.Event | None = None,
-    ) -> AsyncGenerator[Decision | None]:
-        """Yield the decision that holds now: what was allowed may be refused by the moment (S10, S12, S16).
-
-        Yield None when `stop` was set while the program waited for its turn (S23).
-        """
-        try:
-            resolve(request.workspace, work.cwd)
-        except JailError as error:
-            yield refuse(request, decision, "runtimes.cwd", str(error))
-            return
-        full = await self._turns.enter(request.actor, stop)
-        if full is None:
-            yield None
-        elif full:
-            yield refuse(request, decision, "runtimes.max_jobs", full)
-        else:
-            try:
-                yield decision
-            finally:
-                self._turns.leave()
+    ) -> "Admission":
+        """Return what is entered to run a program that was allowed; cancelled by `stop` while it waits (S23)."""
+        return Admission(self._turns, request, work, decision, stop)
 
     async def run(
         self,
@@ -162,3 +143,41 @@ class Programs:
             output_mode=work.output.mode,
             command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
         )
+
+
+class Admission:
+    """A program's place among those that run, an asynchronous context manager."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        stop: asyncio.Event | None,
+    ) -> None:
+        self._turns = turns
+        self._request = request
+        self._work = work
+        self._decision = decision
+        self._stop = stop
+        self._is_in = False
+
+    async def __aenter__(self) -> Decision | None:
+        """Return the decision that holds now: what was allowed may be refused by the moment (S10, S12, S16).
+
+        Return None when the program was stopped while it waited for its turn (S23).
+        """
+        try:
+            resolve(self._request.workspace, self._work.cwd)
+        except JailError as error:
+            return refuse(self._request, self._decision, "runtimes.cwd", str(error))
+        full = await self._turns.enter(self._request.actor, self._stop)
+        if full:
+            return refuse(self._request, self._decision, "runtimes.max_jobs", full)
+        self._is_in = full is not None
+        return self._decision if self._is_in else None
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._is_in:
+            self._turns.leave()

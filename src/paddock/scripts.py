@@ -217,17 +217,18 @@ def _start(
 
     copied = scratch / planned.file_name
     job = Job(
-        source=copied if copied.exists() else script,
-        output=scratch / planned.output_name,
-        scratch=scratch,
+        source=str(copied if copied.exists() else script),
+        output=f"{scratch}/{planned.output_name}",
+        scratch=str(scratch),
         memory_bytes=memory_bytes,
     )
-    run, environment = planned.run.command(job), planned.run.environment(job)
+    run, environment = planned.run.filled_in(job)
     if planned.compile is None:
         return run, environment
     # One process for both: what the compiler says goes to standard error, for standard output is the tool's answer.
-    both = f"{shlex.join(planned.compile.command(job))} >&2 && exec {shlex.join(run)}"
-    return ["/bin/sh", "-c", both], planned.compile.environment(job) | environment
+    compiling, variables = planned.compile.filled_in(job)
+    both = f"{shlex.join(compiling)} >&2 && exec {shlex.join(run)}"
+    return ["/bin/sh", "-c", both], variables | environment
 
 
 def _source(script: Path) -> str:

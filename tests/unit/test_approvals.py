@@ -70,8 +70,8 @@ def with_approvals(
     async def within() -> Any:
         outgoing = Outgoing(RedactionSettings(), KnownSecrets())
         approvals = Approvals(ApprovalSettings(**settings), ledger or Ledger(), outgoing, asker)  # pyright: ignore[reportArgumentType]
-        with approvals.run(ROOT, own):
-            return await work(approvals)
+        approvals.begin(ROOT, own)
+        return await work(approvals)
 
     return asyncio.run(within())
 
@@ -187,8 +187,10 @@ def test_no_more_wait_at_a_time_than_the_settings_say() -> None:
             within.append(await approvals.settle(other, ASKING))
             return await person(question)
 
-        with approvals.run(ROOT.model_copy(update={"id": "busy"}), thinks):
-            first = await approvals.settle(call(root="busy"), ASKING)
+        busy = ROOT.model_copy(update={"id": "busy"})
+        approvals.begin(busy, thinks)
+        first = await approvals.settle(call(root="busy"), ASKING)
+        approvals.end(busy)
         return [first, *within, *[await approvals.settle(call(tool), ASKING) for tool in "ab"]]
 
     found = with_approvals(work, person, max_waiting=1)

@@ -1,6 +1,7 @@
 """Programs in language runtimes: what they may use, and what is known of their end."""
 
 import signal
+from functools import cache
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -104,6 +105,11 @@ class Captured(Value):
         return self.omitted_bytes > 0
 
 
+@cache
+def _nothing() -> Captured:
+    return Captured()
+
+
 class ProgramEnd(Value):
     """How a program ended and what it printed."""
 
@@ -116,8 +122,8 @@ class ProgramEnd(Value):
     signal: int | None = None
     limit: str | None = None
     """The ceiling that ended it: `wall`, `memory`, `processes`, ..."""
-    stdout: Captured = Field(default_factory=Captured)
-    stderr: Captured = Field(default_factory=Captured)
+    stdout: Captured = Field(default_factory=_nothing)
+    stderr: Captured = Field(default_factory=_nothing)
     artifact: str | None = None
     """Handle of the whole output; None when it is not kept."""
     not_kept: str = ""

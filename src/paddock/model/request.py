@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from paddock.model.base import Json, Value
+from paddock.model.canonical import canonical
 from paddock.model.ids import new_id
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.program import (
@@ -90,6 +92,11 @@ class ServerCall(Value):
     """Whether the server says that the tool only reads. The gate asks where it matters; None is: not asked."""
 
 
+@cache
+def _usual() -> OutputWishes:
+    return OutputWishes()
+
+
 SHELL_NEEDS_CODE = (
     "Shell runtime requires the code parameter. Direct args execution is not supported for security reasons."
 )
@@ -116,7 +123,7 @@ class RuntimeRun(Value):
     access: Access = "read-only"
     """How the program may use the workspace. Where it is not said and nothing is granted, it is `none`."""
     network: Network = "none"
-    output: OutputWishes = Field(default_factory=OutputWishes)
+    output: OutputWishes = Field(default_factory=_usual)
 
     @property
     def sha256(self) -> str:
@@ -133,7 +140,7 @@ class RuntimeRun(Value):
             self.network,
             *([self.file] if self.file else []),
         )
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        return hashlib.sha256(canonical(what)).hexdigest()
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:

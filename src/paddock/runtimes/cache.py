@@ -10,17 +10,18 @@ the larger it is, and then the entries used longest ago go, down to less than th
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import random
 from typing import NamedTuple
 
 from paddock.files import is_ours, make_private
+from paddock.model.canonical import canonical
 from paddock.model.limits import MIB
 from paddock.runtimes import trees
 
@@ -31,8 +32,10 @@ _QUICK = 2 * MIB
 """So much is copied in less time than another thread takes to begin."""
 _LOOKS = 64
 """How often all entries are looked at, on average, while programs of the size of the bound are added."""
+_NOTED_S = 60.0
+"""Which programs were used last is known as exactly as that, in seconds."""
 _STAGING = ".new-"
-_FORMAT = 4
+_FORMAT = 5
 """Part of every key; another layout or another way of compiling is another number."""
 
 
@@ -44,8 +47,8 @@ def key(
     files: Mapping[str, str],
 ) -> str:
     """Return the name of a compiled program: SHA-256 (hex) over all that makes it what it is."""
-    parts = (_FORMAT, runtime, toolchain, list(command), sorted(environment.items()), sorted(files.items()))
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    parts = (_FORMAT, runtime, toolchain, command, environment, files)
+    return hashlib.sha256(canonical(parts)).hexdigest()
 
 
 class Cache:
@@ -62,33 +65,35 @@ class Cache:
         """Tell whether a program was whole when this process looked, and is small enough to be taken at once."""
         return name in self._seen and self._seen[name].size <= _QUICK
 
-    def take(self, name: str, target: Path, *, owner: int | None) -> bool:
+    def take(self, name: str, target: trees.StrPath, *, owner: int | None) -> bool:
         """Put the program of that key at `target`; tell whether there was one. Whoever removes it meanwhile wins."""
-        entry = self._directory / name
+        entry, made = f"{self._directory}/{name}", os.fspath(target)
         if not is_ours(self._directory):
             return False
         try:
             seen = self._seen.get(name)
             [kept] = os.listdir(entry) if seen is None else [seen.kept]  # noqa: PTH208
-            program = entry / kept
+            program = f"{entry}/{kept}"
             facts = _facts(program)
             known = seen is not None and seen.facts is not None and seen.facts == facts
-            copied = trees.lend(program, target, owner=owner, checked=not known)
+            copied = trees.lend(program, made, owner=owner, checked=not known)
             if known or copied.checksum == kept:
-                self._note(name, _Seen(kept, copied.size, facts))
-                os.utime(entry)
+                now = time.monotonic()
+                if seen is None or not known or now - seen.noted > _NOTED_S:
+                    os.utime(entry)
+                    self._note(name, _Seen(kept, copied.size, facts, now))
                 return True
         except FileNotFoundError:
-            _remove(target)
+            _remove(Path(made))
             # Another process may have removed it, and made it anew: then it can be called something else.
             return self._seen.pop(name, None) is not None and self.take(name, target, owner=owner)
         except (OSError, ValueError):
             pass
-        _remove(target)
-        _remove(entry)  # it is damaged, and the next one takes its place
+        _remove(Path(made))
+        _remove(Path(entry))  # it is damaged, and the next one takes its place
         return False
 
-    def keep(self, name: str, program: Path) -> None:
+    def keep(self, name: str, program: trees.StrPath) -> None:
         """Keep a program for the next time, unless that is impossible: a full disk costs nobody his result.
 
         Raises TreeError.
@@ -105,8 +110,8 @@ class Cache:
                 if copied.size <= self._left:
                     (staging / _PROGRAM).rename(staging / copied.checksum)
                     staging.rename(self._directory / name)
-                    facts = _facts(self._directory / name / copied.checksum)
-                    self._note(name, _Seen(copied.checksum, copied.size, facts))
+                    facts = _facts(f"{self._directory}/{name}/{copied.checksum}")
+                    self._note(name, _Seen(copied.checksum, copied.size, facts, time.monotonic()))
             finally:
                 _remove(staging)
             if random() * self._most < copied.size * _LOOKS:  # noqa: S311 - nobody gains by guessing it
@@ -139,10 +144,12 @@ class _Seen(NamedTuple):
     """Bytes."""
     facts: tuple[int, ...] | None
     """What changes when the file does (stat(2)) but not with its names; None for a directory, looked at each time."""
+    noted: float
+    """When its use was noted last; seconds of `time.monotonic`."""
 
 
-def _facts(program: Path) -> tuple[int, ...] | None:
-    facts = program.lstat()
+def _facts(program: str) -> tuple[int, ...] | None:
+    facts = os.lstat(program)
     if stat.S_ISDIR(facts.st_mode):
         return None
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns

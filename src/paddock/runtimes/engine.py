@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache as remembered
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from paddock.confine.process import Sandbox, Streams
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Executables, Phase, ProgramEnd, Runtime
+from paddock.model.program import Executables, Phase, Runtime
 from paddock.runtimes import cache, trees
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.found import Toolchains
@@ -30,7 +31,7 @@ from paddock.runtimes.recipe import executables, recipes
 from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
-from paddock.runtimes.verdict import result_of, slow, withheld
+from paddock.runtimes.verdict import Begun, error, result_of, slow, withheld
 
 if TYPE_CHECKING:
     from paddock.confine.process import Place
@@ -78,18 +79,19 @@ class _Task:
 
     def job_in(self, place: "Place", *, compiling: bool = False) -> Job:
         """Return where its things are in a place, in which a compiler begins."""
-        scratch, name = place.scratch, self.plan.file_name or _PROGRAM
+        scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
+        source = name if compiling else f"{scratch}/{name}"
         return Job(
-            source=self.standing or (Path(name) if compiling else scratch / name),
-            output=scratch / self.plan.output_name,
+            source=source if self.standing is None else str(self.standing),
+            output=f"{scratch}/{self.plan.output_name}",
             scratch=scratch,
             memory_bytes=self.job.terms.limits.memory_bytes,
         )
 
-    def end(self, phase: Phase, compiled: Compiled) -> ProgramEnd:
-        """Return what is known of its end before there is one."""
+    def begun(self, phase: Phase, compiled: Compiled) -> Begun:
+        """Return what is known of it before it has ended."""
         stdin = self.job.work.stdin
-        return ProgramEnd(
+        return Begun(
             runtime=self.job.work.runtime,
             executable=self.toolchain.executable.name,
             phase=phase,
@@ -114,8 +116,11 @@ class _Task:
         self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
     ) -> RawResult:
         """Return what the end of a step makes of it."""
+        begun = self.begun(phase, compiled)
+        if ended.status is Status.OK:
+            return result_of(ended, begun)
         limits = _limits(self.job, self.job.terms.limits.wall_ms)
-        return result_of(ended, self.end(phase, compiled), limits, message, hint)
+        return result_of(ended, begun, error(ended, phase, limits, message, hint))
 
 
 class RuntimeEngine:
@@ -152,7 +157,9 @@ class RuntimeEngine:
         except NoProgramError as problem:
             error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
             return RawResult(status=Status.INVALID, error=error)
-        own = standing(job, planned, found, plan.user(_grants(job), sandbox.job_user))
+        own = None
+        if job.work.file:
+            own = standing(job, planned, found, plan.user(_grants(job), sandbox.job_user))
         if own is not None:
             planned = replace(planned, file_name="", source="")
         return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
@@ -161,13 +168,14 @@ class RuntimeEngine:
         """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
         recipe = recipes()[job.work.runtime]
         compiles = any(way.compile for way in recipe.ways)
-        user = plan.user(ProcessGrants() if compiles else _grants(job), sandbox.job_user)
+        user = plan.user(_no_grants() if compiles else _grants(job), sandbox.job_user)
         names = job.terms.grants.executables
         return await self._toolchains.find(recipe, user=user, untrusted=(job.workspace,), names=names)
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = _grants(task.job, task.toolchain)
-        place = await task.sandbox.place(grants, _limits(task.job, task.left_ms(Compiled())))
+        limits = _limits(task.job, task.left_ms(Compiled()))
+        place = await task.sandbox.place(grants, limits)
         try:
             compiled = await self._provide(task, place)
             if isinstance(compiled, RawResult):
@@ -179,12 +187,13 @@ class RuntimeEngine:
             step = task.plan.run
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
-            grants = grants.model_copy(update={"environment": self._inherited(names) | step.environment(job)})
-            errors = Naming(task.sinks.stderr, place.scratch, job.source.name)
+            command, environment = step.filled_in(job)
+            grants = grants.but(environment=self._inherited(names) | environment)
+            errors = Naming(task.sinks.stderr, place.scratch, os.path.basename(job.source))  # noqa: PTH119
             result = await task.sandbox.run(
-                step.command(job),
+                command,
                 grants,
-                _limits(task.job, task.left_ms(compiled)),
+                _limits(task.job, task.left_ms(compiled)) if compiled.ms else limits,
                 Streams(task.job.work.stdin or b"", task.sinks.stdout, errors.take),
                 place=place,
                 stop=task.stop,
@@ -214,7 +223,7 @@ class RuntimeEngine:
             task.plan.written,
         )
         owner = place.scratch.stat().st_uid
-        target = place.scratch / task.plan.output_name
+        target = f"{place.scratch}/{task.plan.output_name}"
         take = partial(self._compiled.take, name, target, owner=owner)
         if take() if self._compiled.is_quick(name) else await asyncio.to_thread(take):
             return Compiled(cached=True)
@@ -222,7 +231,7 @@ class RuntimeEngine:
         return await self._compile(task, step, name, target, owner)
 
     async def _compile(
-        self, task: _Task, step: Step, name: str, target: Path, owner: int
+        self, task: _Task, step: Step, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=task.toolchain.prefixes)
         limits = _limits(task.job, task.left_ms(Compiled()))
@@ -231,15 +240,12 @@ class RuntimeEngine:
             await _put(task.plan, place.scratch)
             job = task.job_in(place, compiling=True)
             inherited = self._inherited(task.toolchain.recipe.inherits)
-            grants = grants.model_copy(update={"environment": inherited | step.environment(job)})
+            command, environment = step.filled_in(job)
+            grants = grants.but(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
-            limits = limits.model_copy(
-                update={"stdout_bytes": _COMPILER_BYTES, "stderr_bytes": _COMPILER_BYTES}
-            )
-            result = await task.sandbox.run(
-                step.command(job), grants, limits, streams, place=place, stop=task.stop
-            )
+            limits = limits.but(stdout_bytes=_COMPILER_BYTES, stderr_bytes=_COMPILER_BYTES)
+            result = await task.sandbox.run(command, grants, limits, streams, place=place, stop=task.stop)
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""
             if result.status is Status.OK:
@@ -259,7 +265,7 @@ class RuntimeEngine:
         finally:
             place.release()
 
-    def _collect(self, name: str, made: Path, target: Path, owner: int) -> str:
+    def _collect(self, name: str, made: str, target: str, owner: int) -> str:
         """Put what the compiler made into the cache and the program's scratch; return what is wrong with it."""
         try:
             self._compiled.keep(name, made)
@@ -270,6 +276,11 @@ class RuntimeEngine:
         except trees.TreeError as error:
             return f"Compile succeeded but its output is refused: {error}"
         return ""
+
+
+@remembered
+def _no_grants() -> ProcessGrants:
+    return ProcessGrants()
 
 
 def _grants(job: ProgramJob, toolchain: Toolchain | None = None) -> ProcessGrants:

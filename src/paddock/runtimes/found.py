@@ -9,7 +9,7 @@ import asyncio
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -67,7 +67,7 @@ class Toolchains:
         search = Search.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
         found = await asyncio.to_thread(_first, recipe, search, names)
         if isinstance(found, Toolchain):
-            self._known[key] = _Known(found, path, _seen(recipe, found, search))
+            self._known[key] = _Known(found, path, _seen(found, search))
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
         return found
@@ -92,26 +92,30 @@ def _first(recipe: Recipe, search: Search, names: tuple[str, ...] | None) -> Too
     return found
 
 
-def _seen(recipe: Recipe, toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
+def _seen(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
     """Return what tells that a search would find something else: what was found, and what would come before it."""
-    folders = [folder for folder in search.path.split(os.pathsep) if folder.startswith("/")]
-    names = [
-        *recipe.candidates,
-        *(name for way in recipe.ways for tool in way.tools.values() for name in tool),
-    ]
-    candidates = [path for folder in folders for name in names if os.path.lexists(path := f"{folder}/{name}")]
+    folders = dict.fromkeys(map(os.path.dirname, search.looked))
+    candidates = filter(os.path.lexists, search.looked)
     found = map(str, (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes))
     required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]  # noqa: PTH120
-    warm = [str(search.warm / recipe.name)] if search.warm is not None else []
-    installed = [
-        str(place / part)
-        for place in directories.searched(search.user)
-        for part in ("", *(pattern.partition("/")[0] for pattern in INSTALLED))
-    ]
-    return {
-        **{path: _facts(path) for path in (*candidates, *found)},
-        **{f"{path}/": _facts(f"{path}/") for path in (*folders, *required, *warm, *installed)},
+    recipe = toolchain.recipe
+    warm = [str(search.warm / recipe.name)] if search.warm is not None and toolchain.way.warm else []
+    whole = {
+        f"{path}/": _facts(f"{path}/") for path in (*folders, *required, *warm, *_installed(search, folders))
     }
+    itself = {path: _facts(path) for path in (*candidates, *found) if f"{path}/" not in whole}
+    return {**itself, **whole}
+
+
+def _installed(search: Search, looked: Container[str]) -> list[str]:
+    """Return the directories that show what Paddock has installed, when the search came to that: it comes last."""
+    places = directories.searched(search.user)
+    path = [folder for folder in search.path.split(os.pathsep) if folder.startswith("/")]
+    others = [folder for folder in path if not any(Path(folder).is_relative_to(place) for place in places)]
+    if not all(folder in looked for folder in others):
+        return []
+    parts = "", *(pattern.partition("/")[0] for pattern in INSTALLED)
+    return [str(place / part) for place in places for part in parts]
 
 
 def _facts(path: str) -> _Facts:

@@ -10,7 +10,8 @@ import glob
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from functools import lru_cache
+from pathlib import PurePath
 
 from paddock.model.limits import MIB
 from paddock.runtimes.recipe import PLACE, Way
@@ -27,11 +28,11 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 class Job:
     """Where a job's things are, inside the sandbox."""
 
-    source: Path
+    source: str
     """The program's file; relative where it is compiled, for compilers write its path into what they make."""
-    output: Path
+    output: str
     """File or directory that compiling makes; it is not there before."""
-    scratch: Path
+    scratch: str
     """Directory that the job may write to."""
     memory_bytes: int
 
@@ -40,9 +41,9 @@ class Job:
         share, of = _HEAP_SHARE
         heap = max(_LEAST_HEAP_MIB, self.memory_bytes * share // of // MIB)
         return {
-            "source": str(self.source),
-            "output": str(self.output),
-            "scratch": str(self.scratch),
+            "source": self.source,
+            "output": self.output,
+            "scratch": self.scratch,
             "heap_mib": str(heap),
             "heap_hex": f"{heap * MIB:x}",
         }
@@ -60,15 +61,11 @@ class Step:
     arguments: tuple[str, ...] = ()
     """The caller's part, which follows as it is."""
 
-    def command(self, job: Job) -> list[str]:
-        """Return the argument vector for a job."""
+    def filled_in(self, job: Job) -> tuple[list[str], dict[str, str]]:
+        """Return the argument vector for a job, and its variables."""
         places = {**self.known, **job.places()}
-        return [*(filled(word, places) for word in self.words), *self.arguments]
-
-    def environment(self, job: Job) -> dict[str, str]:
-        """Return the variables for a job."""
-        places = {**self.known, **job.places()}
-        return {name: filled(value, places) for name, value in self.variables.items()}
+        command = [*(filled(word, places) for word in self.words), *self.arguments]
+        return command, {name: filled(value, places) for name, value in self.variables.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +136,15 @@ def _step(
     toolchain: Toolchain, words: Sequence[str], places: Mapping[str, str], arguments: Sequence[str] = ()
 ) -> Step:
     known = {**toolchain.places, **places, **({} if "warm" in toolchain.places else {"cold": ""})}
-    kept = (word for word in words if {"warm", "cold"}.intersection(PLACE.findall(word)) <= known.keys())
+    kept = _kept(tuple(words), "cold" if "cold" in known else "warm")
     spread = [part for word in kept for part in (_matches(filled(word, known)) if "*" in word else [word])]
     return Step(words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments))
+
+
+@lru_cache
+def _kept(words: tuple[str, ...], state: str) -> tuple[str, ...]:
+    """Return the words without those for a toolchain in the other state, `warm` or `cold`."""
+    return tuple(word for word in words if {"warm", "cold"}.intersection(PLACE.findall(word)) <= {state})
 
 
 def _matches(word: str) -> list[str]:

@@ -46,9 +46,10 @@ async def version(sandbox: Sandbox, toolchain: Toolchain) -> str:
     grants = ProcessGrants(readable=toolchain.prefixes)
     place = await sandbox.place(grants, _LIMITS)
     try:
-        job = Job(place.scratch / "code", place.scratch / "program", place.scratch, _LIMITS.memory_bytes)
-        grants = grants.model_copy(update={"environment": step.environment(job)})
-        ended = await sandbox.run(step.command(job), grants, _LIMITS, place=place)
+        scratch = str(place.scratch)
+        job = Job(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
+        command, environment = step.filled_in(job)
+        ended = await sandbox.run(command, grants.but(environment=environment), _LIMITS, place=place)
     finally:
         place.release()
     said = getattr(ended, asked.stream).head if ended.status is Status.OK else ""

@@ -84,6 +84,8 @@ class Search:
     )
     """What stand-ins of version managers have said: asking one takes a tenth of a second. Who keeps it for longer than
     a search goes on with the version that was chosen then."""
+    looked: list[str] = field(default_factory=list[str], compare=False)
+    """Where it has looked for a program so far, whether there was one or not."""
 
     @classmethod
     def of_machine(
@@ -107,6 +109,7 @@ class Search:
         wanted = list(names)
         folders = [Path(part) for part in self.path.split(os.pathsep) if part.startswith("/")]
         for found in (folder / name for name in wanted for folder in folders):
+            self.looked.append(str(found))
             if not os.access(found, os.X_OK) or not found.is_file():
                 continue
             if self.distrusts(found) or self.distrusts(found.parent):

@@ -15,10 +15,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import FileIO
-from pathlib import Path
 from typing import NamedTuple
 
 from paddock.confine import lockdown
+
+StrPath = str | os.PathLike[str]
 
 MOST_BYTES = 256 * 1024 * 1024
 MOST_ENTRIES = 20_000
@@ -40,38 +41,41 @@ class Copied(NamedTuple):
     """CRC-32 (hex) of names and contents: it tells of damage, not of malice. Of names alone when it was not checked."""
 
 
-_Take = Callable[[Path, Path, os.stat_result, int], int]
+_Take = Callable[[str, str, os.stat_result, int], int]
 """Puts one file in its place, and returns the checksum with its content added."""
 
 _Finish = Callable[[int, int], None]
 """Gives a copied file, open, the owner and the mode that it is to have; the second number is the mode it has."""
 
 
-def copy(source: Path, target: Path, *, owner: int | None = None) -> Copied:
+def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> Copied:
     """Copy a file or a directory that a job made to `target`, which is not there yet.
 
     Files can be read, run (where they could before) and written by `owner` alone, by default this process's user.
     Raises TreeError for a link, a device, a file with several names or too much, OSError when copying fails.
     """
     finish = None if owner is None else partial(_hand_over, owner=owner)
-    return _walk(source, target, owner, partial(_copied, finish=finish))
+    return _walk(os.fspath(source), os.fspath(target), owner, partial(_copied, finish=finish))
 
 
-def keep(source: Path, target: Path) -> Copied:
+def keep(source: StrPath, target: StrPath) -> Copied:
     """Copy as `copy` does, for `lend`. No job may come to `target` in any other way."""
     is_lent = os.geteuid() == 0 and lockdown.is_mapped(KEEPER)
-    return _walk(source, target, None, partial(_copied, finish=_give_away if is_lent else None))
+    return _walk(
+        os.fspath(source), os.fspath(target), None, partial(_copied, finish=_give_away if is_lent else None)
+    )
 
 
-def lend(source: Path, target: Path, *, owner: int | None, checked: bool = True) -> Copied:
+def lend(source: StrPath, target: StrPath, *, owner: int | None, checked: bool = True) -> Copied:
     """Give `owner` what `keep` has made: each file by a second name where `owner` cannot change it, else as a copy.
 
     The checksum of contents takes longer than copying them. Raises TreeError and OSError as `copy` does.
     """
-    return _walk(source, target, owner, partial(_lent, owner=owner, checked=checked))
+    return _walk(os.fspath(source), os.fspath(target), owner, partial(_lent, owner=owner, checked=checked))
 
 
-def _walk(source: Path, target: Path, owner: int | None, take: _Take) -> Copied:
+def _walk(source: str, target: str, owner: int | None, take: _Take) -> Copied:
+    # Paths are texts here: there may be thousands, and programs wait for it.
     total, entries, checksum, pending = 0, 0, 0, [(source, target, ".")]
     while pending:
         path, made, name = pending.pop()
@@ -81,27 +85,32 @@ def _walk(source: Path, target: Path, owner: int | None, take: _Take) -> Copied:
         if total > MOST_BYTES or entries > MOST_ENTRIES:
             raise TreeError(f"it is over {MOST_BYTES} bytes or {MOST_ENTRIES} files")
         if stat.S_ISDIR(facts.st_mode):
-            made.mkdir(mode=0o700)
+            os.mkdir(made, 0o700)  # noqa: PTH102
             if owner is not None:
                 os.chown(made, owner, owner)
             below = "" if name == "." else f"{name}/"
-            pending += [(path / each, made / each, f"{below}{each}") for each in sorted(os.listdir(path))]  # noqa: PTH208
+            within = sorted(os.listdir(path))  # noqa: PTH208
+            pending += [(f"{path}/{each}", f"{made}/{each}", f"{below}{each}") for each in within]
             checksum = zlib.crc32(os.fsencode(f"{name}/"), checksum)
         elif stat.S_ISREG(facts.st_mode):
             checksum = take(path, made, facts, zlib.crc32(os.fsencode(f"{name}\0"), checksum))
         else:
-            raise TreeError(f"{path.name} is not a plain file")
+            raise _no_plain_file(path)
     return Copied(total, f"{checksum:08x}")
 
 
-def _copied(path: Path, made: Path, facts: os.stat_result, checksum: int, *, finish: _Finish | None) -> int:
+def _no_plain_file(path: str) -> TreeError:
+    return TreeError(f"{os.path.basename(path)} is not a plain file")  # noqa: PTH119
+
+
+def _copied(path: str, made: str, facts: os.stat_result, checksum: int, *, finish: _Finish | None) -> int:
     if facts.st_nlink != 1:
-        raise TreeError(f"{path.name} is not a plain file")
+        raise _no_plain_file(path)
     return _copy_file(path, made, facts, checksum, finish=finish, checked=True)
 
 
 def _lent(
-    path: Path, made: Path, facts: os.stat_result, checksum: int, *, owner: int | None, checked: bool
+    path: str, made: str, facts: os.stat_result, checksum: int, *, owner: int | None, checked: bool
 ) -> int:
     if facts.st_uid != KEEPER or owner == KEEPER or not _linked(path, made):
         finish = None if owner is None else partial(_hand_over, owner=owner)
@@ -113,7 +122,7 @@ def _lent(
     return checksum
 
 
-def _linked(path: Path, made: Path) -> bool:
+def _linked(path: str, made: str) -> bool:
     """Give a file a second name; tell whether that is possible: not on another file system, nor to every root."""
     try:
         os.link(path, made)
@@ -123,7 +132,7 @@ def _linked(path: Path, made: Path) -> bool:
 
 
 def _copy_file(
-    source: Path, target: Path, facts: os.stat_result, checksum: int, *, finish: _Finish | None, checked: bool
+    source: str, target: str, facts: os.stat_result, checksum: int, *, finish: _Finish | None, checked: bool
 ) -> int:
     """Copy one file; return the checksum, with its content added when that is `checked`."""
     mode = 0o700 if facts.st_mode & stat.S_IXUSR else 0o600

@@ -1,11 +1,12 @@
 """From the end of a process to the result of a program: who is to blame, and in which words."""
 
 import signal
+from typing import NamedTuple
 
 from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Phase, ProgramEnd, signal_name
+from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
 
 _LIMITS = {
     "wall": ("it ran out of time", "it had {wall_ms} ms; ask for more, up to runtimes.max_duration_ms"),
@@ -81,14 +82,22 @@ _ALONE = (
 """What runtimes say, in lower case, that lack what was not granted, and what is told of it."""
 
 
-def result_of(
-    ended: ProcessResult, end: ProgramEnd, limits: ProcessLimits, message: str = "", hint: str = ""
-) -> RawResult:
-    """Return the result of the step `end` speaks of; `message` says more than the process does.
+class Begun(NamedTuple):
+    """A step of a program, as it is known before it has ended; its fields are those of `ProgramEnd`."""
 
-    `limits` are those of all steps together; `hint` is what may be behind it when the program failed.
-    """
-    program = end.but(
+    runtime: Runtime
+    executable: str = ""
+    phase: Phase = "run"
+    compile_ms: float = 0.0
+    cached: bool = False
+    stdin_bytes: int = 0
+    stdin_sha256: str = ""
+
+
+def result_of(ended: ProcessResult, begun: Begun, error: ErrorInfo | None = None) -> RawResult:
+    """Return the result of a step that has ended; `error` says why it is not ok."""
+    program = ProgramEnd(
+        **begun._asdict(),
         exit_code=ended.exit_code,
         signal=ended.signal,
         limit=ended.limit,
@@ -105,7 +114,6 @@ def result_of(
         peak_bytes=ended.usage.peak_bytes,
         console_bytes=ended.stdout.total_bytes + ended.stderr.total_bytes,
     )
-    error = None if ended.status is Status.OK else _error(ended, end, limits, message, hint)
     return RawResult(status=ended.status, program=program, error=error, usage=usage, sandbox=ended.sandbox)
 
 
@@ -136,12 +144,16 @@ def slow(ended: ProcessResult, runtime: str) -> str:
     return _COLD.format(runtime=runtime) if ended.limit == "wall" else ""
 
 
-def _error(
-    ended: ProcessResult, end: ProgramEnd, limits: ProcessLimits, message: str, hint: str
+def error(
+    ended: ProcessResult, step: Phase, limits: ProcessLimits, message: str = "", hint: str = ""
 ) -> ErrorInfo:
-    what = "The compiler" if end.phase == "compile" else "The program"
+    """Return why a step is not ok; `message` says more than the process does.
+
+    `limits` are those of all steps together; `hint` is what may be behind it when the program failed.
+    """
+    what = "The compiler" if step == "compile" else "The program"
     text = message or f"{what}: {_why(ended)}"
-    phase = "parse" if end.phase == "compile" else "run"
+    phase = "parse" if step == "compile" else "run"
     return ErrorInfo(name="Program", message=text, hint=_hint(ended, phase, limits, hint), phase=phase)
 
 

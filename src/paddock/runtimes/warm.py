@@ -53,8 +53,9 @@ def _make(toolchain: Toolchain, scratch: Path) -> None:
     """Run the commands of the warm start, as the way's own commands are run but for confinement."""
     way = toolchain.way
     assert way.warm is not None
-    job = Job(scratch / f"code{toolchain.recipe.extensions[0]}", scratch / way.output, scratch, GIB)
-    for name, text in {job.source.name: way.warm.program, **way.files}.items():
+    source = f"code{toolchain.recipe.extensions[0]}"
+    job = Job(f"{scratch}/{source}", f"{scratch}/{way.output}", str(scratch), GIB)
+    for name, text in {source: way.warm.program, **way.files}.items():
         (scratch / name).write_text(text, encoding="utf-8")
     (scratch / "tmp").mkdir()
     variables = {**toolchain.environment, **way.environment}
@@ -63,12 +64,13 @@ def _make(toolchain: Toolchain, scratch: Path) -> None:
 
 
 def _run(step: Step, job: Job, title: str) -> None:
-    tmp = str(job.scratch / "tmp")
-    own = {"HOME": str(job.scratch), "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
+    tmp = str(Path(job.scratch, "tmp"))
+    own = {"HOME": job.scratch, "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
+    command, environment = step.filled_in(job)
     try:
         done = subprocess.run(  # noqa: S603 - a recipe's command, with a recipe's program
-            step.command(job),
-            env={**own, **step.environment(job)},
+            command,
+            env={**own, **environment},
             cwd=job.scratch,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -7,7 +7,7 @@ has no manifest does not exist for who reads. An artifact past its time does not
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from errno import EISDIR, ELOOP
@@ -105,24 +105,25 @@ class Artifacts:
 
     def put(self, handle: Handle, tracks: Mapping[Stream, Track]) -> None:
         """Write the streams of an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
-        with self._written(handle):
+        try:
             for stream in STREAMS:
                 self._objects.put(str(handle), f"{stream}.gz", tracks[stream].packed())
+        except BaseException as error:
+            raise self._unwritten(handle, error) from error
 
     def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
         """Write the manifest of an artifact whose streams were put. Raises ArtifactError, and leaves nothing then."""
-        with self._written(handle):
+        try:
             text = self._manifest_of(handle, facts, tracks).model_dump_json(by_alias=True, indent=2)
             self._objects.put(str(handle), _MANIFEST, BytesIO(text.encode()), whole=True)
-
-    @contextlib.contextmanager
-    def _written(self, handle: Handle) -> Generator[None]:
-        try:
-            yield
         except BaseException as error:
-            with contextlib.suppress(ArtifactError):
-                self._delete(handle)
-            raise _failure("write the artifact", error) from error
+            raise self._unwritten(handle, error) from error
+
+    def _unwritten(self, handle: Handle, error: BaseException) -> ArtifactError:
+        """Leave nothing of an artifact that could not be written, and return what is told of it."""
+        with contextlib.suppress(ArtifactError):
+            self._delete(handle)
+        return _failure("write the artifact", error)
 
     def drop(self, handle: Handle) -> None:
         """Leave nothing of an artifact that was begun and not published."""

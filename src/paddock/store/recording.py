@@ -12,6 +12,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -27,9 +28,10 @@ OnOutput = Callable[[Stream, bytes], None]
 """Sees redacted output as it comes, in order. Must not block and must not raise."""
 
 _LEVEL = 4
-_GZIP = 16 + zlib.MAX_WBITS
-_NOTHING = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP).flush()
-"""The gzip file of no bytes."""
+_GZIP = 16
+"""Added to the size of a window (log2), it has zlib write a gzip file."""
+_SMALL, _SMALL_WINDOW = 512, 9
+"""So many bytes need no larger window than zlib's least, which is made in a fifth of the time."""
 _IN_MEMORY = 256 * 1024
 """Compressed bytes of a stream that need no file."""
 
@@ -90,9 +92,13 @@ class Recording:
         self._room = max_bytes
         self._max_bytes = max_bytes
         self._on_output = on_output
-        self._tracks: dict[Stream, Track] = {
-            stream: Track(redactor, kept_bytes[stream]) for stream in STREAMS
-        }
+        self._redactor = redactor
+        self._kept_bytes = kept_bytes
+
+    @cached_property
+    def _tracks(self) -> "dict[Stream, Track]":
+        """The streams: made when the program has been started, which does not wait for them then."""
+        return {stream: Track(self._redactor, self._kept_bytes[stream]) for stream in STREAMS}
 
     def prepare(self, workspace: Path) -> None:
         """Make what the artifact needs, while the program runs; harmless when it cannot be, or has ended."""
@@ -211,6 +217,8 @@ class Track:
         """Bytes that the program wrote."""
         self._redactor = StreamRedactor(redactor)
         self._digest = hashlib.sha256()
+        self._small = b""
+        """Everything spooled, as long as there is little of it: most programs say little, and to one stream."""
         self._packed: _Packed | None = None
 
     def redact(self, data: bytes) -> bytes:
@@ -229,9 +237,12 @@ class Track:
 
     def spool(self, data: bytes) -> None:
         """Write redacted bytes to the spool. Raises OSError."""
-        if self._packed is None:  # most programs write to one stream
-            self._packed = _Packed()
         self._digest.update(data)
+        if self._packed is None:
+            self._small += data
+            if len(self._small) <= _SMALL:
+                return
+            self._packed, data, self._small = _Packed(), self._small, b""
         self._packed.write(data)
 
     @property
@@ -241,10 +252,14 @@ class Track:
 
     def packed(self) -> IO[bytes]:
         """Return the finished gzip file, at its start. Raises OSError."""
-        return BytesIO(_NOTHING) if self._packed is None else self._packed.finish()
+        if self._packed is not None:
+            return self._packed.finish()
+        packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + _SMALL_WINDOW, 1)
+        return BytesIO(packer.compress(self._small) + packer.flush())
 
     def drop(self) -> None:
         """Free the spool."""
+        self._small = b""
         if self._packed is not None:
             self._packed.close()
             self._packed = None
@@ -254,7 +269,7 @@ class _Packed:
     """A gzip file in the making."""
 
     def __init__(self) -> None:
-        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + zlib.MAX_WBITS)
         self._spool: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
         self.close = self._spool.close
 

@@ -56,14 +56,15 @@ class Bench:
                 for path in (scratch, scratch / "tmp"):
                     path.chmod(0o755)
                     os.chown(path, *(JOB_USER or -1,) * 2)
-                job = Job(scratch / plan.file_name, scratch / plan.output_name, scratch, GIB)
+                job = Job(f"{scratch}/{plan.file_name}", f"{scratch}/{plan.output_name}", str(scratch), GIB)
                 for phase, step, given in (("compile", plan.compile, b""), ("run", plan.run, stdin)):
                     if step is None:
                         continue
+                    command, environment = step.filled_in(job)
                     grants = ProcessGrants(
-                        readable=toolchain.prefixes, writable=(scratch,), environment=step.environment(job)
+                        readable=toolchain.prefixes, writable=(scratch,), environment=environment
                     )
-                    result = await sandbox.run(step.command(job), grants, LIMITS, Streams(stdin=given))
+                    result = await sandbox.run(command, grants, LIMITS, Streams(stdin=given))
                     if phase == "run" or result.status != "ok":
                         return Ended(phase, result)
         raise AssertionError("a recipe without a run step")

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,6 +137,21 @@ def test_the_oldest_goes_when_there_is_no_room(tmp_path: Path) -> None:
         os.utime(tmp_path / "cache" / name, (number, number))
     cache.keep("d", program(tmp_path / "d", b"x" * 8))
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["c", "d"]
+
+
+@pytest.mark.parametrize(("later", "noted"), [(60, False), (61, True)])
+def test_when_a_program_was_used_is_known_to_the_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: int, noted: object
+) -> None:
+    cache, now = Cache(tmp_path / "cache", 1000), [5.0]
+    monkeypatch.setattr(caches, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    cache.keep("a", program(tmp_path / "made"))
+    os.utime(tmp_path / "cache" / "a", (1, 1))
+    now[0] += later
+    assert cache.take("a", tmp_path / "program", owner=os.getuid())
+    assert ((tmp_path / "cache" / "a").stat().st_mtime > 1) == noted
+    assert Cache(tmp_path / "cache", 1000).take("a", tmp_path / "other", owner=os.getuid())
+    assert (tmp_path / "cache" / "a").stat().st_mtime > 1
 
 
 @pytest.mark.parametrize(("chance", "looks"), [(0.5, 0), (0.49, 1)])

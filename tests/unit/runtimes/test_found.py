@@ -92,6 +92,40 @@ def test_a_change_that_a_search_would_see_is_seen(shop, searches, change):
         assert isinstance(after, Missing)
 
 
+def test_what_a_search_would_not_come_to_is_not_looked_at(shop, searches):
+    """Each program waits for these looks, and PATH may be long."""
+    bash = program(shop / "b" / "bash")
+    place = Shop(shop / "a", shop / "b", shop / "c")
+    assert place.look().executable == bash
+    program(shop / "c" / "bash")
+    assert place.look().executable == bash
+    assert searches == ["shell"]
+    [known] = place.toolchains._known.values()
+    assert {path for path in known.seen if path.startswith(str(shop))} == {
+        *(f"{shop}/{path}" for path in ("a/", "b/", "b/bash")),
+        str(shop),
+    }
+
+
+def test_what_is_installed_beside_paddock_comes_last_and_is_seen_where_a_search_comes_to_it(
+    shop, searches, monkeypatch
+):
+    monkeypatch.setattr(room.directories, "searched", lambda _: (shop / "installed",))
+    place = Shop(shop / "a", shop / "b")
+    sh = program(shop / "b" / "sh")
+    assert place.look().executable == sh  # bash would be taken first, and is nowhere
+    bash = program(shop / "installed" / "node_modules" / "some" / "bin" / "bash")
+    assert place.look().executable == bash
+    first = program(shop / "installed" / "node_modules" / "another" / "bin" / "bash")
+    assert place.look().executable == first
+    program(shop / "a" / "bash")
+    assert place.look().executable == shop / "a" / "bash"
+    assert searches == ["shell"] * 4
+    program(shop / "installed" / "node_modules" / "a" / "bin" / "bash")
+    place.look()
+    assert searches == ["shell"] * 4
+
+
 def test_what_is_missing_is_looked_for_each_time(shop, searches):
     place = Shop(shop)
     assert isinstance(place.look(), Missing)

@@ -105,11 +105,11 @@ def toolchain(machine, name, executable=""):
 
 def in_scratch(plan):
     scratch = Path("/s")
-    return Job(scratch / plan.file_name, scratch / plan.output_name, scratch, 1 << 30)
+    return Job(f"{scratch}/{plan.file_name}", f"{scratch}/{plan.output_name}", str(scratch), 1 << 30)
 
 
 def shown(step, plan, machine):
-    return " ".join(step.command(in_scratch(plan))).replace(str(machine), "@") if step else ""
+    return " ".join(step.filled_in(in_scratch(plan))[0]).replace(str(machine), "@") if step else ""
 
 
 @pytest.mark.parametrize("name", recipes())
@@ -149,14 +149,14 @@ def test_s53_where_a_program_is_needed_arguments_are_not_enough(machine, name):
 def test_what_the_caller_gives_is_never_looked_at_for_places(machine):
     plan = steps(toolchain(machine, "python"), "{scratch}", ["{executable}", "{source}", "*", "-r:*"])
     assert plan.source == "{scratch}"
-    assert plan.run.command(in_scratch(plan))[2:] == ["{executable}", "{source}", "*", "-r:*"]
+    assert plan.run.filled_in(in_scratch(plan))[0][2:] == ["{executable}", "{source}", "*", "-r:*"]
 
 
 def test_memory_goes_to_the_heap_in_part_and_never_to_nothing(machine):
     plan = steps(toolchain(machine, "csharp"), "1")
-    small = Job(Path("/s/code.cs"), Path("/s/program.dll"), Path("/s"), 1)
-    assert plan.run.environment(small)["COMPlus_GCHeapHardLimit"] == "1000000"
-    assert plan.run.environment(in_scratch(plan))["COMPlus_GCHeapHardLimit"] == "30000000"
+    small = Job("/s/code.cs", "/s/program.dll", "/s", 1)
+    assert plan.run.filled_in(small)[1]["COMPlus_GCHeapHardLimit"] == "1000000"
+    assert plan.run.filled_in(in_scratch(plan))[1]["COMPlus_GCHeapHardLimit"] == "30000000"
 
 
 def test_another_executable_has_its_own_commands(machine):
@@ -184,7 +184,7 @@ def test_what_is_warm_is_used_and_granted_and_what_is_not_leaves_no_word(machine
     with warmed(machine, "go") as (found, cold, warm):
         assert "GOCACHE" not in cold.environment
         plan = steps(found, "1")
-        assert plan.compile.environment(in_scratch(plan))["GOCACHE"] == str(warm)
+        assert plan.compile.filled_in(in_scratch(plan))[1]["GOCACHE"] == str(warm)
         assert found.prefixes == (machine, warm.resolve())
         assert found.identity == cold.identity
 

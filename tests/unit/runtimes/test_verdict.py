@@ -6,8 +6,9 @@ import pytest
 
 from paddock.model.outcome import ErrorInfo, SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Captured, ProgramEnd
-from paddock.runtimes.verdict import result_of, slow, withheld
+from paddock.model.program import Captured, Phase, ProgramEnd
+from paddock.runtimes import verdict
+from paddock.runtimes.verdict import Begun, result_of, slow, withheld
 
 LIMITS = ProcessLimits(wall_ms=1500, memory_bytes=64 << 20)
 CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
@@ -17,17 +18,18 @@ MEMORY = "it had 64 MiB; ask for more, up to runtimes.max_memory_bytes"
 def error(phase: str = "run", message: str = "", hint: str = "", **end: object) -> ErrorInfo | None:
     """Return the error of a step that ended so."""
     ended = ProcessResult.model_validate(end)
-    known = ProgramEnd.model_validate({"runtime": "c", "phase": phase})
-    result = result_of(ended, known, LIMITS, message, hint)
+    step: Phase = "compile" if phase == "compile" else "run"
+    told = None if ended.status is Status.OK else verdict.error(ended, step, LIMITS, message, hint)
+    result = result_of(ended, Begun("c", phase=step), told)
     assert (result.status, result.program) == (
         ended.status,
-        known.model_copy(
-            update={
-                "exit_code": ended.exit_code,
-                "signal": ended.signal,
-                "limit": ended.limit,
-                "stderr": ended.stderr,
-            }
+        ProgramEnd(
+            runtime="c",
+            phase=step,
+            exit_code=ended.exit_code,
+            signal=ended.signal,
+            limit=ended.limit,
+            stderr=ended.stderr,
         ),
     )
     return result.error

@@ -13,6 +13,8 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.errors import ArtifactError
@@ -21,6 +23,7 @@ from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.policy.redaction import Redactor
 from paddock.store import recording as recordings
 from paddock.store.artifacts import Artifacts
+from paddock.store.recording import Track
 
 FACTS = RunFacts(workspace="/w/repo", runtime="node")
 
@@ -238,6 +241,20 @@ def test_small_output_is_stored_when_both_streams_have_ended_and_can_be_read_whe
         b"one\ntwo",
         b"",
     ]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=600), max_size=6))
+@example([b"x" * 512])
+@example([b"x" * 512, b"y"])
+@example([b"x" * 513])
+def test_what_is_packed_is_what_came_however_much_and_in_whatever_pieces(pieces: list[bytes]) -> None:
+    track = Track(Redactor(RedactionSettings(enabled=False)), 10)
+    for piece in pieces:
+        track.spool(piece)
+    whole = b"".join(pieces)
+    assert gzip.decompress(track.packed().read()) == whole
+    assert track.sha256 == hashlib.sha256(whole).hexdigest()
+    track.drop()
 
 
 def test_large_output_is_not_stored_before_a_thread_does_it(
