@@ -6,10 +6,11 @@ run      engine -> RawResult, its streams without secrets
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
+
+import orjson
 
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
@@ -127,14 +128,14 @@ class Programs:
         from paddock.model.artifact import RunFacts  # noqa: PLC0415 - its models take 7 ms to build, for programs alone
 
         code, stdin = ("yes" if given is not None else "no" for given in (work.code, work.stdin))
-        args = json.dumps([work.runtime, work.args, program.phase])
+        args = orjson.dumps({"runtime": work.runtime, "args": work.args, "phase": program.phase})
         return RunFacts(
             workspace=str(request.workspace),
             runtime=work.runtime,
             request=request.id,
             status=result.status.value,
             phase=program.phase,
-            args_hash=hashlib.sha256(args.encode()).hexdigest(),
+            args_hash=hashlib.sha256(args).hexdigest(),
             exit_code=program.exit_code,
             signal=None if program.signal is None else signal_name(program.signal),
             duration_ms=result.usage.wall_ms,

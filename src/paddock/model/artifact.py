@@ -1,7 +1,9 @@
 """Stored output of one execution: its handle and its manifest, in the words of the seed (spec 5.7)."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
@@ -86,7 +88,7 @@ class RunFacts(Wire):
     phase: Phase = "run"
     """The phase that the execution ended in."""
     args_hash: str = ""
-    """SHA-256 of what was executed, see spec 5.7."""
+    """SHA-256 (hex) of the JSON of `runtime`, `args` and `phase` (spec 5.7)."""
     exit_code: int | None = None
     signal: str | None = None
     duration_ms: float = 0.0
@@ -115,6 +117,12 @@ class Manifest(RunFacts):
     created_at: AwareDatetime
     expires_at: AwareDatetime
     server_version: str
+
+    @classmethod
+    @cache
+    def names(cls) -> Mapping[str, str]:
+        """Return what its fields are called in the file."""
+        return {name: to_camel(name) for name in cls.model_fields}
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:

@@ -14,6 +14,8 @@ from errno import EISDIR, ELOOP
 from io import BytesIO
 from pathlib import Path
 
+import orjson
+
 from paddock import __version__
 from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, expiry, safe_name
 from paddock.model.errors import ArtifactError, UnknownArtifact
@@ -114,8 +116,8 @@ class Artifacts:
     def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
         """Write the manifest of an artifact whose streams were put. Raises ArtifactError, and leaves nothing then."""
         try:
-            text = self._manifest_of(handle, facts, tracks).model_dump_json(by_alias=True, indent=2)
-            self._objects.put(str(handle), _MANIFEST, BytesIO(text.encode()), whole=True)
+            text = self._manifest_of(handle, facts, tracks)
+            self._objects.put(str(handle), _MANIFEST, BytesIO(text), whole=True)
         except BaseException as error:
             raise self._unwritten(handle, error) from error
 
@@ -214,20 +216,23 @@ class Artifacts:
                 self._objects.swept(now)
                 self.sweep(thorough=False)
 
-    def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> Manifest:
-        now = self._clock()
-        return Manifest(
+    def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> bytes:
+        """Return what `Manifest` reads. Each program waits for it, and a model would take three times as long."""
+        now, names = self._clock(), Manifest.names()
+        fields: dict[str, object] = {
             **vars(facts),
-            artifact_id=str(handle),
-            repo_id=os.path.basename(facts.workspace),  # noqa: PTH119 - for each program that runs
-            stdout_bytes=tracks["stdout"].written,
-            stderr_bytes=tracks["stderr"].written,
-            stdout_sha256=tracks["stdout"].sha256,
-            stderr_sha256=tracks["stderr"].sha256,
-            created_at=now,
-            expires_at=now + timedelta(hours=self.settings.ttl_hours),
-            server_version=__version__,
-        )
+            "artifact_id": str(handle),
+            "repo_id": os.path.basename(facts.workspace),  # noqa: PTH119
+            "stdout_bytes": tracks["stdout"].written,
+            "stderr_bytes": tracks["stderr"].written,
+            "stdout_sha256": tracks["stdout"].sha256,
+            "stderr_sha256": tracks["stderr"].sha256,
+            "created_at": now,
+            "expires_at": now + timedelta(hours=self.settings.ttl_hours),
+            "server_version": __version__,
+        }
+        told = {names[name]: value for name, value in fields.items()}
+        return orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
 
     @property
     def must_sweep(self) -> bool:

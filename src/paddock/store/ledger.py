@@ -46,6 +46,9 @@ from paddock.store.ledger_format import Entry, failed, new_entry
 from paddock.store.ledger_read import read
 
 SYNC_INTERVAL_S = 0.2
+_QUIET = 10
+"""After so many intervals without a record the thread that syncs sleeps. To wake it costs the next record as much as
+writing itself."""
 
 _T = TypeVar("_T")
 
@@ -71,7 +74,8 @@ class Ledger:
         self._pending: list[Entry] = []
         self._closed = False
         self._failure: OSError | None = None
-        self._written = threading.Event()
+        self._unsynced = False
+        self._awake = threading.Event()
         self._closing = threading.Event()
         self._syncer: threading.Thread | None = None
         try:
@@ -158,7 +162,7 @@ class Ledger:
             if self._closed:
                 return
         self._closing.set()
-        self._written.set()
+        self._awake.set()
         if self._syncer is not None:
             self._syncer.join()
         try:
@@ -219,6 +223,7 @@ class Ledger:
             raise failed(self._failure, self._directory, "synced")
 
     def _sync_soon(self) -> None:
+        self._unsynced = True
         if self._syncer is None:
             with self._mutex:
                 if self._closed:  # which has synced
@@ -227,8 +232,8 @@ class Ledger:
                     self._syncer = self._begin_syncer()
         if self._syncer is None:
             self.flush()
-        elif not self._written.is_set():
-            self._written.set()
+        elif not self._awake.is_set():
+            self._awake.set()
 
     def _begin_syncer(self) -> threading.Thread | None:
         """Return the thread that syncs; None where the user or the group of processes may have no more threads."""
@@ -240,17 +245,27 @@ class Ledger:
         return syncer
 
     def _sync_in_batches(self) -> None:
-        while self._failure is None and not self._closing.is_set():
-            self._written.wait()
-            if self._closing.wait(SYNC_INTERVAL_S):
-                return
-            self._written.clear()
-            try:
-                self.flush()
-            except LedgerError:
-                # There is nobody here to tell. A failed sync is raised by every later call; anything else is
-                # retried.
-                self._written.set()
+        quiet = 0
+        while self._failure is None and not self._closing.wait(SYNC_INTERVAL_S):
+            if self._unsynced:
+                quiet, self._unsynced = 0, False
+                try:
+                    self.flush()
+                except LedgerError:
+                    # There is nobody here to tell. A failed sync is raised by every later call; anything else
+                    # is retried.
+                    self._unsynced = True
+                continue
+            quiet += 1
+            if quiet < _QUIET:
+                continue
+            self._awake.clear()
+            if (
+                not self._unsynced and not self._closing.is_set()
+            ):  # who writes, or closes, says so before he looks
+                self._awake.wait()
+            self._awake.set()
+            quiet = 0
 
 
 def _checked(

@@ -12,6 +12,7 @@ import pytest
 
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
+from paddock.store import ledger as ledgers
 from paddock.store import ledger_format
 from paddock.store.ledger import Ledger
 from paddock.store.ledger_format import Head, failed, this_boot
@@ -360,8 +361,40 @@ def test_an_open_ledger_is_one_thread_and_few_files(directory: Path, write: Call
     assert meanwhile[0] <= before[0] + 4
 
 
-def test_closing_at_the_worst_moment_ends_the_thread_that_syncs(tmp_path: Path) -> None:
+def test_the_thread_that_syncs_sleeps_when_nothing_is_written_and_wakes_for_the_next_record(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep, synced = threading.Semaphore(0), threading.Semaphore(0)
+    fsync = os.fsync
+
+    class Awake(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            asleep.release()
+            return super().wait(timeout)
+
+    def noting(fd: int) -> None:
+        fsync(fd)
+        synced.release()
+
+    monkeypatch.setattr(ledgers, "SYNC_INTERVAL_S", 0.001)
+    monkeypatch.setattr(os, "fsync", noting)
+    with Ledger(directory) as ledger:
+        ledger._awake = Awake()
+        for _ in range(3):
+            ledger.append("decided", "r", {})
+            assert synced.acquire(timeout=20)
+            assert asleep.acquire(timeout=20)
+        assert not ledger._awake.is_set()
+    assert ledger._syncer is not None
+    assert not ledger._syncer.is_alive()
+    assert verify(directory).ok
+
+
+def test_closing_at_the_worst_moment_ends_the_thread_that_syncs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`close` may come when the thread has just seen that it has not, and is about to forget what was written."""
+    monkeypatch.setattr(ledgers, "_QUIET", 1)
     ledger = Ledger(tmp_path)
 
     class Late(threading.Event):
@@ -370,7 +403,7 @@ def test_closing_at_the_worst_moment_ends_the_thread_that_syncs(tmp_path: Path) 
             self.set()
             super().clear()
 
-    ledger._written = Late()
+    ledger._awake = Late()
     ledger.append("decided", "r", {})
     syncer = ledger._syncer
     assert syncer is not None
