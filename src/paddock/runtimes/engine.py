@@ -31,7 +31,7 @@ from paddock.runtimes.recipe import executables, recipes
 from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
-from paddock.runtimes.verdict import Begun, error, result_of, slow, withheld
+from paddock.runtimes.verdict import Begun, error_of, result_of, slow, withheld
 
 if TYPE_CHECKING:
     from paddock.confine.process import Place
@@ -120,7 +120,7 @@ class _Task:
         if ended.status is Status.OK:
             return result_of(ended, begun)
         limits = _limits(self.job, self.job.terms.limits.wall_ms)
-        return result_of(ended, begun, error(ended, phase, limits, message, hint))
+        return result_of(ended, begun, error_of(ended, phase, limits, message, hint))
 
 
 class RuntimeEngine:

@@ -144,7 +144,7 @@ def slow(ended: ProcessResult, runtime: str) -> str:
     return _COLD.format(runtime=runtime) if ended.limit == "wall" else ""
 
 
-def error(
+def error_of(
     ended: ProcessResult, step: Phase, limits: ProcessLimits, message: str = "", hint: str = ""
 ) -> ErrorInfo:
     """Return why a step is not ok; `message` says more than the process does.

@@ -255,17 +255,16 @@ class Ledger:
                     # There is nobody here to tell. A failed sync is raised by every later call; anything else
                     # is retried.
                     self._unsynced = True
-                continue
-            quiet += 1
-            if quiet < _QUIET:
-                continue
-            self._awake.clear()
-            if (
-                not self._unsynced and not self._closing.is_set()
-            ):  # who writes, or closes, says so before he looks
-                self._awake.wait()
-            self._awake.set()
-            quiet = 0
+            elif (quiet := quiet + 1) >= _QUIET:
+                quiet = 0
+                self._sleep()
+
+    def _sleep(self) -> None:
+        self._awake.clear()
+        # Who writes, or closes, says so before he looks whether this thread is awake.
+        if not self._unsynced and not self._closing.is_set():
+            self._awake.wait()
+        self._awake.set()
 
 
 def _checked(

@@ -7,8 +7,7 @@ import pytest
 from paddock.model.outcome import ErrorInfo, SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured, Phase, ProgramEnd
-from paddock.runtimes import verdict
-from paddock.runtimes.verdict import Begun, result_of, slow, withheld
+from paddock.runtimes.verdict import Begun, error_of, result_of, slow, withheld
 
 LIMITS = ProcessLimits(wall_ms=1500, memory_bytes=64 << 20)
 CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
@@ -19,7 +18,7 @@ def error(phase: str = "run", message: str = "", hint: str = "", **end: object) 
     """Return the error of a step that ended so."""
     ended = ProcessResult.model_validate(end)
     step: Phase = "compile" if phase == "compile" else "run"
-    told = None if ended.status is Status.OK else verdict.error(ended, step, LIMITS, message, hint)
+    told = None if ended.status is Status.OK else error_of(ended, step, LIMITS, message, hint)
     result = result_of(ended, Begun("c", phase=step), told)
     assert (result.status, result.program) == (
         ended.status,

@@ -3,7 +3,6 @@ import os
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.store import ledger as ledgers
 from paddock.store import ledger_format
 from paddock.store.ledger import Ledger
 from paddock.store.ledger_format import Head, failed, this_boot
@@ -145,83 +143,6 @@ def test_a_claim_is_found_behind_many_records(directory: Path, monkeypatch: pyte
         for request in requests:
             with pytest.raises(LedgerError, match="was claimed before"):
                 ledger.claim(request, {})
-
-
-def test_sync_always_syncs_before_it_returns(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    fsync = os.fsync
-
-    def noting(fd: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
-        fsync(fd)
-
-    with Ledger(directory, sync="always", clock=lambda: BEFORE_MIDNIGHT) as ledger:
-        monkeypatch.setattr(os, "fsync", noting)
-        ledger.append("decided", "r", {})
-        assert sorted(synced) == ["2026-03-01.ndjson", "ledger"]
-        assert head(directory).synced == 1
-        ledger.append("decided", "r", {})
-        assert synced[2:] == ["2026-03-01.ndjson"]
-        assert head(directory).synced == 2
-
-
-def test_batches_are_synced_in_the_background(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = threading.Event()
-    fsync = os.fsync
-    threads: list[str] = []
-
-    def noting(fd: int) -> None:
-        fsync(fd)
-        threads.append(threading.current_thread().name)
-        done.set()
-
-    with Ledger(directory, clock=lambda: BEFORE_MIDNIGHT) as ledger:
-        monkeypatch.setattr(os, "fsync", noting)
-        ledger.append("decided", "r", {})
-        assert done.wait(10)
-        assert set(threads) == {"paddock-ledger"}
-
-
-def test_where_no_thread_can_be_started_every_record_is_synced(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with Ledger(directory) as ledger:
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", refused)
-            for seq in (1, 2):
-                ledger.append("decided", "r", {})
-                assert head(directory).synced == seq
-        ledger.append("decided", "r", {})
-    assert head(directory).synced == 3
-
-
-def test_close_syncs(directory: Path) -> None:
-    with Ledger(directory) as ledger:
-        ledger.append("decided", "r", {})
-    assert head(directory).synced == 1
-
-
-def test_a_failed_sync_stops_the_ledger(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(fd: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    ledger = Ledger(directory, sync="always")
-    ledger.append("decided", "r", {})
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", broken)
-        with pytest.raises(LedgerError):
-            ledger.append("decided", "r", {})
-    for call in (lambda: ledger.append("decided", "r", {}), ledger.close):
-        with pytest.raises(LedgerError) as caught:
-            call()
-        assert str(caught.value) == (
-            f"The audit ledger {directory} cannot be synced: Input/output error. "
-            "Nothing runs without its record. Repair its file system, or choose another state directory: set XDG_STATE_HOME."
-        )
-    ledger.close()
 
 
 def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
@@ -359,55 +280,3 @@ def test_an_open_ledger_is_one_thread_and_few_files(directory: Path, write: Call
     assert before == after
     assert meanwhile[1] == before[1] + 2
     assert meanwhile[0] <= before[0] + 4
-
-
-def test_the_thread_that_syncs_sleeps_when_nothing_is_written_and_wakes_for_the_next_record(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asleep, synced = threading.Semaphore(0), threading.Semaphore(0)
-    fsync = os.fsync
-
-    class Awake(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            asleep.release()
-            return super().wait(timeout)
-
-    def noting(fd: int) -> None:
-        fsync(fd)
-        synced.release()
-
-    monkeypatch.setattr(ledgers, "SYNC_INTERVAL_S", 0.001)
-    monkeypatch.setattr(os, "fsync", noting)
-    with Ledger(directory) as ledger:
-        ledger._awake = Awake()
-        for _ in range(3):
-            ledger.append("decided", "r", {})
-            assert synced.acquire(timeout=20)
-            assert asleep.acquire(timeout=20)
-        assert not ledger._awake.is_set()
-    assert ledger._syncer is not None
-    assert not ledger._syncer.is_alive()
-    assert verify(directory).ok
-
-
-def test_closing_at_the_worst_moment_ends_the_thread_that_syncs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`close` may come when the thread has just seen that it has not, and is about to forget what was written."""
-    monkeypatch.setattr(ledgers, "_QUIET", 1)
-    ledger = Ledger(tmp_path)
-
-    class Late(threading.Event):
-        def clear(self) -> None:
-            ledger._closing.set()  # what `close` does, before it joins the thread
-            self.set()
-            super().clear()
-
-    ledger._awake = Late()
-    ledger.append("decided", "r", {})
-    syncer = ledger._syncer
-    assert syncer is not None
-    syncer.join(20)
-    assert not syncer.is_alive()
-    ledger.close()
-    assert verify(tmp_path).ok
