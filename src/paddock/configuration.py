@@ -12,7 +12,7 @@ from platformdirs import user_config_path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from paddock.files import read_bounded
+from paddock.files import read_bounded, strange_home
 from paddock.model.base import Json, Value
 from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError, FlagError
@@ -88,7 +88,9 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
             ) from None
         return None
     except (OSError, UnicodeDecodeError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        why = "it is not UTF-8 text"
+        if isinstance(problem, OSError):
+            why = f"{problem.strerror}{strange_home(path, problem)}"
         raise ConfigurationError(f"{path}: cannot read this settings file: {why}") from None
     import tomllib  # noqa: PLC0415 - most runs have no such file
 

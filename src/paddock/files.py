@@ -179,6 +179,22 @@ def is_ours(directory: Path) -> bool:
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
 
 
+def strange_home(path: Path, problem: OSError) -> str:
+    """Return what to add where `path` cannot be looked at since HOME is somebody else's, as after `sudo -u`, or ""."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - `Path` raises where there is none
+    try:
+        if problem.errno != errno.EACCES or not path.is_relative_to(home):
+            return ""
+        owner = home.stat().st_uid
+    except OSError:
+        return ""
+    return (
+        ""
+        if owner == os.geteuid()
+        else f"; HOME is {home}, which belongs to user {owner}: set HOME to your own"
+    )
+
+
 class Kept:
     """A file that holds one JSON object, below the state directory if nothing else is said.
 

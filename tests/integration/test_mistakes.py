@@ -287,3 +287,22 @@ def test_json_of_a_failure_that_has_a_document_is_that_document(place):
 
 def test_what_follows_the_arguments_of_a_program_asks_for_no_json(place):
     assert paddock(place, "exec", "cobol", "--", "--json")[1] == ""
+
+
+def test_the_command_line_is_a_module_too(place):
+    """As it is asked for where `paddock` is not on PATH."""
+    told = subprocess.run(
+        [sys.executable, "-m", "paddock", "run", "-"],
+        input="return 1 + 1",
+        capture_output=True,
+        text=True,
+        cwd=place,
+        check=False,
+        timeout=120,
+    )
+    assert (told.returncode, told.stdout, told.stderr) == (0, "2\n", "")
+    help_of = [
+        subprocess.run([*start, "--help"], capture_output=True, text=True, check=False, timeout=120)
+        for start in ([sys.executable, "-m", "paddock"], [PADDOCK])
+    ]
+    assert help_of[0].stdout == help_of[1].stdout

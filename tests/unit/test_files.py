@@ -1,12 +1,13 @@
 """Files that several processes keep together."""
 
+import errno
 import os
 import stat
 import threading
 
 import pytest
 
-from paddock.files import locked, make_private, read_bounded, replace_file
+from paddock.files import locked, make_private, read_bounded, replace_file, strange_home
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
@@ -92,6 +93,20 @@ def test_nobody_else_can_replace_a_directory_that_was_made_private(tmp_path, mas
         os.umask(before)
     made = [tmp_path / "state", tmp_path / "state" / "paddock", tmp_path / "state" / "paddock" / "audit"]
     assert [stat.S_IMODE(each.stat().st_mode) for each in made] == [0o755, 0o755, 0o700]
+
+
+def test_a_home_of_somebody_else_is_told(tmp_path, monkeypatch, as_root):
+    closed, other = OSError(errno.EACCES, ""), OSError(errno.EIO, "")
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    settings = home / ".config" / "paddock.toml"
+    assert strange_home(settings, closed) == ""  # there is none
+    home.mkdir()
+    assert strange_home(settings, closed) == ""
+    os.chown(home, 12345, 12345)
+    told = f"; HOME is {home}, which belongs to user 12345: set HOME to your own"
+    places = (settings, closed), (settings, other), (tmp_path / "paddock.toml", closed)
+    assert [strange_home(*each) for each in places] == [told, "", ""]
 
 
 def test_a_file_where_a_private_directory_is_to_be_is_refused(tmp_path):

@@ -95,9 +95,10 @@ async def choose(
                 raise
             return sandbox
         reports.append(report)
-    told = "; ".join(
-        f"{report.tier}: {report.why}{report.fix and f' (fix: {report.fix})'}" for report in reports
-    )
+    tiers: dict[str, list[str]] = {}
+    for report in reports:
+        tiers.setdefault(f"{report.why}{report.fix and f' (fix: {report.fix})'}", []).append(report.tier)
+    told = "; ".join(f"{' and '.join(names)}: {why}" for why, names in tiers.items())
     raise EngineError(f"programs need at least the tier {minimum}, which this machine does not give: {told}")
 
 

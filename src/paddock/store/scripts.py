@@ -125,7 +125,10 @@ def _is_there(path: Path, look: Callable[[Path], bool]) -> bool:
     except OSError as problem:
         if problem.errno == errno.ENAMETOOLONG:
             return False
-        raise ScriptNotFound(f"{path}: cannot read this script: {problem.strerror}") from None
+        from paddock.files import strange_home  # noqa: PLC0415
+
+        why = f"{problem.strerror}{strange_home(path, problem)}"
+        raise ScriptNotFound(f"{path}: cannot read this script: {why}") from None
 
 
 def _files(folder: Path) -> list[Path]:

@@ -39,7 +39,7 @@ def not_given(why):
     return (
         125,
         "programs need at least the tier landlock, which this machine does not give: "
-        f"namespaces: {why}; landlock: {why}\n",
+        f"namespaces and landlock: {why}\n",
     )
 
 
