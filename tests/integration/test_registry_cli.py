@@ -156,6 +156,10 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
         ("WORKSPACE/none.json", "none.json: cannot be read: "),
         ("WORKSPACE/other.json", "other.json: no list `servers`; this is no registry's list"),
         ("WORKSPACE/broken.json", "broken.json: this is no JSON"),
+        (
+            "WORKSPACE/\\u0000",
+            "servers.registry_source: this is an address or a path, and holds a NUL character",
+        ),
     ],
 )
 def test_a_list_that_cannot_be_had_leaves_the_old_one(

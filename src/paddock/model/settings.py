@@ -153,6 +153,12 @@ class VaultSettings(Value):
     """Directory of the encrypted file and its key, by default `paddock/vault` below the user's state directory."""
 
 
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("this is an address or a path, and holds a NUL character")
+    return text
+
+
 class ServerSettings(Value):
     """`[servers]`: how upstream MCP servers are run."""
 
@@ -166,9 +172,9 @@ class ServerSettings(Value):
     """Directory for what is remembered of servers: pinned tool definitions, types of results."""
     registry: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json")
     """List of servers that can be had, in the format of the official registry; without the file there are none."""
-    registry_source: str = ""
-    """Where `paddock servers refresh` takes that list from: the `https://` address of a registry, or a file. Nothing is
-    fetched without it, nor at any other time."""
+    registry_source: Annotated[str, AfterValidator(_without_nul)] = ""
+    """Where `paddock servers refresh` takes that list from: the `https://` address of a registry, or a file, outside of
+    workspaces that programs may write to. Nothing is fetched without it, nor at any other time."""
     trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
     """JSON array of trusted servers and scopes (`@scope/*`); without the file nobody is trusted."""
     questions: tuple[str, ...] = ()

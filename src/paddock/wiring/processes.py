@@ -43,6 +43,9 @@ def own_files(settings: Settings) -> "tuple[File, ...]":
     ]
     if settings.servers.config is not None:
         named.append(private.File("servers.config", str(settings.servers.config), readable=True))
+    if (source := settings.servers.registry_source) and "://" not in source:
+        place = os.path.expanduser(source)  # noqa: PTH111 - one without a home is refused where it is read
+        named.append(private.File("servers.registry_source", place, readable=True))
     own = private.known(own_directories(settings))
     return tuple(file for file in named if not private.keeper(own, os.path.realpath(file.path)))
 

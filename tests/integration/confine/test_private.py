@@ -1,6 +1,7 @@
 """Paddock's own directories in a workspace, as in a home: no program reads them, changes them or takes their place."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -221,12 +222,24 @@ def test_files_that_settings_place_elsewhere_are_paddocks_own(tmp_path: Path):
         {
             "audit": {"directory": tmp_path / "state"},
             "sdk": {"webhooks": tmp_path / "hooks", "signals": tmp_path / "state/signals"},
-            "servers": {"trust": tmp_path / "state/trust", "config": tmp_path / "servers"},
+            "servers": {
+                "trust": tmp_path / "state/trust",
+                "config": tmp_path / "servers",
+                "registry_source": f"{tmp_path}/offers",
+            },
         }
     )
     assert own_files(settings) == (
         private.File("sdk.webhooks", str(tmp_path / "hooks")),
         private.File("servers.trust", str(tmp_path / "state/trust"), readable=True),
         private.File("servers.config", str(tmp_path / "servers"), readable=True),
+        private.File("servers.registry_source", f"{tmp_path}/offers", readable=True),
     )
-    assert own_files(Settings()) == ()
+    at_home = Settings.model_validate({"servers": {"registry_source": "~/offers"}})
+    assert own_files(at_home) == (
+        private.File("servers.registry_source", os.path.expanduser("~/offers"), readable=True),  # noqa: PTH111
+    )
+    elsewhere = Settings.model_validate(
+        {"servers": {"registry_source": "https://registry.example/v0/servers"}}
+    )
+    assert own_files(elsewhere) == own_files(Settings()) == ()
