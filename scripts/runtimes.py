@@ -60,6 +60,13 @@ shell program, which may read the workspace and write to `TMPDIR`, with toolchai
 paddock exec shell -c 'gcc src/*.c -o "$TMPDIR/main" && "$TMPDIR/main"'
 ```
 
+## Arguments without a program
+
+With `-- ARGS` and no program the runtime's own executable gets the arguments: `paddock exec python -- -m unittest`,
+`paddock exec node -- --test`, `paddock exec java -- -jar app.jar`. For Go that is `go run`, or the command of Go's own
+that the arguments begin with: `paddock exec go -- run .` or `paddock exec go -- test ./...` in a module, with the
+dependencies that are in its directory `vendor`.
+
 ## Faster starts
 
 `paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library,
@@ -96,7 +103,8 @@ Its working directory, where it is granted, and a home and `TMPDIR` of its own, 
 `/usr/local/bin:/usr/bin:/bin` and what its toolchain needs; the language is `C.UTF-8`; variables of yours, `TZ` among
 them, come by `runtimes.environment`. Without a network it hears at once that it may not make a socket; looking up a
 name fails like a network that is down. In the tier `landlock`, `/tmp` itself and `/dev/shm` are closed: what ignores
-`TMPDIR`, and semaphores such as those of Python's `multiprocessing.Pool`, need the tier `namespaces`.
+`TMPDIR`, semaphores such as those of Python's `multiprocessing.Pool`, and Mono in a shell program, which asks `/proc`,
+need the tier `namespaces`.
 
 Paddock that runs as root, as in many containers, runs programs in a workspace as root without its powers. They cannot
 change what belongs to somebody else: name the owner in `sandbox.job_user`.
@@ -146,7 +154,10 @@ def lines(recipe: Recipe, way: Way) -> str:
     """Return the commands of one way."""
     words = [way.compile, way.run] if way.compile else [way.run]
     told = "\n".join(" ".join(step) for step in words)
-    return f"\n{recipe.title} with {way.executables[0]}:\n\n```text\n{told}\n```\n"
+    alone = (
+        f"\nand with arguments alone:\n\n```text\n{' '.join(way.arguments)}\n```\n" if way.arguments else ""
+    )
+    return f"\n{recipe.title} with {way.executables[0]}:\n\n```text\n{told}\n```\n{alone}"
 
 
 def main() -> int:

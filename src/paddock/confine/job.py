@@ -163,7 +163,7 @@ class Job:
             stdout=out,
             stderr=err,
             usage=ProcessUsage(
-                wall_ms=report.wall_ms,
+                wall_ms=round(report.wall_ms, 3),
                 cpu_user_ms=report.cpu_user_ms,
                 cpu_system_ms=report.cpu_system_ms,
                 peak_bytes=report.peak_bytes,

@@ -95,6 +95,10 @@ class Way(Value):
     """Runs the program; the caller's arguments follow."""
     arguments: Words = ()
     """Runs the toolchain with the caller's arguments alone; empty where a program is needed."""
+    arguments_environment: Mapping[str, str] = Field(default_factory=dict)
+    """Variables for that alone, besides those of `environment`."""
+    subcommands: Words = ()
+    """First arguments that take the place of the last of these words: it is `go test`, not `go run test`."""
     hello: str = ""
     """A program that prints GREETING, where that of the recipe asks too much of this way."""
     version: Version
@@ -155,7 +159,16 @@ class Recipe(Value):
         for way in self.ways:
             own = OF_TOOLCHAINS | _of_way(way)
             for words, places in (
-                ((*way.compile, *way.run, *way.arguments, *way.environment.values()), own | OF_JOBS),
+                (
+                    (
+                        *way.compile,
+                        *way.run,
+                        *way.arguments,
+                        *way.environment.values(),
+                        *way.arguments_environment.values(),
+                    ),
+                    own | OF_JOBS,
+                ),
                 (tuple(chain(*way.warm.commands)) if way.warm else (), own | OF_JOBS),
                 ((*way.prefixes, *chain(*way.requires.values()), *way.version.argv), own),
             ):

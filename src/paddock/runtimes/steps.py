@@ -3,13 +3,13 @@
     code mode   the program is written to a file; compiled, where the recipe says so; run with the arguments
     args mode   the toolchain itself, with the arguments
 
-Commands name places of the job in braces; `Step.command` puts them in, and never into what the caller gave.
+Commands name places of the job in braces; `Step.filled_in` puts them in, and never into what the caller gave.
 """
 
 import glob
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePath
 
@@ -105,7 +105,9 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (),
             raise NoProgramError(
                 f"{recipe.title} needs the code parameter: it has no mode with arguments alone"
             )
-        return Steps(run=_step(toolchain, way.arguments, {}, arguments))
+        itself = bool(arguments) and arguments[0] in way.subcommands
+        alone = _step(toolchain, way.arguments[:-1] if itself else way.arguments, {}, arguments)
+        return Steps(run=replace(alone, variables={**alone.variables, **way.arguments_environment}))
     program = prepared(recipe.style, code, recipe.extensions[0], _stem(way, file))
     places = {"main": program.main}
     return Steps(

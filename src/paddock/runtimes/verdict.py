@@ -110,7 +110,7 @@ def result_of(ended: ProcessResult, begun: Begun, error: ErrorInfo | None = None
     )
     usage = Usage(
         wall_ms=ended.usage.wall_ms,
-        cpu_ms=ended.usage.cpu_user_ms + ended.usage.cpu_system_ms,
+        cpu_ms=round(ended.usage.cpu_user_ms + ended.usage.cpu_system_ms, 3),
         peak_bytes=ended.usage.peak_bytes,
         console_bytes=ended.stdout.total_bytes + ended.stderr.total_bytes,
     )

@@ -19,13 +19,16 @@ from paddock.runtimes.toolchain import Toolchain
 
 _SECONDS = 600
 _TOLD = 2000
+_OTHERS = 2
+"""How many warm starts of other toolchains are kept for a recipe."""
 
 
 def warm(toolchain: Toolchain, kept: Path) -> Path | None:
     """Make the warm start of a toolchain below `kept` and return it; None when its way has none.
 
-    What is there stays. What was made for other toolchains of the recipe is removed. Raises EngineError, with the
-    command's own words, when it cannot be made.
+    What is there stays, also the latest that were made for other toolchains of the recipe: another version of it, or of
+    Paddock, may be in use. What is older is removed. Raises EngineError, with the command's own words, when it cannot
+    be made.
     """
     if toolchain.way.warm is None:
         return None
@@ -43,7 +46,8 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
                 for name in (".", *names):
                     path = Path(folder, name)
                     path.chmod(0o755 if path.is_dir() else 0o644)
-            for other in ready.parent.iterdir():
+            others = sorted(ready.parent.iterdir(), key=lambda other: other.stat().st_mtime_ns)
+            for other in others[:-_OTHERS]:
                 shutil.rmtree(other)
             made.rename(ready)
     return ready

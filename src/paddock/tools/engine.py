@@ -132,7 +132,9 @@ class ToolEngine:
             status = Status.UNAVAILABLE
         cost = result.usage
         usage = Usage(
-            wall_ms=cost.wall_ms, cpu_ms=cost.cpu_user_ms + cost.cpu_system_ms, peak_bytes=cost.peak_bytes
+            wall_ms=cost.wall_ms,
+            cpu_ms=round(cost.cpu_user_ms + cost.cpu_system_ms, 3),
+            peak_bytes=cost.peak_bytes,
         )
         return _raw(status, end, usage, result.sandbox)
 

@@ -147,3 +147,58 @@ def test_the_record_names_the_file(languages, put):
 def test_a_file_that_is_not_below_the_workspace_is_no_request(languages, file):
     with pytest.raises(ValueError, match=r"path below the workspace|NUL"):
         languages.request("python", "print(1)", file=file)
+
+
+MODULE = {
+    "go.mod": "module example/sums\n\ngo 1.18\n",
+    "main.go": 'package main\n\nimport "example/sums/sum"\n\nfunc main() { print(sum.Of(1, 2)) }\n',
+    "sum/sum.go": "package sum\n\nfunc Of(a, b int) int { return a + b }\n",
+    "sum/sum_test.go": """package sum
+
+import "testing"
+
+func TestOf(t *testing.T) {
+	if Of(1, 2) != 3 {
+		t.Fatal(Of(1, 2))
+	}
+}
+""",
+}
+
+
+def test_a_module_of_go_runs_and_its_tests_do(languages):
+    for name, text in MODULE.items():
+        path = languages.workspace / "module" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    outcome = languages.run("go", args=("./.",), cwd="module")
+    assert (outcome.status, outcome.program.stderr.head) == ("ok", "3")
+    outcome = languages.run("go", args=("test", "./..."), cwd="module")
+    lines = [line.split()[:2] for line in outcome.program.stdout.head.splitlines()]
+    assert (outcome.status, lines) == ("ok", [["?", "example/sums"], ["ok", "example/sums/sum"]])
+
+
+def test_compilers_of_the_system_work_in_shell_programs(languages, put):
+    put(
+        "Main.java",
+        "class Main { public static void main(String[] a) { System.out.print(new Other().word); } }",
+    )
+    put("Other.java", 'class Other { String word = "java"; }')
+    code = 'javac -d "$TMPDIR" standing/Main.java standing/Other.java && java -cp "$TMPDIR" Main'
+    assert languages.text("shell", code) == "java"
+
+
+def test_mono_in_shell_programs_needs_a_proc_of_their_own(languages, put):
+    """It asks /proc for its stack; in `landlock` a job has the entry of its first process alone."""
+    put("main.cs", 'class Program { static void Main() { System.Console.Write("mono"); } }')
+    outcome = languages.run(
+        "shell", 'mcs -out:"$TMPDIR/main.exe" standing/main.cs && mono "$TMPDIR/main.exe"'
+    )
+    first = outcome.program.stdout.head.partition("\n")[0]
+    assert (outcome.status, first) == {
+        "namespaces": ("ok", "mono"),
+        "landlock": (
+            "failed",
+            'mono_threads_platform_get_stack_bounds: pthread_getattr_np failed with "Permission denied" (13)',
+        ),
+    }[outcome.sandbox.tier]

@@ -19,6 +19,7 @@ FILES = (
     "bin/packs/Microsoft.NETCore.App.Ref/10.0.0/ref/net10.0/System.dll",
 )
 HEAP = "-Xmx768m -Xshare:auto"
+HOME = "-Duser.home=/s/home"
 AT_THE_END = "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr"
 COMPILER = "-Xmx768m -Xlog:disable -Xshare:auto"
 JVM = "-XX:+UseSerialGC -XX:-UsePerfData -XX:ErrorFile=/dev/null -Djava.io.tmpdir=/s/tmp"
@@ -130,6 +131,10 @@ def test_s28_names_every_runtime():
         ("node", "@/bin/node --max-old-space-size=768 -e 1"),
         ("python", "@/bin/python3 -e 1"),
         ("go", "@/bin/go run -e 1"),
+        (
+            "java",
+            f"@/bin/java -Xmx768m -XX:-UsePerfData -XX:ErrorFile=/dev/null -Djava.io.tmpdir=/s/tmp {HOME} -e 1",
+        ),
         ("rust", "@/bin/rustc -e 1"),
         ("r", "@/bin/Rscript --vanilla -e 1"),
     ],
@@ -138,6 +143,20 @@ def test_s18_arguments_alone_go_to_the_toolchain(machine, name, command):
     plan = steps(toolchain(machine, name), None, ["-e", "1"])
     assert (plan.compile, plan.source, plan.file_name) == (None, "", "")
     assert shown(plan.run, plan, machine) == command
+
+
+def test_go_runs_its_own_commands_and_modules_where_there_is_no_program(machine):
+    go = toolchain(machine, "go")
+    own, package = steps(go, None, ["test", "./..."]), steps(go, None, ["./test"])
+    assert shown(own.run, own, machine) == "@/bin/go test ./..."
+    assert shown(package.run, package, machine) == "@/bin/go run ./test"
+    assert shown(steps(go, None).run, own, machine) == "@/bin/go run"
+    off = steps(go, "package main")
+    variables = [each.filled_in(in_scratch(off))[1] for each in (own.run, off.run)]
+    assert [(each["GO111MODULE"], each.get("GODEBUG")) for each in variables] == [
+        ("auto", "goindex=0"),
+        ("off", None),
+    ]
 
 
 @pytest.mark.parametrize("name", ["shell", "kotlin", "powershell"])

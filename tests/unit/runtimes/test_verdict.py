@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from paddock.model.outcome import ErrorInfo, SandboxFacts, Status
-from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.outcome import ErrorInfo, SandboxFacts, Status, Usage
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import Captured, Phase, ProgramEnd
 from paddock.runtimes.verdict import Begun, error_of, result_of, slow, withheld
 
@@ -32,6 +32,13 @@ def error(phase: str = "run", message: str = "", hint: str = "", **end: object) 
         ),
     )
     return result.error
+
+
+def test_processor_time_of_user_and_system_is_one_number():
+    cost = ProcessUsage(wall_ms=21.349, cpu_user_ms=0.1, cpu_system_ms=0.2, peak_bytes=7)
+    ended = ProcessResult(status=Status.OK, exit_code=0, usage=cost)
+    assert 0.1 + 0.2 != 0.3
+    assert result_of(ended, Begun("c")).usage == Usage(wall_ms=21.349, cpu_ms=0.3, peak_bytes=7)
 
 
 @pytest.mark.parametrize(

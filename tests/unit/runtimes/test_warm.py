@@ -45,11 +45,13 @@ def test_a_warm_start_is_made_once_whole_and_for_everybody_to_read(shell, tmp_pa
     assert find(recipe, search).places["warm"] == str(ready)
 
 
-def test_what_was_made_for_another_toolchain_goes(shell, tmp_path):
-    stale = tmp_path / "shell" / "other"
-    stale.mkdir(parents=True)
+def test_of_what_was_made_for_other_toolchains_the_oldest_goes(shell, tmp_path):
+    for made, name in ((8, "newer"), (9, "newest"), (1, "oldest"), (7, "older")):
+        other = tmp_path / "shell" / name
+        other.mkdir(parents=True)
+        os.utime(other, (made, made))
     ready = warm(find(shell(("{executable}", "{source}", "{warm}", "{source}")), Search("/bin")), tmp_path)
-    assert list((tmp_path / "shell").iterdir()) == [ready]
+    assert {path.name for path in (tmp_path / "shell").iterdir()} == {ready.name, "newer", "newest"}
 
 
 def test_what_others_may_write_to_is_not_used(shell, tmp_path):
