@@ -5,29 +5,20 @@ program succeeded is never read out of its output.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
+from paddock.model import suites
 from paddock.model.artifact import Wire
 from paddock.model.base import Json
+from paddock.model.failure import MESSAGE_CHARS, Failure, counted, failure
 from paddock.model.faults import faults
 
-Kind = Literal["tsc", "node-test", "eslint", "npm", "generic"]
+Kind = Literal["tsc", "node-test", "eslint", "npm", "pytest", "unittest", "go-test", "rust-test", "generic"]
 
 MOST_FAILURES = 20
-MESSAGE_CHARS = 200
 EXCERPT_LINES = 30
-
-
-class Failure(Wire):
-    """One thing that went wrong."""
-
-    name: str | None = None
-    """Code of an error, rule of a linter, name of a test."""
-    file: str | None = None
-    line: int | None = None
-    message: str
 
 
 class Digest(Wire):
@@ -53,16 +44,20 @@ _TSC = re.compile(
     r"|(?P<file2>\S.*?):(?P<line2>\d{1,9}):\d+ - error (?P<name2>TS\d+): (?P<message2>.*)"
     r"|error (?P<name3>TS\d+): (?P<message3>.*)"
 )
-_TEST_COUNT = re.compile(r"(?:#|ℹ) (tests|pass|fail|cancelled) (\d{1,9})")  # noqa: RUF001 - as node prints it
-_TAP_FAILURE = re.compile(r"\s*not ok \d+ - (.*)")
-_TAP_FACT = re.compile(r"\s+(location|error|failureType): (.*)")
-_SPEC_PLACE = re.compile(r"test at (.+):(\d{1,9}):\d+")
-_SPEC_FAILURE = re.compile(r"\s*✖ (.+?)(?: \([\d.]+ms\))?")
 _ESLINT_COUNT = re.compile(r"✖ \d+ problems? \((\d+) errors?, (\d+) warnings?\)")
 _ESLINT = re.compile(r"\s++(\d{1,9}):\d{1,9}\s++(error|warning)\s++(.*)")
 _NPM_ERROR = re.compile(r"npm (?:ERR!|error) ?(.*)")
 _NPM_DONE = re.compile(r"(?:added|removed|changed|audited|up to date)\b.*")
 
+_EVIDENCE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("tsc", _TSC),
+    ("node-test", suites.NODE_TEST),
+    ("eslint", _ESLINT_COUNT),
+    ("pytest", suites.PYTEST),
+    ("unittest", suites.UNITTEST),
+    ("go-test", suites.GO_TEST),
+    ("rust-test", suites.RUST_TEST),
+)
 _COMMANDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("tsc", re.compile(r"(?:^|[\s/])tsc(?:\.js)?(?:\s|$)")),
     ("node-test", re.compile(r"(?:^|\s)--test(?:\s|$)")),
@@ -75,7 +70,7 @@ def digest(lines: Iterable[str], *, command: str, ok: bool) -> Digest:
     """Return the gist of output; `command` is what was run, as far as it tells which tool it was."""
     told = [_COLOUR.sub("", line).rstrip("\r") for line in lines]
     kind = _kind(told, command)
-    summary, found = _READERS[kind](told, ok=ok)
+    summary, found = _READERS[kind](told) if kind in _READERS else _BY_STATUS[kind](told, ok=ok)
     failures = () if ok else tuple(islice(found, MOST_FAILURES))
     left = 0 if ok else sum(1 for _ in found)
     silent = not ok and (not failures or kind in ("npm", "generic"))
@@ -89,37 +84,21 @@ def digest(lines: Iterable[str], *, command: str, ok: bool) -> Digest:
     )
 
 
-def _kind(lines: list[str], command: str) -> Kind:
+def _kind(lines: Sequence[str], command: str) -> Kind:
     """Return the tool whose output this is: by what it says, else by what was called."""
-    evidence: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-        ("tsc", _TSC),
-        ("node-test", _TEST_COUNT),
-        ("eslint", _ESLINT_COUNT),
-    )
-    for kind, pattern in evidence:
-        if any(pattern.fullmatch(line) for line in lines):
+    for kind, pattern in _EVIDENCE:
+        if any(map(pattern.fullmatch, lines)):
             return kind
     for kind, pattern in _COMMANDS:
         if pattern.search(command):
             return kind
-    return "npm" if any(_NPM_ERROR.fullmatch(line) for line in lines) else "generic"
+    return "npm" if any(map(_NPM_ERROR.fullmatch, lines)) else "generic"
 
 
-def _failure(
-    message: str, *, name: str | None = None, file: str | None = None, line: str | None = None
-) -> Failure:
-    text = message.strip()
-    return Failure(name=name, file=file, line=int(line) if line else None, message=text[:MESSAGE_CHARS])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
-
-
-def _tsc(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:  # noqa: ARG001 - one signature for all
+def _tsc(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     found = [match for line in lines if (match := _TSC.fullmatch(line))]
     failures = [
-        _failure(
+        failure(
             match["message"] or match["message2"] or match["message3"] or "",
             name=match["name"] or match["name2"] or match["name3"],
             file=match["file"] or match["file2"],
@@ -128,52 +107,12 @@ def _tsc(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:  # noq
         for match in found
     ]
     files = len({each.file for each in failures if each.file})
-    return _count(len(failures), "error") + (f" in {_count(files, 'file')}" if files else ""), iter(failures)
+    return counted(len(failures), "error") + (f" in {counted(files, 'file')}" if files else ""), iter(
+        failures
+    )
 
 
-def _node_test(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:  # noqa: ARG001
-    counts = {match[1]: int(match[2]) for line in lines if (match := _TEST_COUNT.fullmatch(line))}
-    failed = counts.get("fail", 0) + counts.get("cancelled", 0)
-    summary = f"{_count(counts.get('tests', 0), 'test')}, {counts.get('pass', 0)} passed, {failed} failed"
-    tap = any(_TAP_FAILURE.fullmatch(line) for line in lines)
-    return summary, _tap_failures(lines) if tap else _spec_failures(lines)
-
-
-def _tap_failures(lines: list[str]) -> Iterator[Failure]:
-    """Yield what failed by itself; a suite that failed through its tests is not one more failure."""
-    for number, line in enumerate(lines):
-        if (match := _TAP_FAILURE.fullmatch(line)) is None:
-            continue
-        facts: dict[str, str] = {}
-        for index in range(number + 1, min(number + 12, len(lines))):
-            if lines[index].strip() == "...":
-                break
-            if fact := _TAP_FACT.fullmatch(lines[index]):
-                facts[fact[1]] = fact[2].strip("'\"")
-                if fact[2] in ("|-", ">-", "|", ">") and index + 1 < len(lines):
-                    facts[fact[1]] = lines[index + 1].strip()
-        if facts.get("failureType") != "subtestsFailed":
-            file, _, place = facts.get("location", "").partition(":")
-            line_number = place.partition(":")[0]
-            known = file and line_number.isdecimal() and len(line_number) < 10  # noqa: PLR2004 - a line, not a flood
-            yield _failure(
-                facts.get("error", ""),
-                name=match[1],
-                file=file if known else None,
-                line=line_number if known else None,
-            )
-
-
-def _spec_failures(lines: list[str]) -> Iterator[Failure]:
-    """Yield what stands below `failing tests:`, each with its place before and its error after it."""
-    for number, line in enumerate(lines):
-        if (place := _SPEC_PLACE.fullmatch(line)) and number + 1 < len(lines):
-            name = _SPEC_FAILURE.fullmatch(lines[number + 1])
-            message = lines[number + 2] if number + 2 < len(lines) else ""
-            yield _failure(message, name=name[1] if name else None, file=place[1], line=place[2])
-
-
-def _eslint(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:  # noqa: ARG001
+def _eslint(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     counts = next((match for line in reversed(lines) if (match := _ESLINT_COUNT.fullmatch(line))), None)
     if counts is None:
         return "no problems", iter(())
@@ -185,12 +124,12 @@ def _eslint(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:  # 
         elif match[2] == "error":
             message, _, rule = match[3].rpartition("  ")
             failures.append(
-                _failure(message or rule, name=rule if message else None, file=file, line=match[1])
+                failure(message or rule, name=rule if message else None, file=file, line=match[1])
             )
-    return f"{_count(int(counts[1]), 'error')}, {_count(int(counts[2]), 'warning')}", iter(failures)
+    return f"{counted(int(counts[1]), 'error')}, {counted(int(counts[2]), 'warning')}", iter(failures)
 
 
-def _npm(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
+def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
     errors = [match[1] for line in lines if (match := _NPM_ERROR.fullmatch(line)) and match[1]]
     code = next((text.removeprefix("code ") for text in errors if text.startswith("code ")), None)
     if ok:
@@ -198,19 +137,23 @@ def _npm(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
             :MESSAGE_CHARS
         ], iter(())
     message = next((text for text in errors if not text.startswith(("code ", "errno ", "syscall "))), "")
-    failures = [_failure(message, name=code)] if errors else []
+    failures = [failure(message, name=code)] if errors else []
     return f"failed with {code}" if code else "failed", iter(failures)
 
 
-def _generic(lines: list[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
-    found = (_failure(each.said, file=each.file, line=each.line) for each in faults(lines))
-    return f"{'ok' if ok else 'failed'}, {_count(len(lines), 'line')} of output", found
+def _generic(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
+    found = (failure(each.said, file=each.file, line=each.line) for each in faults(lines))
+    return f"{'ok' if ok else 'failed'}, {counted(len(lines), 'line')} of output", found
 
 
-_READERS: dict[Kind, Callable[..., tuple[str, Iterator[Failure]]]] = {
+_READERS: dict[Kind, Callable[[Sequence[str]], tuple[str, Iterator[Failure]]]] = {
     "tsc": _tsc,
-    "node-test": _node_test,
     "eslint": _eslint,
-    "npm": _npm,
-    "generic": _generic,
+    "node-test": suites.node_test,
+    "pytest": suites.pytest,
+    "unittest": suites.unittest,
+    "go-test": suites.go_test,
+    "rust-test": suites.rust_test,
 }
+_BY_STATUS: dict[Kind, Callable[..., tuple[str, Iterator[Failure]]]] = {"npm": _npm, "generic": _generic}
+"""Those whose output does not tell how it ended."""

@@ -13,6 +13,8 @@ _FRAMES = 12
 _ABOVE = 6
 
 _WORD = re.compile(r"(?:error|fail|failed|failure|exception|panic|panicked|fatal)\b", re.IGNORECASE)
+_BARE = re.compile(r"\W*+\w++\W*+")
+"""A word alone, which says what other lines say better."""
 _DIAGNOSIS = re.compile(r"[^\s:]++(?<=\.go):\d{1,9}:\d{1,9}: ")
 """What speaks of an error without the word (Go's compiler)."""
 _PLACES = (
@@ -49,12 +51,14 @@ def faults(lines: Sequence[str]) -> Iterator[Fault]:
         for number in range(len(lines))
         if (_WORD.search(lines[number]) or _DIAGNOSIS.match(lines[number])) and not _is_quoted(lines, number)
     ]
+    told = [number for number in told if not _BARE.fullmatch(lines[number])] or told
     if not told:
         told = [number for number, line in enumerate(lines) if any(each.search(line) for each in _SAYING)]
+    last = -1
     for number in told:
-        yield Fault(
-            lines[number], *(_place(lines[number]) or _below(lines, number) or _above(lines, number) or ())
-        )
+        above = lines[max(last + 1, number - _ABOVE) : number]
+        yield Fault(lines[number], *(_place(lines[number]) or _below(lines, number) or _last(above) or ()))
+        last = number
 
 
 def _is_quoted(lines: Sequence[str], number: int) -> bool:
@@ -80,7 +84,6 @@ def _below(lines: Sequence[str], number: int) -> tuple[str, str] | None:
     return None
 
 
-def _above(lines: Sequence[str], number: int) -> tuple[str, str] | None:
-    """Return the last heading above an error."""
-    above = reversed(lines[max(0, number - _ABOVE) : number])
-    return next((_place(line) for line in above if _HEADING.fullmatch(line)), None)
+def _last(above: Sequence[str]) -> tuple[str, str] | None:
+    """Return the last heading among the lines between the fault before and this one."""
+    return next((_place(line) for line in reversed(above) if _HEADING.fullmatch(line)), None)

@@ -77,6 +77,107 @@ def test_s55_generic() -> None:
     )
 
 
+PANIC = """\
+running 2 tests
+test equal ... FAILED
+
+failures:
+
+---- equal stdout ----
+
+thread 'equal' (19430) panicked at src/lib.rs:2:17:
+assertion `left == right` failed
+  left: 3
+ right: 4
+
+---- quiet stdout ----
+failures:
+    equal
+
+test result: FAILED. 0 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s"""
+OLD_PANIC = """\
+---- equal stdout ----
+thread 'equal' panicked at 'assertion failed: `(left == right)`
+  left: `3`,
+ right: `4`', src/lib.rs:2:17
+---- says stdout ----
+thread 'says' panicked at 'it's 1:2', src/lib.rs:5:9
+test result: FAILED. 0 passed; 2 failed; 0 ignored"""
+
+
+@pytest.mark.parametrize(
+    ("output", "failures"),
+    [
+        (
+            PANIC,
+            [("equal", "src/lib.rs", 2, "assertion `left == right` failed"), ("quiet", None, None, "failed")],
+        ),
+        (
+            OLD_PANIC,
+            [
+                ("equal", "src/lib.rs", 2, "assertion failed: `(left == right)`"),
+                ("says", "src/lib.rs", 5, "it's 1:2"),
+            ],
+        ),
+    ],
+    ids=["now", "before 1.73"],
+)
+def test_the_test_harness_of_rust(
+    output: str, failures: list[tuple[str, str | None, int | None, str]]
+) -> None:
+    assert digest(output.split("\n"), command="cargo test", ok=False) == Digest(
+        kind="rust-test",
+        ok=False,
+        summary="rust-test: 2 tests, 0 passed, 2 failed",
+        failures=tuple(
+            Failure(name=name, file=file, line=line, message=said) for name, file, line, said in failures
+        ),
+    )
+
+
+def test_sections_of_pytest_with_one_title_are_told_apart_by_their_files() -> None:
+    lines = [
+        "____ test_x ____",
+        "E   ValueError: one",
+        "a/test_one.py:3: ValueError",
+        "____ test_x ____",
+        "E   ValueError: two",
+        "lib.py:9: in f",
+        "a/test_two.py:4: ValueError",
+        "lib.py:9: ValueError",
+        "==== short test summary info ====",
+        "FAILED a/test_two.py::test_x - ValueError: t...",
+        "FAILED a/test_one.py::test_x - ValueError: o...",
+        "FAILED a/test_none.py::test_y",
+        "3 failed in 0.10s",
+    ]
+    assert digest(lines, command="", ok=False).failures == (
+        Failure(name="test_x", file="a/test_two.py", line=4, message="ValueError: two"),
+        Failure(name="test_x", file="a/test_one.py", line=3, message="ValueError: one"),
+        Failure(name="test_y", file="a/test_none.py", message="failed"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("=== 1 failed, 2 passed, 1 warning in 3.21s (0:01:02) ===", "pytest"),
+        ("no tests ran in 0.01s", "pytest"),
+        ("1 failed", "generic"),
+        ("Ran 1 test in 0.001s", "unittest"),
+        ("Ran 1 test", "generic"),
+        ("ok  \texample/x\t(cached)", "go-test"),
+        ("?   \texample/x\t[no test files]", "go-test"),
+        ("FAIL\texample/x [build failed]", "go-test"),
+        ("ok  \t", "generic"),
+        ("test result: ok. 1 passed; 0 failed; 0 ignored", "rust-test"),
+        ("test result: fine", "generic"),
+    ],
+)
+def test_runners_are_known_by_how_they_end(line: str, kind: str) -> None:
+    assert digest(["x", line, ""], command="", ok=False).kind == kind
+
+
 def test_s55_everything_is_capped() -> None:
     lines = [f"error {number}: " + "x" * 300 for number in range(50)]
     found = digest(lines, command="", ok=False)
@@ -103,6 +204,27 @@ PIECES = [
     "a.b:3",
     "# fail 2",
     "\r",
+    "1 failed in 0.1s",
+    "___ ",
+    " ___",
+    "FAILED ",
+    "E   ",
+    "::",
+    "Ran 1 test in 0.1s",
+    "=" * 70,
+    "ERROR: ",
+    '  File "a", line 1',
+    "ok  \tx",
+    "--- FAIL: ",
+    "=== RUN   ",
+    "    a.go:3: ",
+    "panic: ",
+    "\ta.go:3",
+    "test result: ok. 1 passed; 2 failed;",
+    "---- ",
+    " stdout ----",
+    "thread 'x' panicked at ",
+    "'",
 ]
 LINES = st.lists(
     st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=6).map("".join), max_size=40
@@ -130,6 +252,15 @@ def test_hostile_output_gives_a_bounded_digest(lines: list[str], command: str, o
         "error " + "a.b" * 160,
         "\x1b[" * 250,
         "(1,1" * 125,
+        "1 failed, " * 50,
+        "=" * 500,
+        "___ " * 125,
+        "--- FAIL: " * 50,
+        "    a.go:1: " * 40,
+        "\ta.go" * 80,
+        "thread '' panicked at " + "', " * 160,
+        "ERROR: a (" + "a." * 240,
+        '  File "' * 60,
     ],
 )
 def test_hostile_lines_cost_linear_time(line: str) -> None:
@@ -138,4 +269,6 @@ def test_hostile_lines_cost_linear_time(line: str) -> None:
     digest([line] * 4000, command="", ok=False)
     digest([line] * 4000 + ["✖ 1 problem (1 error, 0 warnings)"], command="", ok=False)
     digest([line] * 4000 + ["# fail 1", "  not ok 1 - x"], command="", ok=False)
+    for end in ("1 failed in 0.1s", "Ran 1 test in 0.1s", "ok  \tx", "test result: ok. 1 passed; 1 failed;"):
+        digest([line] * 4000 + [end], command="", ok=False)
     assert time.process_time() - started < 20

@@ -7,6 +7,15 @@ from hypothesis import strategies as st
 from paddock.model.faults import Fault, faults
 
 SAID = {
+    "python, two failures": (
+        '  File "a.py", line 6, in test_y\n    raise KeyError("z")\nKeyError: \'z\'\n\nFAIL: test_x (a.T)\n---\n'
+        '  File "a.py", line 4, in test_x\n    self.fail()\nAssertionError: None\n\nFAILED\n',
+        [
+            ("KeyError: 'z'", "a.py", "6"),
+            ("FAIL: test_x (a.T)", None, None),
+            ("AssertionError: None", "a.py", "4"),
+        ],
+    ),
     "python": (
         'Traceback (most recent call last):\n  File "a.py", line 9, in <module>\n    f()\n'
         "  File \"code.py\", line 3, in f\n    raise ValueError('boom')\nValueError: boom\n",

@@ -1,0 +1,28 @@
+"""One thing that went wrong, as a digest tells it (spec 5.6)."""
+
+from paddock.model.artifact import Wire
+
+MESSAGE_CHARS = 200
+
+
+class Failure(Wire):
+    """One thing that went wrong."""
+
+    name: str | None = None
+    """Code of an error, rule of a linter, name of a test."""
+    file: str | None = None
+    line: int | None = None
+    message: str
+
+
+def failure(
+    message: str, *, name: str | None = None, file: str | None = None, line: str | None = None
+) -> Failure:
+    """Return what failed, its message cut to 200 characters; `line` is digits."""
+    text = message.strip()
+    return Failure(name=name, file=file, line=int(line) if line else None, message=text[:MESSAGE_CHARS])
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `no errors`, `1 error`, `2 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"
