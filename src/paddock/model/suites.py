@@ -118,7 +118,9 @@ def _pytest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         file, _, test = node.partition("::")
         key = test.replace("::", ".") or file
         known = sections.get((key, PurePath(file).name)) or sections.get((key, None)) or _Section("")
-        yield failure(known.said or told or "failed", name=test or None, file=known.file or file, line=known.line)
+        yield failure(
+            known.said or told or "failed", name=test or None, file=known.file or file, line=known.line
+        )
 
 
 def _pytest_sections(lines: Sequence[str]) -> dict[tuple[str, str | None], _Section]:
