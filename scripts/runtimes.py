@@ -122,6 +122,7 @@ def page() -> str:
             "| runtime | executable | file | needs as well | install | remark |\n|---|---|---|---|---|---|\n",
             *rows,
             "\n## Commands\n\nWords in braces are filled in for each job; the caller's arguments follow.\n",
+            "Arguments without a program are those of the executable, unless more is shown.\n",
             *commands,
         ]
     )
@@ -155,7 +156,9 @@ def lines(recipe: Recipe, way: Way) -> str:
     words = [way.compile, way.run] if way.compile else [way.run]
     told = "\n".join(" ".join(step) for step in words)
     alone = (
-        f"\nand with arguments alone:\n\n```text\n{' '.join(way.arguments)}\n```\n" if way.arguments else ""
+        f"\nand with arguments alone:\n\n```text\n{' '.join(way.arguments)}\n```\n"
+        if way.arguments[1:]
+        else ""
     )
     return f"\n{recipe.title} with {way.executables[0]}:\n\n```text\n{told}\n```\n{alone}"
 
