@@ -106,8 +106,11 @@ class _Task:
         return max(1, self.job.terms.limits.wall_ms - round(compiled.ms))
 
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
-        """Return what a step may have missed that it is not granted, or ""."""
+        """Return what a step may have missed, what is made once or what it is not granted, or ""."""
         way, work = self.toolchain.way, self.job.work
+        if ended.limit == "wall" and self.toolchain.is_cold:
+            compiles = phase == "compile" or (work.code is None and way.compiles_by_itself)
+            return slow(work.runtime) if compiles else ""
         runs_files = bool(work.code is not None and not self.standing and not way.compile)
         has_input = work.stdin is not None
         return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
@@ -200,7 +203,8 @@ class RuntimeEngine:
             )
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
-            hint = plan.foreign(grants, task.sandbox.job_user) or task.withheld(result, "run", grants)
+            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user)
+            hint = foreign or task.withheld(result, "run", grants)
             return task.result(result, "run", compiled, hint=hint)
         finally:
             place.release()
@@ -258,10 +262,7 @@ class RuntimeEngine:
                 said[1].extend(f"{fault}\n".encode())
             task.sinks.stdout(bytes(said[0]))
             task.sinks.stderr(bytes(said[1]))
-            hint = slow(result, task.job.work.runtime) if task.toolchain.is_cold else ""
-            return task.result(
-                result, "compile", compiled, fault, hint or task.withheld(result, "compile", grants)
-            )
+            return task.result(result, "compile", compiled, fault, task.withheld(result, "compile", grants))
         finally:
             place.release()
 

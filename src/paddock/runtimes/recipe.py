@@ -107,6 +107,11 @@ class Way(Value):
     note: str = ""
     """What this way cannot do, for who chooses."""
 
+    @property
+    def compiles_by_itself(self) -> bool:
+        """Whether the toolchain uses the warm start whenever it runs, also with arguments alone."""
+        return any("{warm}" in value for value in self.environment.values())
+
 
 class Install(Value):
     """Packages that make a way work, by package manager; all of them are needed."""

@@ -139,9 +139,9 @@ def withheld(
     return ""
 
 
-def slow(ended: ProcessResult, runtime: str) -> str:
-    """Return what makes a compiler faster that ran out of time and lacks its warm start, or ""."""
-    return _COLD.format(runtime=runtime) if ended.limit == "wall" else ""
+def slow(runtime: str) -> str:
+    """Return what makes a compiler faster that ran out of time and lacks its warm start."""
+    return _COLD.format(runtime=runtime)
 
 
 def error_of(
@@ -161,7 +161,7 @@ def _hint(ended: ProcessResult, phase: str, limits: ProcessLimits, otherwise: st
     """Return how much of what it ran out of there was, or what is likely behind a failure."""
     if ended.limit in _LIMITS:
         told = _sized(_LIMITS[ended.limit][1], limits)
-        return f"{told}; {otherwise}" if otherwise and phase == "parse" else told
+        return f"{told}; {otherwise}" if otherwise and (phase == "parse" or ended.limit == "wall") else told
     if ended.status is not Status.FAILED:
         return ""
     for words, limit in ((_NO_MEMORY, "memory"), (_NO_FILE, "file_size")):

@@ -62,6 +62,7 @@ def test_a_compiler_that_is_too_slow_comes_with_its_remedy(paddock):
         path = f"{program.parent}:/usr/bin:/bin"
         _, text, _ = paddock("runtimes", "--check", "--json", *wall, path=path)
         ran = paddock("exec", "go", "-c", "package main", *wall, path=path)
+        alone = paddock("exec", "go", *wall, "--", "test", "./...", path=path)
     [row] = [row for row in json.loads(text) if row["runtime"] == "go"]
     remedy = (
         "it had 500 ms; ask for more, up to runtimes.max_duration_ms; "
@@ -73,6 +74,7 @@ def test_a_compiler_that_is_too_slow_comes_with_its_remedy(paddock):
         remedy,
     )
     assert ran == (124, "", f"The compiler: it ran out of time\n  hint: {remedy}\n")
+    assert alone == (124, "", f"The program: it ran out of time\n  hint: {remedy}\n")
 
 
 def test_what_is_missing_comes_with_its_remedy(paddock):

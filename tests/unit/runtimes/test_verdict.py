@@ -57,7 +57,7 @@ def test_processor_time_of_user_and_system_is_one_number():
 )  # fmt: skip
 def test_a_limit_is_told_with_its_size(status: str, limit: str | None, why: str, hint: str) -> None:
     told = ErrorInfo(name="Program", message=f"The program: {why}", hint=hint, phase="run")
-    assert error(status=status, limit=limit, hint="something else") == told
+    assert error(status=status, limit=limit, hint="" if limit == "wall" else "something else") == told
     named = told.model_copy(update={"message": f"The compiler: {why}", "phase": "parse"})
     assert error("compile", status=status, limit=limit) == named
 
@@ -90,14 +90,17 @@ def test_a_runtime_that_may_write_no_more_to_a_file_is_told_how_large_one_may_be
     assert told.hint == "a file may have 256 MiB"
 
 
-def test_a_compiler_that_ran_out_of_time_may_lack_its_warm_start() -> None:
-    ended = ProcessResult(status=Status.TIMEOUT, limit="wall")
-    hint = slow(ended, "go")
-    assert hint == "`paddock runtimes warm go`, run once, makes its compiler faster"
-    assert slow(ProcessResult(status=Status.FAILED, exit_code=1), "go") == ""
-    told = error("compile", status="timeout", limit="wall", hint=hint)
+def test_what_ran_out_of_time_may_lack_a_warm_start_or_the_network() -> None:
+    assert slow("go") == "`paddock runtimes warm go`, run once, makes its compiler faster"
+    for phase in ("compile", "run"):
+        told = error(phase, status="timeout", limit="wall", hint="it has no network")
+        assert told is not None
+        assert told.hint == (
+            "it had 1500 ms; ask for more, up to runtimes.max_duration_ms; it has no network"
+        )
+    told = error(status="memory_limit", limit="memory", hint="it has no network")
     assert told is not None
-    assert told.hint == f"it had 1500 ms; ask for more, up to runtimes.max_duration_ms; {hint}"
+    assert told.hint == MEMORY
 
 
 def test_a_wrong_address_is_explained() -> None:
