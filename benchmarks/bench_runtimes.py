@@ -42,6 +42,15 @@ _MOST_TIMES = 4
 """So many times as many rounds are added at most, until a figure is known so well."""
 _WARM_MS = {"kotlin": 1500}
 """What a program may take at most whose compiler has been warmed."""
+_COMPUTATION = """
+#include <stdio.h>
+int main(void) {
+    volatile unsigned number = 1;
+    for (int i = 0; i < 40000000; i++) number = number * 1664525u + 1013904223u;
+    printf("%u\\n", number);
+}
+"""
+"""A program in C that takes some fifty milliseconds."""
 _numbers = itertools.count(os.getpid() * 1_000_000)
 
 T = TypeVar("T")
@@ -54,6 +63,8 @@ def measure(scale: Scale) -> list[Line]:
             toolchain = find(recipe, Search.of_machine(os.environ, _user(recipe)))
             if isinstance(toolchain, Toolchain):
                 lines += _language(name, toolchain, paddock, scale.of(16, 1))
+                if name == "c":
+                    lines.append(_computation(toolchain, paddock, scale.of(16, 1)))
     return lines
 
 
@@ -108,6 +119,28 @@ def _language(name: str, toolchain: Toolchain, paddock: "_Paddock", rounds: int)
         "x",
         at_most(1.3),
         note=known,
+    )
+
+
+def _computation(toolchain: Toolchain, paddock: "_Paddock", rounds: int) -> Line:
+    """Compare a program that has something to do with the ready program bare."""
+    with tempfile.TemporaryDirectory() as folder:
+        bare = _Bare(toolchain, Path(folder))
+        planned, job = bare.make(_COMPUTATION, Path(folder, "ready"))
+        paddock.run("c", _COMPUTATION)
+        contenders = {
+            "known": lambda: milliseconds(lambda: paddock.run("c", _COMPUTATION)),
+            "ready": lambda: milliseconds(lambda: _spawn(planned.run, job)),
+        }
+        figures = interleaved(contenders, rounds)
+        _make_sure(figures, contenders, rounds, lambda: uncertainty(_ratios(figures)) <= _SURE)
+    spent = {who: median(values) for who, values in figures.items()}
+    return Line(
+        "c, a computation out of the cache, against the ready program bare",
+        median(_ratios(figures)),
+        "x",
+        at_most(1.3),
+        note=f"{spent['known']:.1f} ms, bare {spent['ready']:.1f} ms, {len(figures['known'])} rounds",
     )
 
 
