@@ -88,8 +88,10 @@ without any capability, and root owns the machine's files, whose modes it can th
 
 (1) Each socket and pipe counts as the most that it can hold, all of them as far as the machine has less memory to spare
 than before. Memory files and removed files of which nobody can be sure (mapped and not open, on their way through a
-socket, or hidden by their process) count where the machine itself holds so much more than before. (2) Of processes, and
-of threads, of which there may be 256 more; `RLIMIT_NPROC` does not hold for a program that is root.
+socket, or hidden by their process) count where the machine itself holds so much more than before. Tables of pages,
+mappings, locks on files and what is watched count once the kernel's own memory has grown by a quarter of the limit,
+also with a control group, which does not count all of it. (2) Of processes, and of threads, of which there may be
+256 more; `RLIMIT_NPROC` does not hold for a program that is root.
 
 Paddock uses a control group where systemd delegates one (`systemd-run --user --scope -p Delegate=yes paddock ...`),
 where a container may write to its own, and as root of a machine that systemd does not manage. A program that takes
