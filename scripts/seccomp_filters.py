@@ -109,6 +109,8 @@ NO_CALL = -1
 FILE_TYPE, DEVICES = 0o170000, (0o020000, 0o060000)
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
+ENLARGE_PIPE = 1031
+"""fcntl F_SETPIPE_SZ: what lies in a pipe of its output when a program ends is read before its result is out."""
 PRETENDED = 0
 """For what is not done and said to be done."""
 SOCKET_TYPE, DATAGRAMS = 0xF, (2, 3)
@@ -176,6 +178,7 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
     for kind in DEVICES:
         deny(errno.EPERM, "mknod", seccomp.Arg(1, seccomp.MASKED_EQ, FILE_TYPE, kind))
         deny(errno.EPERM, "mknodat", seccomp.Arg(2, seccomp.MASKED_EQ, FILE_TYPE, kind))
+    deny(errno.EPERM, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, ENLARGE_PIPE))
     for request in TERMINAL_INJECTION:
         deny(errno.EPERM, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
     deny_sockets(profile, deny)

@@ -26,7 +26,7 @@ _MEMORY = ("/memfd:", "/dev/zero (deleted)")
 _REMOVED = " (deleted)"
 _SOCKET, _PIPE = "socket:", "pipe:"
 _PIPE_BYTES = 64 * 1024
-"""As pipes are made (pipe(7)); for all that one user has enlarged the kernel has a bound."""
+"""As pipes are made (pipe(7)); no confined program enlarges one, and for all of one user the kernel has a bound."""
 _IN_FLIGHT = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 """Descriptors that were sent through a socket and not taken yet."""
 _MAPPING = re.compile(

@@ -38,7 +38,7 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "userfaultfd": 323, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
         "fchmod": 91, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203,
         "ioprio_set": 251, "fchmodat": 268, "sched_setattr": 314, "openat2": 437, "fchmodat2": 452,
-        "open": 2, "creat": 85, "chmod": 90, "mknod": 133, "socketpair": 53,
+        "fcntl": 72, "open": 2, "creat": 85, "chmod": 90, "mknod": 133, "socketpair": 53,
     },
     "aarch64": {
         "read": 63, "write": 64, "mmap": 222, "mprotect": 226, "ioctl": 29, "shmget": 194, "socket": 198, "clone": 220,
@@ -47,9 +47,11 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "perf_event_open": 241, "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "bpf": 280,
         "userfaultfd": 282, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
         "fchmod": 52, "setpriority": 140, "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122,
-        "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452, "socketpair": 199,
+        "fcntl": 25, "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452, "socketpair": 199,
     },
 }  # fmt: skip
+SET_FLAGS, SET_LOCK, ENLARGE_PIPE, SIZE_OF_PIPE = 4, 6, 1031, 1032
+"""Commands of fcntl(2)."""
 LANDLOCK = {"landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446}
 """The same on every architecture."""
 REFUSED_TO_JOBS = (
@@ -169,6 +171,10 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
     for request in (TYPE_INTO_TERMINAL, TYPE_INTO_TERMINAL | 1 << 32):  # the kernel takes 32 bits of it
         assert told("ioctl", 0, request) == PERMISSION
     assert told("ioctl", 0, WINDOW_SIZE) == ALLOW
+    assert [told("fcntl", 0, request) for request in (ENLARGE_PIPE, ENLARGE_PIPE | 1 << 32)] == [
+        PERMISSION
+    ] * 2
+    assert [told("fcntl", 0, request) for request in (SET_FLAGS, SET_LOCK, SIZE_OF_PIPE)] == [ALLOW] * 3
     internet = ALLOW if profile == "job-network" else PERMISSION
     families = {family: told("socket", family) for family in (*range(64), 1 << 31)}
     assert families == dict.fromkeys(families, PERMISSION) | {AF_INET: internet, AF_INET6: internet}
