@@ -7,12 +7,13 @@ manifest says is an ArtifactError (S51).
 import codecs
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
 from paddock.model.errors import ArtifactError, ArtifactTooLarge
-from paddock.model.text import CUT, LINE_CHARS, Lines, Windows, excerpt, is_cut
+from paddock.model.text import CUT, LINE_CHARS, Lines, Windows, blocks, excerpt, holding, is_cut
 from paddock.store.artifacts import Artifacts, Found
 
 MOST_LINES = 1000
@@ -114,7 +115,7 @@ class _Search:
             windows = Windows(stream, context=asked.context_lines, limit=asked.max_excerpts - len(excerpts))
             start: list[str] = []
             number = 0
-            for number, line, hit in self._lines(stream):
+            for number, line, hit in self._lines(stream, partial(self._passes_over, windows, start, after)):
                 if number > after:
                     windows.feed(number, line, hit=hit)
                     if len(start) < asked.max_excerpts:
@@ -132,15 +133,27 @@ class _Search:
             following=_end_of(excerpts[-1]) if more else None,
         )
 
+    def _passes_over(
+        self, windows: Windows, start: Sequence[str], after: int, block: str, before: int, count: int
+    ) -> bool:
+        """Take so many lines at once; tell whether that is possible."""
+        if before + count <= after:
+            return True
+        if before < after or len(start) < self._asked.max_excerpts or windows.is_open:
+            return False
+        return windows.passes_over(block, len(holding(block, self._asked.query_terms)))
+
     def _page(self, stream: Stream, start: int, most: int, *, last: int | None = None) -> OutputFound:
         """Return lines by number; there is a cursor while there are more of those that were asked for."""
-        lines: list[str] = []
-        number = 0
-        for number, line, _ in self._lines(stream):
-            if start <= number < start + most:
-                lines.append(line)
+
+        def passes_over(_: str, before: int, count: int) -> bool:
+            return before + count < start or before + 1 >= start + most
+
+        lines = [
+            line for number, line, _ in self._lines(stream, passes_over) if start <= number < start + most
+        ]
         excerpts = [excerpt(stream, start, lines)] if lines else []
-        end = number if last is None else min(last, number)
+        end = self._total_lines if last is None else min(last, self._total_lines)
         following = _end_of(excerpts[0]) if excerpts and excerpts[0].line_end < end else None
         return self._found(excerpts, status="lineRange", matches=0, following=following)
 
@@ -148,6 +161,10 @@ class _Search:
         """Return what a line holds after so many characters; the cursor goes on in it, or with the next line."""
         line, length, shown, whole = 1, 0, "", 0
         for text in self._texts(stream):
+            ends = text.count("\n")
+            if not line <= wanted <= line + ends:
+                line, length = line + ends, len(text) - text.rfind("\n") - 1 + (0 if ends else length)
+                continue
             for place, part in enumerate(text.split("\n")):
                 if place:
                     line, length = line + 1, 0
@@ -173,10 +190,20 @@ class _Search:
             return (asked.stream,)
         return STREAMS[STREAMS.index(asked.cursor.stream) :] if asked.cursor else STREAMS
 
-    def _lines(self, stream: Stream) -> Iterator[tuple[int, str, bool]]:
+    def _lines(
+        self, stream: Stream, passes_over: Callable[[str, int, int], bool]
+    ) -> Iterator[tuple[int, str, bool]]:
+        """Yield the lines of a stream, but for some whole ones at a time, which `passes_over` takes.
+
+        It gets these lines, and how many are before and among them.
+        """
         lines = Lines(self._asked.query_terms)
         number = 0
-        for text in self._texts(stream):
+        for text, whole in blocks(self._texts(stream)):
+            count = text.count("\n") if whole else 0
+            if whole and passes_over(text, number, count):
+                number += count
+                continue
             for line, hit in lines.feed(text):
                 number += 1
                 yield number, line, hit
