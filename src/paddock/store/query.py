@@ -8,7 +8,7 @@ import codecs
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
@@ -115,7 +115,8 @@ class _Search:
             windows = Windows(stream, context=asked.context_lines, limit=asked.max_excerpts - len(excerpts))
             start: list[str] = []
             number = 0
-            for number, line, hit in self._lines(stream, partial(self._passes_over, windows, start, after)):
+            pass_over = _Passing(windows, start, after, asked)
+            for number, line, hit in self._lines(stream, pass_over):
                 if number > after:
                     windows.feed(number, line, hit=hit)
                     if len(start) < asked.max_excerpts:
@@ -132,16 +133,6 @@ class _Search:
             matches=matches,
             following=_end_of(excerpts[-1]) if more else None,
         )
-
-    def _passes_over(
-        self, windows: Windows, start: Sequence[str], after: int, block: str, before: int, count: int
-    ) -> bool:
-        """Take so many lines at once; tell whether that is possible."""
-        if before + count <= after:
-            return True
-        if before < after or len(start) < self._asked.max_excerpts or windows.is_open:
-            return False
-        return windows.passes_over(block, len(holding(block, self._asked.query_terms)))
 
     def _page(self, stream: Stream, start: int, most: int, *, last: int | None = None) -> OutputFound:
         """Return lines by number; there is a cursor while there are more of those that were asked for."""
@@ -238,6 +229,25 @@ class _Search:
 
     def _reads_on(self) -> bool:
         return self._asked.cursor is not None and self._asked.cursor.after_char is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """Takes whole lines at once where a search shows none of them."""
+
+    windows: Windows
+    start: Sequence[str]
+    """The first lines, shown where nothing matches."""
+    after: int
+    asked: OutputQuery
+
+    def __call__(self, block: str, before: int, count: int) -> bool:
+        """Tell whether it has taken so many lines."""
+        if before + count <= self.after:
+            return True
+        if before < self.after or len(self.start) < self.asked.max_excerpts or self.windows.is_open:
+            return False
+        return self.windows.passes_over(block, len(holding(block, self.asked.query_terms)))
 
 
 def _cut(excerpts: Iterable[Excerpt]) -> Cursor | None:

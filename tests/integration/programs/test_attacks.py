@@ -73,6 +73,16 @@ int main(int n, char **a) {{ /* {time.monotonic_ns()} */
         assert (outcome.program.stdout.head, outcome.program.cached) == (f"first\n{done}", cached)
 
 
+def test_a_package_in_a_thousand_packages_is_refused_and_no_fault_of_ours(programs):
+    code = (
+        f"package {'.'.join(['d'] * 1800)}; public class Deep {{ public static void main(String[] a) {{}} }}"
+    )
+    outcome = programs.run("java", code)
+    assert (outcome.status, outcome.program.phase) == ("failed", "compile")
+    told = "Compile succeeded but its output is refused: it has folders in more than 100 folders"
+    assert outcome.error.message == told
+
+
 def test_a_read_only_workspace_stays_as_it_is(programs):
     before = sorted(programs.workspace.iterdir())
     code = "touch made; mkdir folder; echo x > made; exit 0"

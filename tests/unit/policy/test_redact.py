@@ -197,7 +197,7 @@ LINES = st.lists(
                 ",",
                 "token",
                 '"Token"',
-                '"apı_key"',
+                '"ap\u0131_key"',
                 "é",
                 "1",
                 "x",

@@ -324,15 +324,14 @@ QUESTIONS = st.one_of(
         "".join
     ),
     QUESTIONS,
-    st.integers(1, 4),
-    st.integers(0, 3),
+    st.fixed_dictionaries({"maxExcerpts": st.integers(1, 4), "contextLines": st.integers(0, 3)}),
     st.integers(1, 50),
 )
 def test_in_which_pieces_output_is_read_makes_no_difference(
-    artifacts: Artifacts, text: str, question: dict[str, object], most: int, context: int, piece: int
+    artifacts: Artifacts, text: str, question: dict[str, object], sizes: dict[str, object], piece: int
 ) -> None:
     handle = store(artifacts, text, "a\n")
-    asked = {**question, "maxExcerpts": most, "contextLines": context}
+    asked = question | sizes
     whole = ask(artifacts, handle, **asked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queries, "_PIECE", piece)
