@@ -111,6 +111,8 @@ TERMINAL_INJECTION = (0x5412, 0x541C)
 """ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
 ENLARGE_PIPE = 1031
 """fcntl F_SETPIPE_SZ: what lies in a pipe of its output when a program ends is read before its result is out."""
+HUGE_MAPPING, HUGE_FILE = 0x40000, 4
+"""MAP_HUGETLB and MFD_HUGETLB: pages that the machine keeps for who was promised them; no limit counts them."""
 PRETENDED = 0
 """For what is not done and said to be done."""
 SOCKET_TYPE, DATAGRAMS = 0xF, (2, 3)
@@ -179,6 +181,8 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
         deny(errno.EPERM, "mknod", seccomp.Arg(1, seccomp.MASKED_EQ, FILE_TYPE, kind))
         deny(errno.EPERM, "mknodat", seccomp.Arg(2, seccomp.MASKED_EQ, FILE_TYPE, kind))
     deny(errno.EPERM, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, ENLARGE_PIPE))
+    deny(errno.ENOMEM, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, HUGE_MAPPING, HUGE_MAPPING))
+    deny(errno.ENOMEM, "memfd_create", seccomp.Arg(1, seccomp.MASKED_EQ, HUGE_FILE, HUGE_FILE))
     for request in TERMINAL_INJECTION:
         deny(errno.EPERM, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
     deny_sockets(profile, deny)
