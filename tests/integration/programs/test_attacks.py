@@ -96,6 +96,19 @@ def test_arguments_with_dashes_are_the_programs_own(programs):
     assert programs.text("shell", 'printf "%s|" "$@"', args=args) == "-c|--version|-|--|$(id)|a\nb|"
 
 
+def test_an_argument_that_is_no_text_reaches_the_program_and_its_end_is_on_the_record(programs):
+    code = "import os, sys; print(os.fsencode(sys.argv[1]))"
+    assert programs.text("python", code, args=("\udcff",)) == "b'\\xff'\n"
+    assert programs.records("finished")[0]["status"] == "ok"
+
+
+def test_a_type_whose_name_no_file_can_have_is_told_by_the_compiler(programs):
+    code = f"public class {'A' * 300} {{ public static void main(String[] a) {{}} }}"
+    outcome = programs.run("java", code)
+    assert (outcome.status, outcome.program.phase) == ("failed", "compile")
+    assert "should be declared in a file named" in outcome.program.stderr.head
+
+
 def test_no_secret_leaves_in_output_or_artifact(programs):
     code = "import sys; print('ghp_' + 'a' * 36); print('AKIA' + 'B' * 16, file=sys.stderr)"
     outcome = programs.run("python", code)
