@@ -58,11 +58,13 @@ class Processes:
         settings: SandboxSettings,
         own: Sequence[Path],
         files: "Callable[[], tuple[File, ...]]" = tuple,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        """Keep programs from Paddock's `own` directories and `files`."""
+        """Keep programs from Paddock's `own` directories and `files`; `prepare` comes before any of them."""
         self._settings = settings
         self._own = own
         self._files = files
+        self._prepare = prepare
         self._sandbox: Sandbox | None = None
         self._choosing = asyncio.Lock()
 
@@ -74,6 +76,7 @@ class Processes:
         """
         from paddock.confine import ladder, plan, private  # noqa: PLC0415 - only processes pay for it
 
+        self._prepare()
         async with self._choosing:
             if self._sandbox is None:
                 self._sandbox = await ladder.choose(
