@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,15 @@ def own_directories(settings: Settings) -> list[Path]:
         *(where("paddock") for where in (user_config_path, user_state_path, user_cache_path, user_data_path)),
         *named,
     ]
+
+
+def installation() -> list[Path]:
+    """Return where Paddock itself is, and what it imports: whoever changes that runs as the user, and not confined."""
+    package = Path(__file__).parents[1]
+    beside = package.parent
+    packages = beside if beside.name in {"site-packages", "dist-packages"} else package
+    environment = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
+    return [*environment, packages]
 
 
 def own_files(settings: Settings) -> "tuple[File, ...]":
@@ -85,6 +95,7 @@ class Processes:
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
                     own=private.known(self._own),
+                    installed=private.known(installation()),
                     files=self._files(),
                 )
         return self._sandbox
