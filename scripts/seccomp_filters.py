@@ -121,6 +121,8 @@ INTERNET = (2, 10)
 """AF_INET and AF_INET6."""
 SOL_SOCKET, SO_SNDBUF = 1, 7
 """Who enlarges what a socket holds hears that it is done: `paddock.confine.nameless` counts on the default."""
+CORE = 4
+"""RLIMIT_CORE, which keeps the machine's handler of crashes from being started (`paddock.confine.lockdown`)."""
 SET_USER_ID = 0o4000
 CREATE = (0o100, 0o20000000)
 """Flags of open that make a file: O_CREAT, and the bit of O_TMPFILE that O_DIRECTORY is not."""
@@ -217,6 +219,14 @@ def deny_sockets(profile: str, deny: Callable[..., None]) -> None:
 def deny_power_over_others(deny: Callable[..., None]) -> None:
     """Leave a process its own limits and priority alone: no Landlock scope keeps it from those of its user's others."""
     deny(errno.EPERM, "prlimit64", seccomp.Arg(0, seccomp.NE, 0), seccomp.Arg(2, seccomp.NE, 0))
+    deny(PRETENDED, "setrlimit", seccomp.Arg(0, seccomp.EQ, CORE))
+    deny(
+        PRETENDED,
+        "prlimit64",
+        seccomp.Arg(0, seccomp.EQ, 0),
+        seccomp.Arg(1, seccomp.EQ, CORE),
+        seccomp.Arg(2, seccomp.NE, 0),
+    )
     for name, process in OF_OTHERS.items():
         deny(PRETENDED, name, seccomp.Arg(process, seccomp.NE, 0))
     for name, of_processes in (("setpriority", 0), ("ioprio_set", 1)):

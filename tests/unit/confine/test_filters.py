@@ -39,7 +39,7 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "userfaultfd": 323, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
         "fchmod": 91, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203,
         "ioprio_set": 251, "fchmodat": 268, "sched_setattr": 314, "openat2": 437, "fchmodat2": 452,
-        "fcntl": 72, "memfd_create": 319, "open": 2, "creat": 85, "chmod": 90, "mknod": 133, "socketpair": 53,
+        "fcntl": 72, "setrlimit": 160, "memfd_create": 319, "open": 2, "creat": 85, "chmod": 90, "mknod": 133, "socketpair": 53,
     },
     "aarch64": {
         "read": 63, "write": 64, "mmap": 222, "mprotect": 226, "ioctl": 29, "shmget": 194, "socket": 198, "clone": 220,
@@ -48,7 +48,7 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "perf_event_open": 241, "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "bpf": 280,
         "userfaultfd": 282, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
         "fchmod": 52, "setpriority": 140, "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122,
-        "fcntl": 25, "memfd_create": 279, "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452, "socketpair": 199,
+        "fcntl": 25, "setrlimit": 164, "memfd_create": 279, "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452, "socketpair": 199,
     },
 }  # fmt: skip
 SET_FLAGS, SET_LOCK, ENLARGE_PIPE, SIZE_OF_PIPE = 4, 6, 1031, 1032
@@ -182,6 +182,15 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
     assert {AF_UNIX, AF_NETLINK, AF_PACKET, AF_VSOCK} <= families.keys()
     for name in ("read", "write", "mmap", "mprotect", "execve", "openat", "kill", "prlimit64"):
         assert told(name) == ALLOW, name
+    core, cpu, limits = 4, 0, 0x1000
+    changes = [told("prlimit64", 0, core, limits), told("setrlimit", core, limits)]
+    assert (changes, told("prlimit64", 7, core, limits)) == ([PRETENDED, PRETENDED], PERMISSION)
+    others = [
+        told("prlimit64", 0, core, 0),
+        told("prlimit64", 0, cpu, limits),
+        told("setrlimit", cpu, limits),
+    ]
+    assert others == [ALLOW] * 3
     private, huge, close_on_exec, huge_file = 0x22, 0x15 << 26 | 0x40000, 1, 4
     assert (told("mmap", 0, 0, 3, private), told("mmap", 0, 0, 3, private | huge)) == (ALLOW, NO_MEMORY)
     files = [told("memfd_create", 0, flags) for flags in (close_on_exec, close_on_exec | huge_file)]
