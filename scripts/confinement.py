@@ -43,6 +43,8 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   read, and such a workspace cannot be granted for writing. Where a setting places a file of Paddock's in a workspace
   (`servers.trust`, `.config`, `.registry`), a program that may write there does not start, and where that is
   `sdk.webhooks` or `.signals`, none that may read there does.
+* Where Paddock itself is installed below a writable workspace, as in the virtual environment of a project, that is an
+  empty directory to programs, too; in `landlock` none starts that may write there.
 * In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor`, `.mentu` and the like are protected: by
   mounts where they exist and the tier is `namespaces`, else they are put back after the run and reported: content,
   owner, mode, ACL and attributes, not times. A run after which one could not be put back, because it was a socket or
@@ -55,6 +57,10 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   `.git/worktrees` hold is not protected either: settings of submodules and of linked worktrees, wherever those are.
   It holds for all programs of one Paddock: when two write to the same workspace at the same time, what a program
   leaves for a moment can be taken by the other for the user's own, and put back.
+* What is put back is what the program wrote until then: an editor, an agent, or another Paddock that begins meanwhile
+  can read it. A session goes by what `.mcp.json` held before its first program. Servers that are started in a writable
+  workspace find what programs left there, for `npx`, `uv` and `python -m` look there first: give their entries a `cwd`
+  elsewhere.
 * A file of a writable workspace that has another name outside of it (a hard link) is written to by both names.
 * A script tool does not start when a link has taken the place of its folder since it was found. What is in the folder
   is as trustworthy as who may write there: programs that may write to a workspace, beside its tools, among them.
@@ -88,8 +94,10 @@ without any capability, and root owns the machine's files, whose modes it can th
 
 (1) Each socket and pipe counts as the most that it can hold, all of them as far as the machine has less memory to spare
 than before. Memory files and removed files of which nobody can be sure (mapped and not open, on their way through a
-socket, or hidden by their process) count where the machine itself holds so much more than before. (2) Of processes, and
-of threads, of which there may be 256 more; `RLIMIT_NPROC` does not hold for a program that is root.
+socket, or hidden by their process) count where the machine itself holds so much more than before. Tables of pages,
+mappings, locks on files and what is watched count once the kernel's own memory has grown by a quarter of the limit,
+also with a control group, which does not count all of it. (2) Of processes, and of threads, of which there may be
+256 more; `RLIMIT_NPROC` does not hold for a program that is root.
 
 Paddock uses a control group where systemd delegates one (`systemd-run --user --scope -p Delegate=yes paddock ...`),
 where a container may write to its own, and as root of a machine that systemd does not manage. A program that takes

@@ -85,12 +85,13 @@ shmget shmat shmctl msgget msgctl msgsnd msgrcv semget semop semctl semtimedop m
     errno.ENOSYS: [
         *("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"),
         *("memfd_secret", "vmsplice"),
+        *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"),
     ],
 }
 """With ENOSYS the C library falls back to `clone`, whose flags a filter can see, and programs to plain I/O.
 
-The last two hold memory that counts as nobody's: secret memory files that are not mapped, and pages in pipes, with a
-huge page behind each.
+The last ones hold memory that counts as nobody's: secret memory files that are not mapped, pages in pipes, with a huge
+page behind each, and rules of the kernel's own: one for each port and file of the machine, in each Landlock ruleset.
 """
 
 UNKNOWN = 467
@@ -106,10 +107,12 @@ CLONE_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 
 NO_CALL = -1
 """What libseccomp makes of a name that it does not know."""
 FILE_TYPE, DEVICES = 0o170000, (0o020000, 0o060000)
-RULE_FOR_PORT = 2
-"""LANDLOCK_RULE_NET_PORT: each rule takes memory of the kernel's own, and there may be 65536 for each descriptor."""
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """ioctl TIOCSTI and TIOCLINUX: type into somebody's terminal."""
+ENLARGE_PIPE = 1031
+"""fcntl F_SETPIPE_SZ: what lies in a pipe of its output when a program ends is read before its result is out."""
+HUGE_MAPPING, HUGE_FILE = 0x40000, 4
+"""MAP_HUGETLB and MFD_HUGETLB: pages that the machine keeps for who was promised them; no limit counts them."""
 PRETENDED = 0
 """For what is not done and said to be done."""
 SOCKET_TYPE, DATAGRAMS = 0xF, (2, 3)
@@ -118,6 +121,8 @@ INTERNET = (2, 10)
 """AF_INET and AF_INET6."""
 SOL_SOCKET, SO_SNDBUF = 1, 7
 """Who enlarges what a socket holds hears that it is done: `paddock.confine.nameless` counts on the default."""
+CORE = 4
+"""RLIMIT_CORE, which keeps the machine's handler of crashes from being started (`paddock.confine.lockdown`)."""
 SET_USER_ID = 0o4000
 CREATE = (0o100, 0o20000000)
 """Flags of open that make a file: O_CREAT, and the bit of O_TMPFILE that O_DIRECTORY is not."""
@@ -177,9 +182,11 @@ def job(profile: str, architecture: str) -> seccomp.SyscallFilter:
     for kind in DEVICES:
         deny(errno.EPERM, "mknod", seccomp.Arg(1, seccomp.MASKED_EQ, FILE_TYPE, kind))
         deny(errno.EPERM, "mknodat", seccomp.Arg(2, seccomp.MASKED_EQ, FILE_TYPE, kind))
+    deny(errno.EPERM, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, ENLARGE_PIPE))
+    deny(errno.ENOMEM, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, HUGE_MAPPING, HUGE_MAPPING))
+    deny(errno.ENOMEM, "memfd_create", seccomp.Arg(1, seccomp.MASKED_EQ, HUGE_FILE, HUGE_FILE))
     for request in TERMINAL_INJECTION:
         deny(errno.EPERM, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
-    deny(errno.EINVAL, "landlock_add_rule", seccomp.Arg(1, seccomp.EQ, RULE_FOR_PORT))
     deny_sockets(profile, deny)
     deny_power_over_others(deny)
     deny_set_user_id(deny)
@@ -212,6 +219,14 @@ def deny_sockets(profile: str, deny: Callable[..., None]) -> None:
 def deny_power_over_others(deny: Callable[..., None]) -> None:
     """Leave a process its own limits and priority alone: no Landlock scope keeps it from those of its user's others."""
     deny(errno.EPERM, "prlimit64", seccomp.Arg(0, seccomp.NE, 0), seccomp.Arg(2, seccomp.NE, 0))
+    deny(PRETENDED, "setrlimit", seccomp.Arg(0, seccomp.EQ, CORE))
+    deny(
+        PRETENDED,
+        "prlimit64",
+        seccomp.Arg(0, seccomp.EQ, 0),
+        seccomp.Arg(1, seccomp.EQ, CORE),
+        seccomp.Arg(2, seccomp.NE, 0),
+    )
     for name, process in OF_OTHERS.items():
         deny(PRETENDED, name, seccomp.Arg(process, seccomp.NE, 0))
     for name, of_processes in (("setpriority", 0), ("ioprio_set", 1)):

@@ -17,6 +17,8 @@ from typing import Any, TypeVar, cast
 from paddock.model.errors import ConfigurationError
 
 T = TypeVar("T")
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
+"""Where a machine keeps its programs; the last one is that of NixOS."""
 _NEW = ".new"
 LONGEST = 64 * 1024 * 1024
 
@@ -133,6 +135,14 @@ def _bury(directory: Path, prefix: str, suffix: str) -> None:
                         path.unlink()
             finally:
                 os.close(handle)
+
+
+def system_program(name: str) -> str | None:
+    """Return where a program of the system is that Paddock starts for itself, as the user; None where it is not.
+
+    On PATH a directory of a workspace may come first, as that of a virtual environment, where programs may write.
+    """
+    return shutil.which(name, path=SYSTEM_PATH)
 
 
 def below(root: Path, path: Path) -> str:

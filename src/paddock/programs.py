@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-import orjson
-
+from paddock.model.canonical import in_order
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -128,7 +127,7 @@ class Programs:
         from paddock.model.artifact import RunFacts  # noqa: PLC0415 - its models take 7 ms to build, for programs alone
 
         code, stdin = ("yes" if given is not None else "no" for given in (work.code, work.stdin))
-        args = orjson.dumps({"runtime": work.runtime, "args": work.args, "phase": program.phase})
+        args = in_order({"runtime": work.runtime, "args": work.args, "phase": program.phase})
         return RunFacts(
             workspace=str(request.workspace),
             runtime=work.runtime,

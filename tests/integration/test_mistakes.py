@@ -306,3 +306,18 @@ def test_the_command_line_is_a_module_too(place):
         for start in ([sys.executable, "-m", "paddock"], [PADDOCK])
     ]
     assert help_of[0].stdout == help_of[1].stdout
+
+
+def test_nothing_of_the_current_directory_is_imported(place):
+    """A program that may write there would run as the user, and not confined."""
+    for name in ("click", "orjson", "platformdirs", "pydantic", "tomllib"):
+        (place / f"{name}.py").write_text("raise SystemExit('a file of the workspace was imported')")
+    told = subprocess.run(
+        [sys.executable, "-m", "paddock", "exec", "shell", "-c", "echo ran"],
+        capture_output=True,
+        text=True,
+        cwd=place,
+        check=False,
+        timeout=120,
+    )
+    assert (told.returncode, told.stdout, told.stderr) == (0, "ran\n", "")

@@ -75,9 +75,12 @@ async def choose(
     spares: int = 0,
     protected_paths: Protection = "restore",
     own: tuple[str, ...] = (),
+    installed: tuple[str, ...] = (),
     files: tuple[File, ...] = (),
 ) -> Sandbox:
     """Return a sandbox of the strongest proved tier, which keeps programs from Paddock's `own` directories and `files`.
+
+    They do not write where it is `installed` either.
 
     Raises EngineError, with the fix, when that tier is below `minimum`.
     """
@@ -86,7 +89,14 @@ async def choose(
         report = _unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
             sandbox = Sandbox(
-                report.facts, tier, job_user, protected_paths, own=own, files=files, spares=spares
+                report.facts,
+                tier,
+                job_user,
+                protected_paths,
+                own=own,
+                installed=installed,
+                files=files,
+                spares=spares,
             )
             try:
                 await _limit_by_group(sandbox)

@@ -153,9 +153,20 @@ def shed(rules: Rules) -> None:
     landlock.enforce(rules.ruleset)
 
 
+def dump_no_core() -> None:
+    """Have a crash of this process, and of what it starts, leave nothing and start nothing.
+
+    At 1 byte no file fits, and the kernel starts no handler of crashes, which would be root's and under none of our
+    limits; at 0 it would (`do_coredump` in the kernel, core(5)).
+    """
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    value = 1 if most == resource.RLIM_INFINITY else min(1, most)
+    resource.setrlimit(resource.RLIMIT_CORE, (value, value))
+
+
 def seal(rules: Rules) -> None:
     """Set the limits that never change and install the system call filter on every thread."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    dump_no_core()
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     seccomp.install(rules.filter)

@@ -1,11 +1,12 @@
-"""Files without a name that a job holds: no folder shows them, and no process need have them in its memory.
+"""What a job holds that no folder shows, and that no process need have in its memory: files without a name, and more.
 
 What was removed lives on while it is open or mapped. Memory files (memfd_create(2), and what processes share without
 any file) take memory, removed files of scratch take the disk. What is open counts by its blocks. What is mapped alone,
 on its way through a socket, or held by who hides it from his user (PR_SET_DUMPABLE of prctl(2)) cannot be told so well.
 It is looked for when the machine's own gauges have moved by more than the job may have, and believed as far as they
 moved. What lies in sockets and pipes no file tells of: each counts as the most that it can hold, and all of them as far
-as the machine has less memory to spare.
+as the machine has less memory to spare. What the kernel itself keeps for a job (tables of pages, mappings, locks on
+files, what is watched) no limit of a process bounds. When the kernel holds much more than before, it is counted.
 
 Only the standard library may be imported here: the module runs in wardens.
 """
@@ -18,19 +19,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 _BLOCK = 512
-_STEP = 500
+_STEP, _SHORT_STEP = 500, 5
+"""Descriptors that are looked at together, the second when each may have thousands of locks."""
 _MEMORY = ("/memfd:", "/dev/zero (deleted)")
 """How links and mappings call files that are memory and nothing else (proc_pid_maps(5))."""
 _REMOVED = " (deleted)"
 _SOCKET, _PIPE = "socket:", "pipe:"
 _PIPE_BYTES = 64 * 1024
-"""As pipes are made (pipe(7)); for all that one user has enlarged the kernel has a bound."""
+"""As pipes are made (pipe(7)); no confined program enlarges one, and for all of one user the kernel has a bound."""
 _IN_FLIGHT = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 """Descriptors that were sent through a socket and not taken yet."""
 _MAPPING = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)$", re.MULTILINE
 )
-_GAUGES = re.compile(rb"^(Shmem|MemTotal|MemAvailable):\s*(\d+) kB", re.MULTILINE)
+_GAUGES = re.compile(rb"^(Shmem|MemTotal|MemAvailable|SUnreclaim|PageTables):\s*(\d+) kB", re.MULTILINE)
+_TABLES = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
+_OBJECT_BYTES = 256
+"""What the kernel takes for a mapping, a lock on a file, a file that is open or watched; /proc has a line for each."""
+_OF_KERNEL = 4
+"""Of what a job may have, the kernel may keep this part unseen: more, and everything is counted."""
+_PIECE = 64 * 1024
 _SLOTS = re.compile(rb"^FDSize:\s*(\d+)", re.MULTILINE)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -43,11 +51,12 @@ _File = tuple[int, int]
 
 
 class Amount(NamedTuple):
-    """Bytes of memory files, of files on the disk, and of what lies in sockets and pipes."""
+    """Bytes of memory files, of files on the disk, of what lies in sockets and pipes, and of the kernel's own."""
 
     memory: int = 0
     disk: int = 0
     buffers: int = 0
+    kernel: int = 0
 
     def since(self, earlier: "Amount") -> "Amount":
         """Return by how much this is more than `earlier`."""
@@ -57,16 +66,17 @@ class Amount(NamedTuple):
 def gauges(directory: str) -> Amount:
     """Return what this machine has in memory files, on the file system of a directory, and in memory altogether.
 
-    0 where it does not say.
+    The last one is what of it the kernel has for itself and cannot do without. 0 where it does not say.
     """
-    memory = disk = buffers = 0
+    memory = disk = buffers = kernel = 0
     with contextlib.suppress(OSError):
         found = {name: int(number) * 1024 for name, number in _GAUGES.findall(_read("/proc/meminfo"))}
         memory = found.get(b"Shmem", 0)
         buffers = found.get(b"MemTotal", 0) - found.get(b"MemAvailable", 0)
+        kernel = found.get(b"SUnreclaim", 0) + found.get(b"PageTables", 0)
         facts = os.statvfs(directory)
         disk = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
-    return Amount(memory, disk, buffers)
+    return Amount(memory, disk, buffers, kernel)
 
 
 def _most_in_socket() -> int:
@@ -79,19 +89,24 @@ def _most_in_socket() -> int:
 
 
 def usage(places: Iterable[str], scratch: str, *, moved: Amount, most: Amount) -> Iterator[Amount | None]:
-    """Yield None every few hundred descriptors, and in the end what processes hold below `scratch` and in memory.
+    """Yield None every few hundred descriptors, and in the end what processes hold.
 
-    `places` are their folders below /proc, or those of one of their threads. `moved` is by how much the gauges have
-    moved since the job began, `most` what it may have.
+    `places` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
+    those in memory. `moved` is by how much the gauges have moved since the job began, `most` what it may have.
     """
-    thorough = moved.memory > most.memory or moved.disk > most.disk
-    look = _Look(f"{scratch}/", thorough=thorough)
+    of_kernel = moved.kernel > most.memory // _OF_KERNEL
+    thorough = of_kernel or moved.memory > most.memory or moved.disk > most.disk
+    step = _SHORT_STEP if of_kernel else _STEP
+    look = _Look(f"{scratch}/", thorough=thorough, of_kernel=of_kernel)
     for place in places:
         for thread in look.threads(place):
             numbers = look.descriptors(thread)
             while numbers:
-                look.at(thread, numbers[:_STEP])
-                numbers = numbers[_STEP:]
+                look.at(thread, numbers[:step])
+                numbers = numbers[step:]
+                if look.kernel > most.memory:
+                    yield look.found(moved)  # more than enough, and to count on takes seconds
+                    return
                 if look.is_due():
                     yield None
         if thorough:
@@ -103,13 +118,17 @@ def usage(places: Iterable[str], scratch: str, *, moved: Amount, most: Amount) -
 class _Look:
     """One look at some processes."""
 
-    def __init__(self, below: str, *, thorough: bool) -> None:
+    def __init__(self, below: str, *, thorough: bool, of_kernel: bool) -> None:
         self._below = below
         self._thorough = thorough
+        self._of_kernel = of_kernel
         self._open: dict[_File, Amount] = {}
         self._mapped: dict[_File, Amount] = {}
         self._buffers: dict[str, int] = {}
         self._hides = False
+        self.kernel = 0
+        """Bytes of the kernel's own that were found so far."""
+        self._counted: set[tuple[str, str, int, int]] = set()
         self._seen = 0
 
     def is_due(self) -> bool:
@@ -129,7 +148,7 @@ class _Look:
         hid, self._hides = self._hides, False
         numbers = self._seen_by_owner(place, lambda: os.listdir(f"{place}/fd"))  # noqa: PTH208
         if self._hides:
-            self._buffers[place] = _slots(place) * _SOCKET_BYTES
+            self._buffers[place] = _in_status(place, _SLOTS) * _SOCKET_BYTES
         self._hides |= hid
         return numbers
 
@@ -145,6 +164,8 @@ class _Look:
     def _at_open_file(self, place: str, number: str) -> None:
         path = f"{place}/fd/{number}"
         name = os.readlink(path)  # noqa: PTH115
+        if self._of_kernel:
+            self._count_objects(place, number)
         if name.startswith((_SOCKET, _PIPE)):
             self._buffers[name] = _SOCKET_BYTES if name.startswith(_SOCKET) else _PIPE_BYTES
             if self._thorough and name.startswith(_SOCKET):
@@ -157,12 +178,25 @@ class _Look:
             if not facts.st_nlink:  # else its folder shows it
                 self._open[facts.st_dev, facts.st_ino] = Amount(disk=facts.st_blocks * _BLOCK)
 
+    def _count_objects(self, place: str, number: str) -> None:
+        """Count what the kernel keeps for an open file, once for all threads that share it."""
+        facts = os.stat(f"{place}/fd/{number}")  # noqa: PTH116
+        file = place.partition("/task")[0], number, facts.st_dev, facts.st_ino
+        if file not in self._counted:
+            self._counted.add(file)
+            objects = _lines(f"{place}/fdinfo/{number}")
+            self._seen += objects
+            self.kernel += objects * _OBJECT_BYTES
+
     def at_mappings(self, place: str) -> Iterator[None]:
-        """Look at mapped files, some hundred at a time.
+        """Look at what is mapped, some hundred files at a time, and at the tables for it.
 
         How much of one is there its blocks tell, which root alone may see (map_files, in proc(5)).
         """
         maps = self._seen_by_owner(place, lambda: [_read(f"{place}/maps")])
+        if self._of_kernel:
+            self.kernel += _in_status(place, _TABLES) * 1024
+            self.kernel += sum(each.count(b"\n") for each in maps) * _OBJECT_BYTES
         for number, line in enumerate(_MAPPING.finditer(b"".join(maps)), 1):
             if number % _STEP == 0:
                 yield
@@ -184,12 +218,13 @@ class _Look:
         """Return what was found."""
         known = _sum(self._open.values())
         buffers = min(sum(self._buffers.values()), moved.buffers)
+        hidden = moved.kernel if self._hides and self._of_kernel else 0
+        kernel = max(self.kernel, hidden)
         if self._hides and self._thorough:
-            return Amount(max(known.memory, moved.memory), max(known.disk, moved.disk), buffers)
+            return Amount(max(known.memory, moved.memory), max(known.disk, moved.disk), buffers, kernel)
         more = _sum(amount for file, amount in self._mapped.items() if file not in self._open)
-        return Amount(
-            known.memory + min(more.memory, moved.memory), known.disk + min(more.disk, moved.disk), buffers
-        )
+        memory, disk = min(more.memory, moved.memory), min(more.disk, moved.disk)
+        return Amount(known.memory + memory, known.disk + disk, buffers, kernel)
 
     def _seen_by_owner(self, place: str, look: Callable[[], list[_T]]) -> list[_T]:
         """Return what `look` does with the rights of a process's user; nothing where it is gone, or hides.
@@ -223,12 +258,18 @@ def _is_ending(place: str) -> bool:
         return True
 
 
-def _slots(place: str) -> int:
-    """Return how many descriptors a process may have open now, at the most; 0 when it is gone."""
+def _in_status(place: str, number: re.Pattern[bytes]) -> int:
+    """Return a number that everybody may know of a process; 0 when it is gone."""
     with contextlib.suppress(OSError):
-        found = _SLOTS.search(_read(f"{place}/status"))
+        found = number.search(_read(f"{place}/status"))
         return int(found[1]) if found else 0
     return 0
+
+
+def _lines(path: str) -> int:
+    """Return how many lines a file has, which may be millions. Raises OSError."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        return sum(piece.count(b"\n") for piece in iter(lambda: file.read(_PIECE), b""))
 
 
 def _sum(amounts: Iterable[Amount]) -> Amount:

@@ -9,6 +9,7 @@ import asyncio
 import codecs
 import contextlib
 import os
+import time
 from collections.abc import Callable
 
 from paddock.model.capture import Ends
@@ -17,9 +18,10 @@ from paddock.model.program import Captured
 Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
 
-_CHUNK = 256 * 1024
-_CHUNKS_PER_TURN = 4
-"""After so many reads the event loop gets its turn, however much more there is."""
+_CHUNK = 64 * 1024
+"""What a pipe holds: no program has a larger one, and no more is looked through for secrets at a time."""
+_TURN_S = 0.01
+"""After so long the event loop gets its turn, however much more there is."""
 _CHUNKS_AFTER_END = 64
 """Reads after the process is gone: more than any pipe holds, so that nobody who got hold of one keeps us here."""
 
@@ -57,9 +59,9 @@ class Reader:
                 self._sink(b"")
 
     def _readable(self) -> None:
-        for _ in range(_CHUNKS_PER_TURN):
-            if not self._read():
-                return
+        until = time.monotonic() + _TURN_S
+        while self._read() and time.monotonic() < until:
+            pass
 
     def _read(self) -> bool:
         try:

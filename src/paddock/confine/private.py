@@ -50,6 +50,21 @@ def known(paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *map(os.path.realpath, names))))
 
 
+def kept(own: tuple[str, ...], installed: Sequence[str], written: Sequence[Path]) -> tuple[str, ...]:
+    """Return `own`, and those directories in which Paddock is `installed` that are in `written` ones, or hold one."""
+    if not written:
+        return own
+    folders = [os.path.realpath(folder) for folder in written]
+    return (
+        *own,
+        *(
+            path
+            for path in installed
+            if any(is_below(path, folder) or is_below(folder, path) for folder in folders)
+        ),
+    )
+
+
 def is_below(path: str, folder: str) -> bool:
     """Tell whether a path is a directory or in it, by name."""
     return f"{path}/".startswith(f"{folder}/")

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from paddock.confine import landlock, plan
+from paddock.confine import landlock, plan, private
 from paddock.confine.cgroup import Group
 from paddock.confine.fork_server import Place, Warden, Zygote
 from paddock.confine.job import GRACE_S, Job, Streams
@@ -63,6 +63,8 @@ class Sandbox:
     """Control group of all jobs, where one holds (`paddock.confine.ladder`); it is this sandbox's to release."""
     own: tuple[str, ...] = ()
     """Paddock's own directories (`private.known`), which no program gets at, whatever it is granted above them."""
+    installed: tuple[str, ...] = ()
+    """Where Paddock and what it imports are, likewise, which is no part of what a program may write to."""
     files: tuple[File, ...] = ()
     """Paddock's own files elsewhere: what would get at one does not start."""
     spares: int = 0
@@ -138,9 +140,9 @@ class Sandbox:
             )
             return ProcessResult(status=Status.INVALID, limit="stdin", reason=reason, sandbox=self.facts)
         try:
-            plan.check(argv, grants, self.own)
+            plan.check(argv, grants, own := self._own(grants))
             plan.check_reach(grants, plan.user(grants, self.job_user))
-            plan.check_private(grants, self.own, self.tier, self.files)
+            plan.check_private(grants, own, self.tier, self.files)
         except plan.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         if self.protected_paths == "refuse":
@@ -212,7 +214,12 @@ class Sandbox:
     def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
         """Return what two programs must have in common to use the same jail."""
         text = grants.model_dump_json(exclude={"environment", "cwd"})
-        return limits.scratch_bytes, text, plan.state(grants, self.own)
+        return limits.scratch_bytes, text, plan.state(grants, self._own(grants))
+
+    def _own(self, grants: ProcessGrants) -> tuple[str, ...]:
+        """Return what of Paddock's a program with such grants does not get at."""
+        workspace = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
+        return private.kept(self.own, self.installed, [*workspace, *grants.writable])
 
     def _room(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> Order:
         return plan.room(
@@ -223,7 +230,7 @@ class Sandbox:
             scratch=scratch,
             job_user=self.job_user,
             group=self.group.path if self.group else "",
-            own=self.own,
+            own=self._own(grants),
         )
 
     async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:

@@ -226,6 +226,7 @@ def _confine(order: Order, handles: Mapping[str, int], progress: list[str], *, j
     if ruleset >= 0:
         progress.append("Landlock")
         landlock.enforce(ruleset)
+    lockdown.dump_no_core()  # the filter keeps it
     if order.filter:
         progress.append("system call filter")
         seccomp.install(seccomp.read_filter(order.filter))
@@ -282,7 +283,6 @@ def _limit(order: Order, others: int) -> None:
     # A backstop: the warden counts the whole tree, and in milliseconds.
     cpu_s = -(-ceilings.cpu_ms // 1000) + 1
     for kind, value in (
-        (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, ceilings.file_bytes),
         (resource.RLIMIT_NOFILE, ceilings.open_files),
         (resource.RLIMIT_CPU, cpu_s),

@@ -46,6 +46,8 @@ _PATIENCE_S = 30.0
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 """So long after a look at scratch, or at files without a name, the next one begins."""
+_NAMELESS_S = 0.005
+"""So long at a time is looked for files without a name, for the deadline does not wait."""
 
 
 class Warden:
@@ -221,10 +223,12 @@ class Warden:
         tree.reap_orphans(self._pid, self._reaped)
         if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
-        self._look = _SOON_S if grown else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
-        self._look_for_nameless(sample)
-        taken = self._nameless.memory + self._nameless.buffers
-        if self._leaf is None and taken > ceilings.memory_bytes:
+        looks_on = self._look_for_nameless(sample)
+        self._look = _SOON_S if grown or looks_on else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
+        taken = self._nameless.kernel  # not all of it counts in a control group
+        if self._leaf is None:
+            taken += self._nameless.memory + self._nameless.buffers
+        if taken > ceilings.memory_bytes:
             report.peak_bytes = max(report.peak_bytes, taken)
             return "memory"
         return "scratch" if self._scratch_full() else ""
@@ -238,13 +242,14 @@ class Warden:
         self._report.peak_bytes = max(self._report.peak_bytes, resident)
         return resident > most
 
-    def _look_for_nameless(self, sample: tree.Sample) -> None:
-        """Go on with looking for files without a name by one step."""
+    def _look_for_nameless(self, sample: tree.Sample) -> bool:
+        """Go on with looking for what no folder shows, for a few milliseconds; tell whether that was not enough."""
         now = time.monotonic()
         if now < self._nameless_due:
-            return
+            return False
         try:
-            found = next(self._nameless_walk)
+            while (found := next(self._nameless_walk)) is None and time.monotonic() < now + _NAMELESS_S:
+                pass
         except StopIteration:
             ceilings, gauges = self._order.ceilings, nameless.gauges(self._order.scratch)
             self._gauges = self._gauges or gauges
@@ -254,10 +259,11 @@ class Warden:
                 moved=gauges.since(self._gauges),
                 most=nameless.Amount(ceilings.memory_bytes, ceilings.scratch_bytes),
             )
-            return
+            return False
         if found is not None:
             self._nameless, self._nameless_due = found, now + _SCRATCH_EVERY_S
             self._report.peak_bytes = max(self._report.peak_bytes, found.memory)
+        return found is None
 
     def _scratch_full(self) -> bool:
         """Go on with measuring scratch by one step, so that a huge tree never delays the deadline."""

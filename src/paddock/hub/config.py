@@ -28,9 +28,9 @@ from paddock.files import read_bounded
 from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
 from paddock.hub.launchers import DOWNLOAD_MS, fetches
 from paddock.hub.redaction import NONE, Secrets, is_credential
+from paddock.model.limits import SERVERS_FILE_BYTES
 
 DEFAULT_TIMEOUT_MS = 60_000
-_MOST_BYTES = 4 * 1024 * 1024
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${env:NAME}` is how editors write it."""
@@ -151,9 +151,16 @@ class _Entry(BaseModel):
         return cast("object", value) if isinstance(value, dict) else {}  # other programs write `true`
 
 
-def load_servers(path: Path, environ: Mapping[str, str], questions: Sequence[str] = ()) -> ServersConfig:
+def load_servers(
+    path: Path,
+    environ: Mapping[str, str],
+    questions: Sequence[str] = (),
+    *,
+    read: Callable[[Path, int], bytes] = read_bounded,
+) -> ServersConfig:
     """Read a servers file, taking `${NAME}` and `${NAME:-default}` from `environ`.
 
+    `read` gives what it holds, of at most so many bytes, or raises OSError.
     Servers whose names match one of the globs `questions` may have a person asked in the midst of a call.
 
     A missing file means no servers. A file that is not understood means no servers and one warning with the
@@ -161,7 +168,7 @@ def load_servers(path: Path, environ: Mapping[str, str], questions: Sequence[str
     start at the file's directory. Raises nothing.
     """
     try:
-        text = read_bounded(path, _MOST_BYTES).decode("utf-8-sig")
+        text = read(path, SERVERS_FILE_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         return ServersConfig()
     except (OSError, UnicodeDecodeError) as error:

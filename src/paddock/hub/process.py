@@ -18,6 +18,7 @@ from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from paddock.files import system_program
 from paddock.hub.config import StdioServer
 from paddock.model.faults import faults
 
@@ -220,7 +221,8 @@ def _executable(server: StdioServer, env: Mapping[str, str]) -> str:
         if not os.access(path, os.X_OK) or path.is_dir():
             raise FileNotFoundError(f"command {command} is not an executable file; correct `command`")
         return str(path)
-    found = shutil.which(command, path=env.get("PATH", os.defpath))
+    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
+    found = shutil.which(command, path=os.pathsep.join(folders))  # others would be those of a workspace
     if found is None:
         raise FileNotFoundError(f"command {command} is not on the PATH; install it or give its full path")
     return found
@@ -229,7 +231,7 @@ def _executable(server: StdioServer, env: Mapping[str, str]) -> str:
 @functools.cache
 def _death_signal() -> tuple[str, ...]:
     """Return the prefix that has the kernel kill the child when we die; empty where that cannot be."""
-    setpriv = shutil.which("setpriv")
+    setpriv = system_program("setpriv")
     if setpriv is None or Path(setpriv).resolve().name == "busybox":  # which knows no --pdeathsig
         return ()
     return (setpriv, "--pdeathsig", "KILL", "--")

@@ -1,10 +1,11 @@
-"""The one JSON form of a value, for hashes."""
+"""The JSON forms of a value that hashes are made of."""
 
 import json
 
 import orjson
 
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_encode_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def canonical(value: object) -> bytes:
@@ -14,4 +15,12 @@ def canonical(value: object) -> bytes:
     except (
         TypeError
     ):  # what JSON knows and orjson does not: integers beyond 64 bits, lone surrogates, deep nesting
+        return _encode_sorted(value).encode("utf-8", "surrogatepass")
+
+
+def in_order(value: object) -> bytes:
+    """Return a value as `canonical` does, with its keys in the order that they have."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
         return _encode(value).encode("utf-8", "surrogatepass")

@@ -16,6 +16,8 @@ MIB = 1024 * KIB
 
 SCRIPT_BYTES = 16 * MIB
 """Bytes of a script tool's program that are read: more would fill memory."""
+SERVERS_FILE_BYTES = 4 * MIB
+"""Bytes of a servers file that are read, likewise."""
 
 
 class GuestLimits(Value):

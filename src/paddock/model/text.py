@@ -1,10 +1,11 @@
 r"""Lines of output as people and models read them: cut, searched, summarised. Pure, and bounded whatever comes.
 
-A line ends at `\\n` and nowhere else; a text that ends with `\\n` has no empty line after it.
+A line ends at `\\n` and nowhere else; a text that ends with `\\n` has no empty line after it. Where it matters, lines
+are looked at one by one; there may be millions between, of which no more is asked than which of them hold a term.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paddock.model.artifact import Excerpt, Stream
@@ -33,6 +34,28 @@ def is_cut(shown: str) -> bool:
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text, without their ends."""
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def holding(text: str, terms: Sequence[str]) -> list[int]:
+    """Return which lines of a text, counted from 0, hold one of some terms, in either case."""
+    lower = text.lower()
+    wanted = [term for term in map(str.lower, terms) if term in lower]
+    if not wanted:
+        return []
+    lines = lower.split("\n")
+    return sorted({number for term in wanted for number, line in enumerate(lines) if term in line})
+
+
+def blocks(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Yield a text that comes in pieces in other pieces, and of each whether it is lines, whole and to their ends."""
+    begun = False
+    for text in texts:
+        end = text.rfind("\n") + 1
+        start = text.find("\n") + 1 if begun else 0
+        for piece, whole in ((text[:start], False), (text[start:end], True), (text[end:], False)):
+            if piece:
+                yield piece, whole
+                begun = not piece.endswith("\n")
 
 
 class Lines:
@@ -164,6 +187,22 @@ class Windows:
         if self._window and number == self._ends:
             self.end(number)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the next line belongs to an excerpt."""
+        return bool(self._window)
+
+    def passes_over(self, block: str, matches: int) -> bool:
+        """Take whole lines, of which so many match, at once; tell whether that is possible: no excerpt has any."""
+        if self.is_open or (matches and len(self.excerpts) < self._limit):
+            return False
+        self.matches += matches
+        self.more = self.more or bool(matches)
+        if self._context and not matches:  # else there will be no window
+            before = block[:-1].rsplit("\n", self._context)[-self._context :]
+            self._before.extend(map(clipped, before))
+        return True
+
     def end(self, number: int) -> None:
         """Close a window that is open; `number` is that of the last line."""
         if self._window:
@@ -225,32 +264,38 @@ def gist(
     total = head.count("\n") + captured.omitted_line_ends + tail.count("\n")
     total += captured.total_bytes > 0 and not (tail or head).endswith("\n")
     first: list[str] = []
-    last: deque[str] = deque(maxlen=keep)
     excerpts: list[Excerpt] = []
 
-    def read(text: str, number: int, *, partial: int = 0) -> None:
-        """Take lines from `number` + 1 on; line `partial` is known in part."""
-        windows = Windows(source, context=context, limit=limit - len(excerpts))
-        for line, hit in _lines(text, terms):
-            number += 1
-            shown = line.removesuffix(CUT) + CUT if number == partial else line
-            last.append(shown)
-            if number == len(first) + 1 <= keep:
-                first.append(shown)
-            windows.feed(number, shown, hit=hit)
-        windows.end(number)
-        excerpts.extend(windows.excerpts)
+    def read(text: str, number: int, *, partial: int = 0) -> list[str]:
+        """Take lines from `number` + 1 on, and return the last; line `partial` is known in part."""
+        lines = lines_of(text)
 
-    read(head, 0, partial=head.count("\n") + 1 if cut else 0)
+        def shown(start: int, end: int) -> list[str]:
+            found = [_shown(line, terms) for line in lines[start:end]]
+            if found and partial == number + start + len(found):  # no other one is the last
+                found[-1] = found[-1].removesuffix(CUT) + CUT
+            return found
+
+        if number <= len(first):
+            first.extend(shown(len(first) - number, keep - number))
+        end = 0
+        for hit in holding(text, terms) if limit else ():
+            if hit >= end and len(excerpts) < limit:
+                start, end = max(0, hit - context), min(len(lines), hit + context + 1)
+                excerpts.append(excerpt(source, number + start + 1, shown(start, end)))
+        return shown(max(0, len(lines) - keep), len(lines))
+
+    last = read(head, 0, partial=head.count("\n") + 1 if cut else 0)
     if cut:
-        last.clear()
         # The rest of a line that begins in what is omitted is no line.
         rest = tail.partition("\n")[2]
-        read(rest, total - len(lines_of(rest)))
+        last = read(rest, total - len(lines_of(rest)))
     return Gist(tuple(first), tuple(last), total, tuple(excerpts))
 
 
-def _lines(text: str, terms: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    lines = Lines(terms)
-    yield from lines.feed(text)
-    yield from lines.end()
+def _shown(line: str, terms: Sequence[str]) -> str:
+    """Return a whole line as `Lines` does."""
+    if len(line) <= LINE_CHARS:
+        return line
+    [(shown, _)] = Lines(terms).feed(f"{line}\n")
+    return shown

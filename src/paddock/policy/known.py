@@ -21,8 +21,10 @@ class KnownSecrets:
         """Take a value; of one with several lines each line counts, for output is read line by line."""
         from paddock.policy.spellings import spellings  # noqa: PLC0415 - only who has secrets pays for it
 
-        lines = value.split("\n")
-        others = spellings(value) if len(value) >= _LEAST else ()
+        # A file ends with a line end, which whoever uses what is in it takes off.
+        values = {each for text in (value, value.replace("\r\n", "\n")) for each in (text, text.strip())}
+        lines = [form for each in values for line in each.split("\n") for form in (line, line.strip())]
+        others = [form for each in values if len(each) >= _LEAST for form in spellings(each)]
         forms = [form for form in (*lines, *others) if len(form) >= _LEAST]
         # The longest first: one value may be a part of another.
         self._values = tuple(sorted({*self._values, *forms}, key=lambda form: (-len(form), form)))

@@ -18,7 +18,7 @@ from typing import Any
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.policy.known import KnownSecrets
-from paddock.policy.redact import redact_text
+from paddock.policy.redact import redact_lines, redact_text
 
 LONGEST = 64 * 1024
 """Characters of a line that are looked at together."""
@@ -100,9 +100,7 @@ class Redactor:
         """Return some lines as `line` would, one by one; none may hold a part of a private key."""
         if self._custom or not self._defaults:
             return "\n".join(map(self.line, text.split("\n")))
-        text = _without_defaults(self._secrets.hide(text))
-        # What is between quotes may reach over line ends; nothing else does.
-        return "\n".join(map(redact_text, text.split("\n"))) if '"' in text else redact_text(text)
+        return redact_lines(_without_defaults(self._secrets.hide(text)))
 
     def opens_key(self, line: str) -> bool:
         """Tell whether a private key begins in a line and does not end there."""
@@ -171,24 +169,29 @@ class StreamRedactor:
         line = self._released()
         while len(line) >= LONGEST and not self._withholding:
             window, further = line[:LONGEST], line[LONGEST:]
-            alone = self._redactor.leaves_alone(window)
-            cut = LONGEST - OVERLAP if alone else self._cut(window)
-            if cut is None:
-                done.append(self._redactor.line(window) + WITHHELD)
+            cut, first = self._cut(window)
+            if not cut:
+                done.append(first + WITHHELD)
                 self._withholding = True
                 self._in_key = self._in_key or self._redactor.opens_key(window)
                 return
-            done.append(window[:cut] if alone else self._redactor.line(window[:cut]))
+            done.append(first)
             line = window[cut:] + further
         self._pieces, self._held = [line], len(line)
 
-    def _cut(self, window: str) -> int | None:
-        """Return where a window can be cut so that redacting its parts is redacting the whole."""
+    def _cut(self, window: str) -> tuple[int, str]:
+        """Return where a window can be cut so that redacting its parts is redacting the whole, and the redacted part.
+
+        Where it cannot, that is 0, and all of it.
+        """
+        if self._redactor.leaves_alone(window):
+            return LONGEST - OVERLAP, window[: LONGEST - OVERLAP]
         whole = self._redactor.line(window)
         for cut in range(LONGEST - OVERLAP, 0, -_STEP):
-            if self._redactor.line(window[:cut]) + self._redactor.line(window[cut:]) == whole:
-                return cut
-        return None
+            first = self._redactor.line(window[:cut])
+            if whole.startswith(first) and first + self._redactor.line(window[cut:]) == whole:
+                return cut, first
+        return 0, whole
 
     def _released(self) -> str:
         line = "".join(self._pieces)

@@ -11,7 +11,6 @@ the larger it is, and then the entries used longest ago go, down to less than th
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from random import random
 from typing import NamedTuple
 
+from paddock.confine import scratch
 from paddock.files import is_ours, make_private
 from paddock.model.canonical import canonical
 from paddock.model.limits import MIB
@@ -156,15 +156,21 @@ def _facts(program: str) -> tuple[int, ...] | None:
 
 
 def _size(entry: Path) -> int:
-    return sum(
-        os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118
-        for folder, _, names in os.walk(entry)
-        for name in names
-    )
+    """Return the bytes of an entry, however deep its folders are. Raises OSError."""
+    total, pending = 0, [os.fspath(entry)]
+    while pending:
+        path = pending.pop()
+        facts = os.lstat(path)
+        if stat.S_ISDIR(facts.st_mode):
+            pending += [f"{path}/{name}" for name in os.listdir(path)]  # noqa: PTH208 - of thousands
+        else:
+            total += facts.st_size
+    return total
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
+    if path.is_dir() and not path.is_symlink():
+        with contextlib.suppress(OSError):
+            scratch.remove(os.fspath(path))
     else:
         path.unlink(missing_ok=True)

@@ -276,6 +276,8 @@ class RuntimeEngine:
             return NO_OUTPUT
         except trees.TreeError as error:
             return f"Compile succeeded but its output is refused: {error}"
+        except OSError as error:  # what it closed to its own user, or what is deeper down than paths reach
+            return f"Compile succeeded but its output cannot be taken over: {error.strerror}"
         return ""
 
 

@@ -65,6 +65,8 @@ _JAVA_TOKEN = re.compile(
     r"(?<![.\w])(?:class|interface|enum|record)\s+(?P<type>(?:[^\W\d]|\$)[\w$]*)"
     r"|\bvoid\s+(?P<main>main)\s*\((?P<takes>[^(){}]*)"
 )
+_LONGEST_NAME = 240
+"""Bytes of the name of a type that its files can have, too, of which each takes 255."""
 _JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
 
 
@@ -88,6 +90,8 @@ def _java(code: str, name: str) -> Prepared:
             other = other or current
     owner = owner or other
     file = public or owner or "Main"
+    if len(file.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
+        file = "Main"  # no file can have such a name, and the compiler says so
     return Prepared(
         f"{file}{PurePath(name).suffix}", code, _prefix(_JAVA_PACKAGE.search(text)) + (owner or file)
     )

@@ -23,6 +23,8 @@ StrPath = str | os.PathLike[str]
 
 MOST_BYTES = 256 * 1024 * 1024
 MOST_ENTRIES = 20_000
+MOST_DEPTH = 100
+"""Folders in folders: deeper ones are not removed by who calls itself for each of them."""
 KEEPER = 65533
 """User of what is kept, as root; systemd keeps this number free (UIDs, GIDs and systemd)."""
 _PIECE = 256 * 1024
@@ -85,6 +87,8 @@ def _walk(source: str, target: str, owner: int | None, take: _Take) -> Copied:
         if total > MOST_BYTES or entries > MOST_ENTRIES:
             raise TreeError(f"it is over {MOST_BYTES} bytes or {MOST_ENTRIES} files")
         if stat.S_ISDIR(facts.st_mode):
+            if name.count("/") >= MOST_DEPTH:
+                raise TreeError(f"it has folders in more than {MOST_DEPTH} folders")
             os.mkdir(made, 0o700)  # noqa: PTH102
             if owner is not None:
                 os.chown(made, owner, owner)
@@ -100,7 +104,8 @@ def _walk(source: str, target: str, owner: int | None, take: _Take) -> Copied:
 
 
 def _no_plain_file(path: str) -> TreeError:
-    return TreeError(f"{os.path.basename(path)} is not a plain file")  # noqa: PTH119
+    name = os.path.basename(path)  # noqa: PTH119
+    return TreeError(f"{name if name.isprintable() else ascii(name)} is not a plain file")
 
 
 def _copied(path: str, made: str, facts: os.stat_result, checksum: int, *, finish: _Finish | None) -> int:

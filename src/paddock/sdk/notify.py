@@ -1,10 +1,9 @@
 """`paddock.notify.send`: tell the person, through the channels of the settings."""
 
 import asyncio
-import os
-import shutil
 from collections.abc import Awaitable, Callable, Mapping
 
+from paddock.files import system_program
 from paddock.model.base import Json
 from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.outcome import Status
@@ -63,7 +62,7 @@ class Notifier:
         )
 
     def _desktop(self) -> Tell | None:
-        program = shutil.which("notify-send", path=self._environ.get("PATH", os.defpath))
+        program = system_program("notify-send")
         if program is None or "DBUS_SESSION_BUS_ADDRESS" not in self._environ:
             return None
         environment = {name: self._environ[name] for name in _PASSED if name in self._environ}

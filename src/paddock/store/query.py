@@ -7,12 +7,13 @@ manifest says is an ArtifactError (S51).
 import codecs
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
 from paddock.model.errors import ArtifactError, ArtifactTooLarge
-from paddock.model.text import CUT, LINE_CHARS, Lines, Windows, excerpt, is_cut
+from paddock.model.text import CUT, LINE_CHARS, Lines, Windows, blocks, excerpt, holding, is_cut
 from paddock.store.artifacts import Artifacts, Found
 
 MOST_LINES = 1000
@@ -114,7 +115,8 @@ class _Search:
             windows = Windows(stream, context=asked.context_lines, limit=asked.max_excerpts - len(excerpts))
             start: list[str] = []
             number = 0
-            for number, line, hit in self._lines(stream):
+            pass_over = _Passing(windows, start, after, asked)
+            for number, line, hit in self._lines(stream, pass_over):
                 if number > after:
                     windows.feed(number, line, hit=hit)
                     if len(start) < asked.max_excerpts:
@@ -134,13 +136,15 @@ class _Search:
 
     def _page(self, stream: Stream, start: int, most: int, *, last: int | None = None) -> OutputFound:
         """Return lines by number; there is a cursor while there are more of those that were asked for."""
-        lines: list[str] = []
-        number = 0
-        for number, line, _ in self._lines(stream):
-            if start <= number < start + most:
-                lines.append(line)
+
+        def passes_over(_: str, before: int, count: int) -> bool:
+            return before + count < start or before + 1 >= start + most
+
+        lines = [
+            line for number, line, _ in self._lines(stream, passes_over) if start <= number < start + most
+        ]
         excerpts = [excerpt(stream, start, lines)] if lines else []
-        end = number if last is None else min(last, number)
+        end = self._total_lines if last is None else min(last, self._total_lines)
         following = _end_of(excerpts[0]) if excerpts and excerpts[0].line_end < end else None
         return self._found(excerpts, status="lineRange", matches=0, following=following)
 
@@ -148,6 +152,10 @@ class _Search:
         """Return what a line holds after so many characters; the cursor goes on in it, or with the next line."""
         line, length, shown, whole = 1, 0, "", 0
         for text in self._texts(stream):
+            ends = text.count("\n")
+            if not line <= wanted <= line + ends:
+                line, length = line + ends, len(text) - text.rfind("\n") - 1 + (0 if ends else length)
+                continue
             for place, part in enumerate(text.split("\n")):
                 if place:
                     line, length = line + 1, 0
@@ -173,10 +181,20 @@ class _Search:
             return (asked.stream,)
         return STREAMS[STREAMS.index(asked.cursor.stream) :] if asked.cursor else STREAMS
 
-    def _lines(self, stream: Stream) -> Iterator[tuple[int, str, bool]]:
+    def _lines(
+        self, stream: Stream, passes_over: Callable[[str, int, int], bool]
+    ) -> Iterator[tuple[int, str, bool]]:
+        """Yield the lines of a stream, but for some whole ones at a time, which `passes_over` takes.
+
+        It gets these lines, and how many are before and among them.
+        """
         lines = Lines(self._asked.query_terms)
         number = 0
-        for text in self._texts(stream):
+        for text, whole in blocks(self._texts(stream)):
+            count = text.count("\n") if whole else 0
+            if whole and passes_over(text, number, count):
+                number += count
+                continue
             for line, hit in lines.feed(text):
                 number += 1
                 yield number, line, hit
@@ -211,6 +229,25 @@ class _Search:
 
     def _reads_on(self) -> bool:
         return self._asked.cursor is not None and self._asked.cursor.after_char is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """Takes whole lines at once where a search shows none of them."""
+
+    windows: Windows
+    start: Sequence[str]
+    """The first lines, shown where nothing matches."""
+    after: int
+    asked: OutputQuery
+
+    def __call__(self, block: str, before: int, count: int) -> bool:
+        """Tell whether it has taken so many lines."""
+        if before + count <= self.after:
+            return True
+        if before < self.after or len(self.start) < self.asked.max_excerpts or self.windows.is_open:
+            return False
+        return self.windows.passes_over(block, len(holding(block, self.asked.query_terms)))
 
 
 def _cut(excerpts: Iterable[Excerpt]) -> Cursor | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,15 @@ def own_directories(settings: Settings) -> list[Path]:
     ]
 
 
+def installation() -> list[Path]:
+    """Return where Paddock itself is, and what it imports: whoever changes that runs as the user, and not confined."""
+    package = Path(__file__).parents[1]
+    beside = package.parent
+    packages = beside if beside.name in {"site-packages", "dist-packages"} else package
+    environment = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
+    return [*environment, packages]
+
+
 def own_files(settings: Settings) -> "tuple[File, ...]":
     """Return the files outside of those directories that Paddock keeps, or that say what it runs and whom it trusts."""
     from paddock.confine import private  # noqa: PLC0415 - only processes pay for it
@@ -58,11 +68,13 @@ class Processes:
         settings: SandboxSettings,
         own: Sequence[Path],
         files: "Callable[[], tuple[File, ...]]" = tuple,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        """Keep programs from Paddock's `own` directories and `files`."""
+        """Keep programs from Paddock's `own` directories and `files`; `prepare` comes before any of them."""
         self._settings = settings
         self._own = own
         self._files = files
+        self._prepare = prepare
         self._sandbox: Sandbox | None = None
         self._choosing = asyncio.Lock()
 
@@ -74,6 +86,7 @@ class Processes:
         """
         from paddock.confine import ladder, plan, private  # noqa: PLC0415 - only processes pay for it
 
+        self._prepare()
         async with self._choosing:
             if self._sandbox is None:
                 self._sandbox = await ladder.choose(
@@ -82,6 +95,7 @@ class Processes:
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
                     own=private.known(self._own),
+                    installed=private.known(installation()),
                     files=self._files(),
                 )
         return self._sandbox

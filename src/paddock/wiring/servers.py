@@ -6,8 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paddock.files import read_bounded
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
+from paddock.model.limits import SERVERS_FILE_BYTES
 from paddock.model.settings import Settings
 from paddock.policy.environment import child_environment
 
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 
 
 class Servers:
-    """The upstream servers of a session: their file is read at the first use, each starts at its first call."""
+    """The upstream servers of a session: their file is read at the first use, each starts at its first call.
+
+    It names commands that run as the user. A program that may write to the workspace can change it until it is put back
+    at the program's end, so what counts is what it was before the first one began (`hold`).
+    """
 
     def __init__(
         self, settings: Settings, workspace: Path, learn: Callable[[str], None] | None = None
@@ -33,6 +39,7 @@ class Servers:
         self._all, self._learn = settings, learn
         self._settings = settings.servers
         self._file = settings.servers.config or workspace / ".mcp.json"
+        self._held: bytes | OSError | None = None
         self._hub: Hub | None = None
         self.used = False
 
@@ -42,7 +49,20 @@ class Servers:
         from paddock.hub.config import load_servers  # noqa: PLC0415 - only programs that use servers pay for it
 
         self.used = True
-        return load_servers(self._file, os.environ, self._settings.questions)
+        return load_servers(self._file, os.environ, self._settings.questions, read=self._read)
+
+    def hold(self) -> None:
+        """Keep what the servers file holds, unless it was read or is kept: it may be another's from now on."""
+        if self._held is None and "config" not in vars(self):
+            try:
+                self._held = read_bounded(self._file, SERVERS_FILE_BYTES)
+            except OSError as error:
+                self._held = error
+
+    def _read(self, file: Path, most: int) -> bytes:
+        if isinstance(self._held, OSError):
+            raise self._held
+        return read_bounded(file, most) if self._held is None else self._held
 
     def configured(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""

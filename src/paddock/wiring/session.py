@@ -160,9 +160,10 @@ async def open_session(
         frame_bytes = settings.limits.execute.frame_bytes
         pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
         intake = Intake(launcher, answers.Answers(answers.directory()))
-        processes = Processes(settings.sandbox, own_directories(settings), partial(own_files, settings))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)
+        own, files = own_directories(settings), partial(own_files, settings)
+        processes = Processes(settings.sandbox, own, files, servers.hold)
         outgoing = Outgoing(settings.redaction, secrets)
         watch: Watch | None = None
         try:

@@ -21,13 +21,17 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 
 ATTACKS = Path(__file__).parent / "attacks"
-CLIENTS = (".cursor", ".gemini", ".roo", ".kilocode", ".kiro", ".husky")
+CLIENTS = (
+    *(".cursor", ".gemini", ".roo", ".kilocode", ".kiro", ".husky", ".zed", ".windsurf", ".amazonq", ".qwen"),
+    *(".opencode", "opencode.json", "opencode.jsonc", ".crush.json", "crush.json", ".claude.json"),
+)
 HOME = (
     ".ssh",
     ".gitconfig",
     ".zlogin",
     ".bash_logout",
-    *(f".config/{name}" for name in ("git", "fish", "systemd", "autostart")),
+    *(".bash_aliases", ".inputrc", ".xprofile", ".xsession", ".xsessionrc", ".xinitrc"),
+    *(f".config/{name}" for name in ("git", "fish", "systemd", "autostart", "environment.d")),
 )
 HOOK = ".git/hooks/pre-commit"
 MIB = 1024 * 1024

@@ -38,6 +38,16 @@ kept = mmap.mmap(-1, 4 << 30)
 import os, socket
 kept = [socket.socketpair() for _ in range(200)], [os.pipe() for _ in range(100)]
 """,
+    "a large mapping that is read here and there": """
+import mmap
+kept = mmap.mmap(-1, 64 << 30, flags=0x4022, prot=mmap.PROT_READ)
+for place in range(0, len(kept), 8 << 20): kept[place]
+""",
+    "some locks on a file": """
+import fcntl, os
+file = os.open(os.environ["TMPDIR"] + "/file", os.O_RDWR | os.O_CREAT)
+for place in range(5000): fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * place)
+""",
     "a temporary file": """
 import tempfile
 file = tempfile.TemporaryFile()
@@ -91,6 +101,34 @@ time.sleep(20)
     result, _ = run(tier, program, wall_ms=30_000)
     assert (result.status, result.limit) == ("memory_limit", "memory")
     assert result.usage.peak_bytes > 256 * MIB
+
+
+@tiers
+def test_tables_of_pages_count_as_memory(tier):
+    program = """
+import mmap, time
+nothing = mmap.mmap(-1, 256 << 30, flags=0x4022, prot=mmap.PROT_READ)
+for place in range(0, len(nothing), 2 << 20): nothing[place]
+time.sleep(20)
+"""
+    result, _ = run(tier, program, wall_ms=30_000)
+    assert (result.status, result.limit) == ("memory_limit", "memory")
+    assert result.usage.peak_bytes > 256 * MIB
+
+
+@tiers
+def test_locks_on_files_count_as_memory(tier):
+    program = """
+import fcntl, os, struct, time
+locks = [struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * place, 1, 0) for place in reversed(range(300))]
+for number in range(1000):
+    file = os.open(f"{os.environ['TMPDIR']}/{number}", os.O_RDWR | os.O_CREAT)
+    for lock in locks: fcntl.fcntl(file, fcntl.F_SETLK, lock)
+time.sleep(20)
+"""
+    result, _ = run(tier, program, memory_bytes=48 * MIB, wall_ms=60_000)
+    assert (result.status, result.limit) == ("memory_limit", "memory")
+    assert result.usage.peak_bytes > 48 * MIB
 
 
 @tiers

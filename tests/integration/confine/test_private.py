@@ -11,7 +11,7 @@ from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
 from paddock.model.settings import Settings, Tier
-from paddock.wiring.processes import own_files
+from paddock.wiring.processes import installation, own_files
 
 TIERS: tuple[Tier, ...] = ("namespaces", "landlock")
 RENAME = """perl -e 'rename $ARGV[0], "away" or exit 1'"""
@@ -47,6 +47,7 @@ def run(
     script: str,
     *,
     own: tuple[str, ...] | None = None,
+    installed: tuple[str, ...] = (),
     files: tuple[private.File, ...] = (),
     **grants: object,
 ):
@@ -54,7 +55,8 @@ def run(
         given = {"workspace": home, "access": "read-only", **grants}
         facts = SandboxFacts(tier=tier)
         kept = own_of(home) if own is None else own
-        async with Sandbox(facts, tier, scratch_root=home.parent, own=kept, files=files) as sandbox:
+        kept_from = {"own": kept, "installed": installed, "files": files}
+        async with Sandbox(facts, tier, scratch_root=home.parent, **kept_from) as sandbox:
             return await sandbox.run(["sh", "-c", script], ProcessGrants.model_validate(given))
 
     return asyncio.run(main())
@@ -243,3 +245,45 @@ def test_files_that_settings_place_elsewhere_are_paddocks_own(tmp_path: Path):
         {"servers": {"registry_source": "https://registry.example/v0/servers"}}
     )
     assert own_files(elsewhere) == own_files(Settings()) == ()
+
+
+SPOIL = """
+echo evil > .venv/lib/site.py; echo evil > .venv/new; mv .venv away; mv .venv/lib away; rm -r .venv; echo made > made
+"""
+
+
+def test_no_program_changes_what_paddock_imports(home: Path):
+    (home / ".venv/lib").mkdir(parents=True)
+    (home / ".venv/lib/site.py").write_text("own\n")
+    installed = private.known([home / ".venv"])
+    done = run("namespaces", home, SPOIL, own=(), installed=installed, access="workspace-write")
+    assert done.status == "ok"
+    assert sorted(path.name for path in home.iterdir() if path.name[:2] != ".l") == sorted(
+        [".cache", ".venv", "link", "made", "project", "top"]
+    )
+    assert [(path.name, path.read_text()) for path in (home / ".venv").rglob("*.py")] == [
+        ("site.py", "own\n")
+    ]
+    refused = run("landlock", home, SPOIL, own=(), installed=installed, access="workspace-write")
+    assert (refused.status, refused.reason) == (
+        "invalid",
+        f"a program that may write there can get at {home}/.venv, where Paddock keeps its own files; work in a directory "
+        "that does not hold them, make the tier namespaces available (paddock doctor says how), or grant the workspace "
+        "read-only",
+    )
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_what_paddock_imports_may_be_read_and_be_beside_a_workspace(tier: Tier, home: Path):
+    (home / ".venv/lib").mkdir(parents=True)
+    (home / ".venv/lib/site.py").write_text("own\n")
+    installed = private.known([home / ".venv"])
+    assert run(tier, home, "cat .venv/lib/site.py", own=(), installed=installed).stdout.head == "own\n"
+    beside = {"workspace": home / "project", "readable": (home / ".venv/lib",), "access": "workspace-write"}
+    done = run(tier, home, "cat ../.venv/lib/site.py; echo x > y", own=(), installed=installed, **beside)
+    assert (done.status, done.stdout.head) == ("ok", "own\n")
+
+
+def test_where_paddock_is_are_its_package_and_its_environment():
+    where = private.known(installation())
+    assert all(any(private.is_below(each.__file__, place) for place in where) for each in (private, pytest))

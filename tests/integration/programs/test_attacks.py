@@ -73,6 +73,16 @@ int main(int n, char **a) {{ /* {time.monotonic_ns()} */
         assert (outcome.program.stdout.head, outcome.program.cached) == (f"first\n{done}", cached)
 
 
+def test_a_package_in_a_thousand_packages_is_refused_and_no_fault_of_ours(programs):
+    code = (
+        f"package {'.'.join(['d'] * 1800)}; public class Deep {{ public static void main(String[] a) {{}} }}"
+    )
+    outcome = programs.run("java", code)
+    assert (outcome.status, outcome.program.phase) == ("failed", "compile")
+    told = "Compile succeeded but its output is refused: it has folders in more than 100 folders"
+    assert outcome.error.message == told
+
+
 def test_a_read_only_workspace_stays_as_it_is(programs):
     before = sorted(programs.workspace.iterdir())
     code = "touch made; mkdir folder; echo x > made; exit 0"
@@ -84,6 +94,19 @@ def test_arguments_with_dashes_are_the_programs_own(programs):
     args = ("-c", "--version", "-", "--", "$(id)", "a\nb")
     assert programs.text("python", "import sys; print(sys.argv[1:])", args=args) == f"{list(args)}\n"
     assert programs.text("shell", 'printf "%s|" "$@"', args=args) == "-c|--version|-|--|$(id)|a\nb|"
+
+
+def test_an_argument_that_is_no_text_reaches_the_program_and_its_end_is_on_the_record(programs):
+    code = "import os, sys; print(os.fsencode(sys.argv[1]))"
+    assert programs.text("python", code, args=("\udcff",)) == "b'\\xff'\n"
+    assert programs.records("finished")[0]["status"] == "ok"
+
+
+def test_a_type_whose_name_no_file_can_have_is_told_by_the_compiler(programs):
+    code = f"public class {'A' * 300} {{ public static void main(String[] a) {{}} }}"
+    outcome = programs.run("java", code)
+    assert (outcome.status, outcome.program.phase) == ("failed", "compile")
+    assert "should be declared in a file named" in outcome.program.stderr.head
 
 
 def test_no_secret_leaves_in_output_or_artifact(programs):

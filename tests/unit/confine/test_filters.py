@@ -26,6 +26,7 @@ ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 PRETENDED = ERRNO
 """Not done, and said to be."""
 PERMISSION, ACCESS, MISSING = ERRNO | errno.EPERM, ERRNO | errno.EACCES, ERRNO | errno.ENOSYS
+NO_MEMORY = ERRNO | errno.ENOMEM
 OTHER_ARCHITECTURES = (0x40000003, 0x40000028, 0xC0000015, 0)
 """i386, ARM, PowerPC, and none."""
 X32 = 0x40000000
@@ -38,7 +39,7 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "userfaultfd": 323, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
         "fchmod": 91, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203,
         "ioprio_set": 251, "fchmodat": 268, "sched_setattr": 314, "openat2": 437, "fchmodat2": 452,
-        "open": 2, "creat": 85, "chmod": 90, "mknod": 133, "socketpair": 53,
+        "fcntl": 72, "setrlimit": 160, "memfd_create": 319, "open": 2, "creat": 85, "chmod": 90, "mknod": 133, "socketpair": 53,
     },
     "aarch64": {
         "read": 63, "write": 64, "mmap": 222, "mprotect": 226, "ioctl": 29, "shmget": 194, "socket": 198, "clone": 220,
@@ -47,9 +48,13 @@ NUMBERS = {  # arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/
         "perf_event_open": 241, "prlimit64": 261, "setns": 268, "process_vm_readv": 270, "bpf": 280,
         "userfaultfd": 282, "io_uring_setup": 425, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438,
         "fchmod": 52, "setpriority": 140, "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122,
-        "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452, "socketpair": 199,
+        "fcntl": 25, "setrlimit": 164, "memfd_create": 279, "ioprio_set": 30, "fchmodat": 53, "sched_setattr": 274, "openat2": 437, "fchmodat2": 452, "socketpair": 199,
     },
 }  # fmt: skip
+SET_FLAGS, SET_LOCK, ENLARGE_PIPE, SIZE_OF_PIPE = 4, 6, 1031, 1032
+"""Commands of fcntl(2)."""
+LANDLOCK = {"landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446}
+"""The same on every architecture."""
 REFUSED_TO_JOBS = (
     "ptrace", "chroot", "mount", "init_module", "mq_open", "shmget", "kexec_load", "add_key", "keyctl", "unshare",
     "perf_event_open", "setns", "process_vm_readv", "bpf", "userfaultfd", "fsopen", "pidfd_getfd",
@@ -109,7 +114,7 @@ def test_a_profile_without_a_filter_is_no_profile():
 def verdict(profile, architecture, call, *arguments, machine=None):
     """Return what a filter says to a call (a name or a number), as the kernel would run it."""
     program = Path(seccomp.FILTERS, f"{profile}.{architecture}.bpf").read_bytes()
-    number = NUMBERS[architecture].get(call, call)
+    number = (NUMBERS[architecture] | LANDLOCK).get(call, call)
     machine = AUDIT_ARCH[architecture] if machine is None else machine
     data = struct.pack("<IIQ6Q", number, machine, 0, *arguments, *(0,) * (6 - len(arguments)))
     at, register = 0, 0
@@ -156,7 +161,8 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
         return verdict(profile, architecture, call, *arguments)
 
     assert {name: told(name) for name in REFUSED_TO_JOBS} == dict.fromkeys(REFUSED_TO_JOBS, PERMISSION)
-    assert [told(name) for name in ("clone3", "io_uring_setup", "openat2")] == [MISSING] * 3
+    absent = ("clone3", "io_uring_setup", "openat2", *LANDLOCK)
+    assert {name: told(name) for name in absent} == dict.fromkeys(absent, MISSING)
     for flag in (NEW_USER, NEW_NETWORK, NEW_USER | NEW_NETWORK | SIGCHLD):
         assert told("clone", flag) == PERMISSION
     assert (told("clone", SIGCHLD), told("clone", THREAD)) == (ALLOW, ALLOW)
@@ -166,12 +172,29 @@ def test_programs_are_refused_what_reaches_out_and_nothing_else(profile, archite
     for request in (TYPE_INTO_TERMINAL, TYPE_INTO_TERMINAL | 1 << 32):  # the kernel takes 32 bits of it
         assert told("ioctl", 0, request) == PERMISSION
     assert told("ioctl", 0, WINDOW_SIZE) == ALLOW
+    assert [told("fcntl", 0, request) for request in (ENLARGE_PIPE, ENLARGE_PIPE | 1 << 32)] == [
+        PERMISSION
+    ] * 2
+    assert [told("fcntl", 0, request) for request in (SET_FLAGS, SET_LOCK, SIZE_OF_PIPE)] == [ALLOW] * 3
     internet = ALLOW if profile == "job-network" else PERMISSION
     families = {family: told("socket", family) for family in (*range(64), 1 << 31)}
     assert families == dict.fromkeys(families, PERMISSION) | {AF_INET: internet, AF_INET6: internet}
     assert {AF_UNIX, AF_NETLINK, AF_PACKET, AF_VSOCK} <= families.keys()
     for name in ("read", "write", "mmap", "mprotect", "execve", "openat", "kill", "prlimit64"):
         assert told(name) == ALLOW, name
+    core, cpu, limits = 4, 0, 0x1000
+    changes = [told("prlimit64", 0, core, limits), told("setrlimit", core, limits)]
+    assert (changes, told("prlimit64", 7, core, limits)) == ([PRETENDED, PRETENDED], PERMISSION)
+    others = [
+        told("prlimit64", 0, core, 0),
+        told("prlimit64", 0, cpu, limits),
+        told("setrlimit", cpu, limits),
+    ]
+    assert others == [ALLOW] * 3
+    private, huge, close_on_exec, huge_file = 0x22, 0x15 << 26 | 0x40000, 1, 4
+    assert (told("mmap", 0, 0, 3, private), told("mmap", 0, 0, 3, private | huge)) == (ALLOW, NO_MEMORY)
+    files = [told("memfd_create", 0, flags) for flags in (close_on_exec, close_on_exec | huge_file)]
+    assert files == [ALLOW, NO_MEMORY]
 
 
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)

@@ -20,7 +20,6 @@ def test_a_program_starts_with_its_own_limits_and_never_with_more_than_there_wer
     monkeypatch.setattr(resource, "setrlimit", given.__setitem__)
     shim._limit(ORDER, 7)
     bounded = {
-        resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 4096,
         resource.RLIMIT_NOFILE: files,
         resource.RLIMIT_CPU: 3,

@@ -155,6 +155,15 @@ def test_sockets_and_pipes_count_as_what_they_can_hold_as_far_as_memory_went(tmp
     assert found(tmp_path, place) == Amount()
 
 
+def kernels(place):
+    """Return what the kernel keeps for a process, by what it tells of it."""
+    told = Path(place, "status").read_text().splitlines()
+    tables = sum(int(line.split()[1]) * 1024 for line in told if line.startswith("VmPTE:"))
+    lives = max(Path(place, "task").iterdir())  # its first thread may have ended
+    files = Path(place, "maps"), *Path(lives, "fdinfo").iterdir()
+    return tables + 256 * sum(file.read_bytes().count(b"\n") for file in files)
+
+
 def test_processes_that_are_gone_hold_nothing(tmp_path):
     assert found(tmp_path, "/proc/0", "/proc/0/task/0", moved=FAR) == Amount()
 
@@ -199,6 +208,7 @@ far = Amount(1000 << 20, 1000 << 20)
 for moved in (Amount(), Amount(2 << 20), far):
     print(*[*usage([sys.argv[1]], "/nowhere", moved=moved, most=Amount(1, 1))][-1][:2])
 print([*usage([sys.argv[1]], "/nowhere", moved=Amount(buffers=1000 << 20), most=Amount(1, 1))][-1].buffers)
+print([*usage([sys.argv[1]], "/nowhere", moved=Amount(kernel=50 << 20), most=Amount(8 << 20))][-1].kernel)
 assert (os.geteuid(), os.getegid()) == (0, 0)
 os.listdir("/root")
 """
@@ -223,7 +233,10 @@ def test_root_without_power_over_processes_looks_as_their_user(program, told):
     )
     with holder:
         assert holder.stdout.readline() == b"ready\n"
-        buffers = room_in_buffers(f"/proc/{holder.pid}", hidden="prctl(4, 0" in program)
+        hidden = "prctl(4, 0" in program
+        place = f"/proc/{holder.pid}"
+        buffers = room_in_buffers(place, hidden=hidden)
+        kernel = 50 * MIB if hidden else kernels(place)
         observer = subprocess.run(
             [
                 "setpriv",
@@ -238,4 +251,38 @@ def test_root_without_power_over_processes_looks_as_their_user(program, told):
             check=False,
         )
         holder.kill()
-    assert (observer.stderr, observer.stdout) == ("", f"{told}{buffers}\n")
+    assert (observer.stderr, observer.stdout) == ("", f"{told}{buffers}\n{kernel}\n")
+
+
+NOTICED = Amount(kernel=MIB)
+"""The kernel has taken more than a quarter of what the job may have."""
+
+
+def test_what_the_kernel_keeps_is_counted_once_it_is_much(tmp_path, place, do):
+    before = kernels(place)
+    do(f"file = os.open({str(tmp_path / 'file')!r}, os.O_RDWR | os.O_CREAT)")
+    do("import fcntl; [fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * each) for each in range(1000)]")
+    do("import select; waiting = select.epoll(); [waiting.register(os.dup(0)) for _ in range(20)]")
+    kept = kernels(place)
+    assert 1020 * 256 < kept - before < MIB
+    assert found(tmp_path, place) == Amount()
+    assert found(tmp_path, place, moved=NOTICED) == Amount(kernel=kept)
+
+
+def test_tables_of_pages_count_where_nothing_is_in_the_pages(tmp_path, place, do):
+    do("start = libc.mmap(None, 1 << 30, 1, 0x4022, -1, 0)")
+    do("[ctypes.string_at(start + (each << 21), 1) for each in range(512)]")
+    assert found(tmp_path, place, moved=NOTICED).kernel == kernels(place) > 2 * MIB
+
+
+def test_threads_that_share_their_files_count_them_once(tmp_path, place, do):
+    do("import threading; waiting = [threading.Event() for _ in range(4)]")
+    do("[threading.Thread(target=each.wait, daemon=True).start() for each in waiting]")
+    assert found(tmp_path, place, moved=NOTICED).kernel == kernels(place)
+
+
+def test_counting_ends_with_what_is_too_much(tmp_path, place, do):
+    do(f"file = os.open({str(tmp_path / 'file')!r}, os.O_RDWR | os.O_CREAT)")
+    do("import fcntl; [fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * each) for each in range(5000)]")
+    amounts = [*usage([place] * 50, str(tmp_path), moved=NOTICED, most=Amount(MIB, MIB))]
+    assert amounts[-1].kernel > MIB

@@ -2,7 +2,11 @@ import os
 import select
 import subprocess
 
+import pytest
+
+from paddock import files
 from paddock.hub import process
+from paddock.hub.config import StdioServer
 
 
 def test_death_signal_is_set_by_setpriv_but_not_by_that_of_busybox(tmp_path, monkeypatch):
@@ -13,18 +17,36 @@ def test_death_signal_is_set_by_setpriv_but_not_by_that_of_busybox(tmp_path, mon
         link.parent.mkdir(exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(program)
-        monkeypatch.setenv("PATH", str(link.parent))
+        monkeypatch.setattr(files, "SYSTEM_PATH", str(link.parent))
         process._death_signal.cache_clear()
         return process._death_signal()
 
     try:
         assert found("busybox") == ()
         assert found("setpriv") == (str(tmp_path / "bin" / "setpriv"), "--pdeathsig", "KILL", "--")
-        monkeypatch.setenv("PATH", "")
+        monkeypatch.setattr(files, "SYSTEM_PATH", "")
         process._death_signal.cache_clear()
         assert process._death_signal() == ()
     finally:
         process._death_signal.cache_clear()
+
+
+def test_nothing_that_lies_in_a_workspace_takes_the_place_of_what_we_start_ourselves(tmp_path, monkeypatch):
+    for name in ("setpriv", "server"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    process._death_signal.cache_clear()
+    try:
+        assert str(tmp_path) not in str(process._death_signal())
+    finally:
+        process._death_signal.cache_clear()
+    for path in (".", "", f".:{tmp_path.parent}", "../" + tmp_path.name):
+        with pytest.raises(FileNotFoundError, match="server is not on the PATH"):
+            process._executable(StdioServer("one", "server"), {"PATH": path})
+    assert (
+        process._executable(StdioServer("one", "server"), {"PATH": f".:{tmp_path}"}) == f"{tmp_path}/server"
+    )
 
 
 def test_a_zombie_is_not_a_running_member_of_its_group():

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.model.artifact import Excerpt
-from paddock.model.text import CUT, Lines, Windows, clipped, is_cut, lines_of
+from paddock.model.text import CUT, Lines, Windows, blocks, clipped, holding, is_cut, lines_of
 
 
 def split(terms: list[str], pieces: list[str]) -> list[tuple[str, bool]]:
@@ -38,6 +38,23 @@ def test_pieces_make_no_difference(pieces: list[str], terms: list[str]) -> None:
     lines = lines_of(whole)
     expected = [(line, any(term.lower() in line.lower() for term in terms)) for line in lines]
     assert split(terms, pieces) == expected
+
+
+@given(
+    st.text("ab\nß\u03a3İ", max_size=30), st.lists(st.text("abß\u03c3\n", min_size=1, max_size=3), max_size=3)
+)
+def test_lines_that_hold_a_term_are_those_that_are_found_one_by_one(text: str, terms: list[str]) -> None:
+    assert holding(text, terms) == [number for number, (_, hit) in enumerate(split(terms, [text])) if hit]
+
+
+@given(st.lists(st.text("ab\n", max_size=8)))
+def test_whole_lines_are_told_from_parts_of_lines(pieces: list[str]) -> None:
+    found = [*blocks(pieces)]
+    assert "".join(piece for piece, _ in found) == "".join(pieces)
+    before = "\n"
+    for piece, whole in found:
+        assert whole == (before == "\n" and piece[-1] == "\n")
+        before = piece[-1]
 
 
 @settings(deadline=None)

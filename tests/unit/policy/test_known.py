@@ -164,3 +164,17 @@ def test_a_value_cut_by_pieces_of_a_stream_is_found(data, before, after):
     stream = StreamRedactor(Redactor(RedactionSettings(), secrets))
     out = stream.feed(raw[:cut]) + stream.feed(raw[cut:]) + stream.end()
     assert out.decode() == f"{before}{MARK}{after}"
+
+
+def test_a_value_is_also_known_without_the_white_space_around_it():
+    secrets = knowing("s3cret\n", "  other one \n", "first\r\nsecond\r\n")
+    told = [
+        "s3cret",
+        b"s3cret".hex(),
+        "other one",
+        quote("other one"),
+        "first",
+        "second",
+        b"first\nsecond".hex(),
+    ]
+    assert [secrets.hide(text) for text in told] == [MARK] * len(told)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.canonical import canonical
-from paddock.policy.redact import may_hold_secrets, redact_json, redact_text
+from paddock.policy.redact import may_hold_secrets, redact_json, redact_lines, redact_text
 
 TOKEN = "ghp_" + "a1" * 18
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
@@ -183,6 +183,37 @@ def test_hostile_text_costs_linear_time(piece: str) -> None:
     start = time.process_time()
     redact_text(text)
     assert time.process_time() - start < 20
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "\n",
+                '"',
+                "\\",
+                ":",
+                " ",
+                ",",
+                "token",
+                '"Token"',
+                '"ap\u0131_key"',
+                "é",
+                "1",
+                "x",
+                '"token": "',
+                '"token":"a\\"',
+            ),
+            *('\\"secret\\":\\"', '\\\\"secret\\\\":', "eyJa.b.c", "sk-" + "a" * 20),
+        ]
+    ),
+    max_size=30,
+).map("".join)
+
+
+@given(LINES)
+def test_lines_are_redacted_as_one_by_one(text: str) -> None:
+    assert redact_lines(text) == "\n".join(map(redact_text, text.split("\n")))
 
 
 @pytest.mark.parametrize(

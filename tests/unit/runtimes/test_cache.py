@@ -5,12 +5,15 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
+from paddock.confine import scratch
 from paddock.runtimes import cache as caches
 from paddock.runtimes import trees
 from paddock.runtimes.cache import Cache, key
+from paddock.runtimes.engine import RuntimeEngine
 
 FILES = {"code.c": "int main(){}"}
 
@@ -262,3 +265,57 @@ def test_too_much_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (tmp_path / "many" / str(number)).touch()
     with pytest.raises(trees.TreeError):
         trees.copy(tmp_path / "many", tmp_path / "copies")
+
+
+def nested(folder: Path, depth: int) -> Path:
+    """Make folders in folders."""
+    folder.mkdir()
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    return folder
+
+
+def test_folders_in_folders_are_copied_up_to_a_depth(tmp_path: Path) -> None:
+    assert trees.copy(nested(tmp_path / "made", 100), tmp_path / "copy").size > 0
+    with pytest.raises(trees.TreeError, match=r"^it has folders in more than 100 folders$"):
+        trees.copy(nested(tmp_path / "deep", 101), tmp_path / "other")
+
+
+def test_what_is_deep_in_the_cache_keeps_nobody_from_making_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caches, "random", lambda: 0.0)
+    cache = Cache(tmp_path / "cache", 1000)
+    cache.keep("a", program(tmp_path / "made"))
+    try:
+        nested(tmp_path / "cache" / "a" / "deep", 1500)
+        with (tmp_path / "cache" / "a" / "large").open("wb") as file:
+            file.truncate(5000)
+        cache.keep("b", program(tmp_path / "other"))
+        assert cache.take("b", tmp_path / "program", owner=None)
+        assert not cache.take("a", tmp_path / "damaged", owner=None)
+        assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["b"]
+    finally:
+        scratch.remove(str(tmp_path / "cache"))  # whatever became of it: pytest does not get so deep
+
+
+@pytest.mark.parametrize("name", [b"a\nb\x1b[31m", b"\xff"])
+def test_odd_names_are_told_as_text_that_can_be_shown(tmp_path: Path, name: bytes) -> None:
+    os.mkfifo(os.fsencode(tmp_path) + b"/" + name)
+    with pytest.raises(trees.TreeError) as caught:
+        trees.copy(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))
+    assert str(caught.value) == f"{os.fsdecode(name)!a} is not a plain file"
+
+
+def test_output_of_a_compiler_that_paths_do_not_reach_is_its_fault(tmp_path: Path) -> None:
+    made = nested(tmp_path / "made", 50)
+    for folder, _, _ in [*os.walk(made)][::-1][:-1]:
+        Path(folder).rename(Path(folder).with_name("d" * 200))
+    engine = RuntimeEngine(Mock(), {}, Cache(tmp_path / "cache", 1000))
+    told = engine._collect("a", str(made), str(tmp_path / "target"), os.getuid())
+    assert told == "Compile succeeded but its output cannot be taken over: File name too long"

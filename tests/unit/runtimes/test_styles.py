@@ -162,3 +162,9 @@ def test_hostile_programs_cost_linear_time(style, piece):
     prepared(style, '$x;"' + piece * (2**18 // len(piece)), ".x")
     prepared(style, piece * (2**18 // len(piece)), ".x")
     assert time.process_time() - started < 20
+
+
+def test_a_type_of_java_whose_name_no_file_can_have_gets_another_file() -> None:
+    long, longest = "é" * 121, "A" * 240
+    assert prepared("java", f"public class {long} {{}}", ".java").file_name == "Main.java"
+    assert prepared("java", f"public class {longest} {{}}", ".java").file_name == f"{longest}.java"

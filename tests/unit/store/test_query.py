@@ -15,7 +15,9 @@ from paddock.model.artifact import Handle, OutputQuery, RunFacts
 from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifact
 from paddock.model.limits import MIB
 from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.model.text import Lines
 from paddock.policy.redaction import Redactor
+from paddock.store import query as queries
 from paddock.store.artifacts import Artifacts, Swept
 from paddock.store.query import Reading, query, read_bytes
 
@@ -300,3 +302,57 @@ def test_names_in_the_store_that_are_no_handles_are_not_listed(artifacts: Artifa
     (artifacts.settings.directory / "notes").mkdir()
     (artifacts.settings.directory / "notes" / "manifest.json").write_text("{}")
     assert list(artifacts.list()) == [Handle.parse(handle)]
+
+
+PLACES = st.fixed_dictionaries({"stream": st.just("stdout"), "afterLine": st.integers(0, 25)})
+QUESTIONS = st.one_of(
+    st.fixed_dictionaries(
+        {"queryTerms": st.lists(st.sampled_from(["a", "B", "ab", "zz"]), min_size=1, max_size=3)},
+        optional={"cursor": PLACES},
+    ),
+    st.fixed_dictionaries({"cursor": PLACES}),
+    st.tuples(PLACES, st.integers(0, 700)).map(lambda both: {"cursor": {**both[0], "afterChar": both[1]}}),
+    st.tuples(st.integers(1, 25), st.integers(0, 9)).map(
+        lambda span: {"lineRange": {"stream": "stdout", "startLine": span[0], "endLine": sum(span)}}
+    ),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "b", "\n", "\n\n\n", "ab", "x" * 600, "c\n" * 5]), max_size=30).map(
+        "".join
+    ),
+    QUESTIONS,
+    st.fixed_dictionaries({"maxExcerpts": st.integers(1, 4), "contextLines": st.integers(0, 3)}),
+    st.integers(1, 50),
+)
+def test_in_which_pieces_output_is_read_makes_no_difference(
+    artifacts: Artifacts, text: str, question: dict[str, object], sizes: dict[str, object], piece: int
+) -> None:
+    handle = store(artifacts, text, "a\n")
+    asked = question | sizes
+    whole = ask(artifacts, handle, **asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queries, "_PIECE", piece)
+        assert ask(artifacts, handle, **asked) == whole
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ({"queryTerms": ["x"]}, 2),
+        ({"queryTerms": ["a"]}, 2),
+        ({"lineRange": {"stream": "stdout", "startLine": 2_000_000, "endLine": 2_000_000}}, 1),
+        ({"cursor": {"stream": "stdout", "afterLine": 2_000_000}}, 1),
+    ],
+)
+def test_millions_of_lines_are_not_looked_at_one_by_one(
+    artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch, asked: dict[str, object], most: int
+) -> None:
+    handle = store(artifacts, "a\n" * 2_500_000)
+    fed: list[str] = []
+    feed = Lines.feed
+    monkeypatch.setattr(Lines, "feed", lambda lines, text: (fed.append(text), feed(lines, text))[1])
+    assert ask(artifacts, handle, **asked)["totalLines"] == 2_500_000
+    assert len(fed) <= most

@@ -86,6 +86,6 @@ class OutputLines:
 
     def _text(self, stream: Stream, text: str) -> None:
         *whole, begun = (self._begun[stream] + text).split("\n")
-        for line in whole:
+        for line in whole[: LONGEST + 1]:  # no more of those that come at once is heard
             self._listen(ConsoleLine(level="log" if stream == "stdout" else "error", text=line))
         self._begun[stream] = begun[:LONGEST]

@@ -13,6 +13,16 @@ CLIENTS = (
     ".roo/mcp.json",
     ".kilocode/mcp.json",
     ".kiro/settings/mcp.json",
+    ".zed/settings.json",
+    ".windsurf/mcp.json",
+    ".amazonq/mcp.json",
+    ".qwen/settings.json",
+    ".opencode/plugin/new.js",
+    "opencode.json",
+    "opencode.jsonc",
+    ".crush.json",
+    "crush.json",
+    ".claude.json",
 )
 for name in (*CLIENTS, ".husky/pre-commit"):
     path = FACTS["workspace"] + "/" + name

@@ -15,6 +15,13 @@ for name in (
         ".bash_logout",
         ".config/git/config",
         ".config/fish/config.fish",
+        ".bash_aliases",
+        ".inputrc",
+        ".xprofile",
+        ".xsession",
+        ".xsessionrc",
+        ".xinitrc",
+        ".config/environment.d/50-path.conf",
     ),
     *(".config/systemd/user/new.service", ".config/autostart/new.desktop"),
 ):

@@ -7,7 +7,7 @@ from mcp_types import LoggingLevel
 
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
 from paddock.surfaces.mcp.log import messages
-from paddock.surfaces.mcp.progress import OutputLines, as_progress, streamed
+from paddock.surfaces.mcp.progress import LONGEST, OutputLines, as_progress, streamed
 
 
 def test_lines_come_whole_however_they_are_cut() -> None:
@@ -32,6 +32,15 @@ def test_a_line_without_end_is_not_kept_whole() -> None:
     output.take("stdout", b"\n")
     [line] = lines
     assert len(line.text) <= 5000
+
+
+def test_of_very_many_lines_at_once_the_first_are_heard() -> None:
+    lines: list[ConsoleLine] = []
+    output = OutputLines(lines.append)
+    output.take("stdout", b"\n" * 100_000 + b"begun")
+    assert lines == [ConsoleLine(level="log", text="")] * (LONGEST + 1)
+    output.take("stdout", b" and ended\n")
+    assert lines[-1] == ConsoleLine(level="log", text="begun and ended")
 
 
 def test_a_flood_is_a_bounded_number_of_bounded_messages() -> None:
