@@ -43,8 +43,8 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   read, and such a workspace cannot be granted for writing. Where a setting places a file of Paddock's in a workspace
   (`servers.trust`, `.config`, `.registry`), a program that may write there does not start, and where that is
   `sdk.webhooks` or `.signals`, none that may read there does.
-* Where Paddock itself is installed below a writable workspace, as in the virtual environment of a project, that is an
-  empty directory to programs, too; in `landlock` none starts that may write there.
+* Where Paddock itself is installed below a writable workspace, as in the virtual environment of a project, programs can
+  read and not write; in `landlock` none starts that may write there.
 * In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor`, `.mentu` and the like are protected: by
   mounts where they exist and the tier is `namespaces`, else they are put back after the run and reported: content,
   owner, mode, ACL and attributes, not times. A run after which one could not be put back, because it was a socket or

@@ -223,10 +223,11 @@ def room(
     job_user: int | None,
     group: str,
     own: Sequence[str] = (),
+    installed: Sequence[str] = (),
 ) -> Order:
     """Return the order of a job with such grants, which have been checked, but for its program.
 
-    `own` are Paddock's directories (`private.known`), which are no part of what is granted above them.
+    `own` are Paddock's directories (`private.known`), no part of what is granted; where it is `installed` none changes.
     """
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
@@ -243,7 +244,8 @@ def room(
     readable += pieces.granted
     jail = ""
     if jailed:
-        jail = _jail(grants, scratch, readable=readable, writable=writable, hidden=hidden, user=number)
+        still = private.within(installed, writable)
+        jail = _jail(grants, scratch, readable, writable, hidden=hidden, still=still, user=number)
     return Order(
         scratch=str(scratch),
         user=number,
@@ -267,10 +269,11 @@ def room(
 def _jail(
     grants: ProcessGrants,
     scratch: Path,
-    *,
     readable: list[str],
     writable: list[str],
+    *,
     hidden: Sequence[str],
+    still: Sequence[str],
     user: int | None,
 ) -> str:
     """Return the command that builds the root of a jail for these real paths; `user` is the job's, None this one."""
@@ -280,8 +283,8 @@ def _jail(
     return namespaces.command(
         readable=readable,
         writable=writable,
-        covered=_covered(_real(watched, grants)) if watched else (),
-        ways=private.ways(hidden, writable, who),
+        covered=[*(_covered(_real(watched, grants)) if watched else ()), *private.made(still, writable, who)],
+        ways=private.ways([*hidden, *still], writable, who),
         hidden=made,
         links=_links(grants, [*readable, *writable, str(scratch.parent)]),
         scratch=str(scratch),

@@ -8,6 +8,9 @@ there grants itself what it likes.
     landlock     rules only add up: what stands beside the way is granted for reading, piece by piece. Nothing can be
                  new in a directory without a rule for all of it, so a writable one is refused
 
+Where Paddock is installed, as in the virtual environment of a project, whoever writes becomes the user. So that stays
+as it is, and can be read.
+
 A single file that a setting places in a workspace (`File`) is replaced by Paddock itself now and then, and no mount
 over a file outlives that: a program that would get at one does not start.
 """
@@ -50,18 +53,13 @@ def known(paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *map(os.path.realpath, names))))
 
 
-def kept(own: tuple[str, ...], installed: Sequence[str], written: Sequence[Path]) -> tuple[str, ...]:
-    """Return `own`, and those directories in which Paddock is `installed` that are in `written` ones, or hold one."""
-    if not written:
-        return own
+def met(installed: Sequence[str], written: Sequence[Path]) -> tuple[str, ...]:
+    """Return those directories in which Paddock is `installed` that are in `written` ones, or hold one."""
     folders = [os.path.realpath(folder) for folder in written]
-    return (
-        *own,
-        *(
-            path
-            for path in installed
-            if any(is_below(path, folder) or is_below(folder, path) for folder in folders)
-        ),
+    return tuple(
+        path
+        for path in installed
+        if any(is_below(path, folder) or is_below(folder, path) for folder in folders)
     )
 
 

@@ -64,7 +64,7 @@ class Sandbox:
     own: tuple[str, ...] = ()
     """Paddock's own directories (`private.known`), which no program gets at, whatever it is granted above them."""
     installed: tuple[str, ...] = ()
-    """Where Paddock and what it imports are, likewise, which is no part of what a program may write to."""
+    """Where Paddock and what it imports are, which no program changes, whatever it may write to above them."""
     files: tuple[File, ...] = ()
     """Paddock's own files elsewhere: what would get at one does not start."""
     spares: int = 0
@@ -140,7 +140,8 @@ class Sandbox:
             )
             return ProcessResult(status=Status.INVALID, limit="stdin", reason=reason, sandbox=self.facts)
         try:
-            plan.check(argv, grants, own := self._own(grants))
+            own = (*self.own, *self._installed(grants))
+            plan.check(argv, grants, own)
             plan.check_reach(grants, plan.user(grants, self.job_user))
             plan.check_private(grants, own, self.tier, self.files)
         except plan.GrantError as error:
@@ -214,12 +215,12 @@ class Sandbox:
     def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
         """Return what two programs must have in common to use the same jail."""
         text = grants.model_dump_json(exclude={"environment", "cwd"})
-        return limits.scratch_bytes, text, plan.state(grants, self._own(grants))
+        return limits.scratch_bytes, text, plan.state(grants, (*self.own, *self._installed(grants)))
 
-    def _own(self, grants: ProcessGrants) -> tuple[str, ...]:
-        """Return what of Paddock's a program with such grants does not get at."""
+    def _installed(self, grants: ProcessGrants) -> tuple[str, ...]:
+        """Return where Paddock is installed that a program with such grants could otherwise change."""
         workspace = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
-        return private.kept(self.own, self.installed, [*workspace, *grants.writable])
+        return private.met(self.installed, [*workspace, *grants.writable])
 
     def _room(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> Order:
         return plan.room(
@@ -230,7 +231,8 @@ class Sandbox:
             scratch=scratch,
             job_user=self.job_user,
             group=self.group.path if self.group else "",
-            own=self._own(grants),
+            own=self.own,
+            installed=self._installed(grants),
         )
 
     async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:

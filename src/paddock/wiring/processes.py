@@ -38,7 +38,7 @@ def installation() -> list[Path]:
     beside = package.parent
     packages = beside if beside.name in {"site-packages", "dist-packages"} else package
     environment = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
-    return [*environment, packages]
+    return [*environment, packages, Path(os.__file__).parent, Path(os.path.realpath(sys.executable)).parent]
 
 
 def own_files(settings: Settings) -> "tuple[File, ...]":
