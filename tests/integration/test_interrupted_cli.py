@@ -62,6 +62,30 @@ def test_one_interrupt_that_comes_twice_ends_in_order(place):
     assert (last["event"], last["fields"]["status"]) == ("finished", "cancelled")
 
 
+IGNORING = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_the_ends_of_children_are_heard_of_where_they_were_ignored(place):
+    for name, file, text in (
+        ("scripts", "one.js", "return 1"),
+        (
+            "sequences",
+            "all.toml",
+            "[[step]]\nname = 'a'\nscript = 'one'\n[[step]]\nname = 'b'\nscript = 'one'\n",
+        ),
+    ):
+        (folder := place / ".paddock" / name).mkdir(parents=True)
+        (folder / file).write_text(text)
+    words = [sys.executable, "-c", IGNORING, PADDOCK, "sequence", "run", "all"]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False, timeout=120)
+    told = [line.partition(" (")[0] for line in done.stderr.splitlines()]
+    assert (done.returncode, done.stdout, told) == (0, "1\n", ["a: ok", "b: ok"])
+
+
 @pytest.mark.parametrize(
     ("key", "code", "told"),
     [(b"\x03", 130, "Interrupted"), (b"\x04", 1, "nothing was typed; nothing was done")],

@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-from paddock.surfaces.cli.interrupts import is_interrupt, lose_none
+from paddock.surfaces.cli.interrupts import hear_of_children, is_interrupt, lose_none
 from paddock.surfaces.cli.streams import prepare
 
 _COLLECT_AFTER = 200_000
@@ -28,6 +28,7 @@ def main() -> None:
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     prepare()
     lose_none()
+    hear_of_children()
     if not os.environ.get("HOME", "/").startswith("/"):
         del os.environ["HOME"]  # of no use to anybody, as if it were not set
     try:

@@ -1,4 +1,7 @@
-"""Ctrl-C where nothing waits for it, and signals that come twice. What waits for signals is in `signals`."""
+"""Signals where nothing waits for them: Ctrl-C, those that come twice, and those that were ignored.
+
+What waits for signals is in `signals`.
+"""
 
 import os
 import signal
@@ -27,6 +30,12 @@ def lose_none() -> None:
         told(unraisable)
 
     sys.unraisablehook = hook
+
+
+def hear_of_children() -> None:
+    """Undo that the ends of children are ignored, as some starters leave it: nobody would know how ours ended."""
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def is_interrupt(error: Exception) -> bool:
