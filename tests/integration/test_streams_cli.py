@@ -115,6 +115,35 @@ def test_input_that_never_ends_is_told(place, args, what):
     assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("x" * 65538, "a secret has 1 to 65536 bytes, not 65538"),
+        ("\u00e9" * 60_000, "a secret has 1 to 65536 bytes, and standard input has more"),
+    ],
+)
+def test_a_secret_that_is_too_long_is_called_that(place, given, told):
+    assert paddock(place, "vault", "set", "key", input=given) == (1, "", f"{told}\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("exec", "nothing", "-c", "1"), 127),
+        (("exec", "shell"), 2),
+        (("run", "missing"), 1),
+        (("missing",), 2),
+    ],
+)
+def test_an_error_whose_json_is_not_taken_keeps_its_exit_code(place, args, code):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with Path("/dev/full").open("w") as full, os.fdopen(theirs, "w") as gone:
+        for output in (full, gone):
+            found, _, told = paddock(place, *args, "--json", stdout=output)
+            assert (found, "Traceback" in told, bool(told)) == (code, False, True)
+
+
 def test_what_the_system_refuses_is_json_too(place):
     (gone := place / "gone").mkdir()
     command = f'rmdir {gone}; exec "$0" run ./one.js -w {place} --json'

@@ -225,7 +225,9 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
             cure = "Raise the limit on the size of files (ulimit -f)."
         case errno.ENOTDIR:
             cure = "Remove the file in the place of a directory, or choose another state directory: set XDG_STATE_HOME."
-        case errno.EACCES | errno.EPERM | errno.EROFS:
+        case errno.EROFS:
+            cure = "Mount its file system writable, or choose another state directory: set XDG_STATE_HOME."
+        case errno.EACCES | errno.EPERM:
             cure = f"Make it accessible to user {os.geteuid()}, or choose another state directory: set XDG_STATE_HOME."
         case errno.EMFILE | errno.ENFILE:
             cure = "Close some, or raise the limit (ulimit -n)."

@@ -94,7 +94,10 @@ class _Lazy(click.Group):
             if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
                 from paddock.surfaces.cli.table import print_json  # noqa: PLC0415 - only for programs, and mistakes
 
-                print_json({"error": {"message": error.format_message()}})
+                try:
+                    print_json({"error": {"message": error.format_message()}})
+                except OSError:
+                    unwritten()  # standard error and the exit code tell it, too
             raise
 
     def _carry_out(self, ctx: click.Context) -> object:
