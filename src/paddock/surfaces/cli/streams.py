@@ -4,10 +4,7 @@ import io
 import os
 import select
 import sys
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any, TextIO
 
 
 class _Out(io.FileIO):
@@ -17,7 +14,7 @@ class _Out(io.FileIO):
     error, and the rest of the output lost.
     """
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer, for which Python 3.11 has no type
         while (written := super().write(data)) is None:
             select.select([], [self], [])
         return written
@@ -28,7 +25,7 @@ class _Err(_Out):
 
     broken: OSError | None = None
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer, for which Python 3.11 has no type
         try:
             return super().write(data)
         except OSError as error:
