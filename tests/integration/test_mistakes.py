@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -145,11 +146,20 @@ def test_a_user_without_a_home_directory_is_told(tmp_path, home, args):
     assert (done.returncode, done.stdout, done.stderr) == (code, "", told)
 
 
+@pytest.mark.parametrize("home", ["", "relative"])
+def test_a_home_that_is_no_place_is_as_none(place, monkeypatch, home):
+    monkeypatch.setenv("HOME", home)
+    code, output, errors = paddock(place, "run", "missing")
+    own = pwd.getpwuid(os.geteuid()).pw_dir
+    assert (code, output) == (1, "")
+    assert f"    {own}/.paddock/scripts/missing.ts (.js, .mjs)" in errors.splitlines()
+
+
 @pytest.mark.parametrize("args", [("--help",), ("config", "show"), ("run", "-"), ("completion", "bash")])
 def test_output_that_cannot_be_written_is_told(place, args):
     with Path("/dev/full").open("wb") as full:
         found = paddock(place, *args, stdin=b"return 1", stdout=full)
-    assert found == (1, "", "input or output failed: No space left on device\n")
+    assert found == (1, "", "cannot write the output: No space left on device\n")
 
 
 @pytest.mark.parametrize("command", ["run -", "exec python -c 1", "config show", "script list"])

@@ -89,7 +89,7 @@ say audit verify
 """)
     assert lines[:2] == [
         f"The audit ledger {ledger} cannot be written: Read-only file system. Nothing runs without its record. "
-        "Make it accessible to user 0, or choose another state directory: set XDG_STATE_HOME.",
+        "Mount its file system writable, or choose another state directory: set XDG_STATE_HOME.",
         "exit 1",
     ]
     assert lines[2].startswith("ok: ")

@@ -280,4 +280,8 @@ def _is_recent(now: datetime, sweep: datetime) -> bool:
 
 def _failure(what: str, error: BaseException) -> ArtifactError:
     """Return an error of ours for one of the store; its texts run over many lines."""
-    return ArtifactError(f"cannot {what}: {str(error).partition(chr(10))[0]}")
+    why = str(error).partition(chr(10))[0]
+    if isinstance(error, PermissionError) and error.filename:
+        cure = f"make it accessible to user {os.geteuid()}, or set artifacts.directory"
+        why = f"{error.filename}: {error.strerror}; {cure}"
+    return ArtifactError(f"cannot {what}: {why}")

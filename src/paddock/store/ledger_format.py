@@ -219,9 +219,15 @@ def hold(fd: int, how: int, directory: Path) -> None:
 def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
     """Return the error for a system call on the ledger that failed: what, why and what to do."""
     match error.errno:
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+        case errno.ENOSPC | errno.EDQUOT:
             cure = "Free space on its file system or raise the quota."
-        case errno.EACCES | errno.EPERM | errno.EROFS:
+        case errno.EFBIG:
+            cure = "Raise the limit on the size of files (ulimit -f)."
+        case errno.ENOTDIR:
+            cure = "Remove the file in the place of a directory, or choose another state directory: set XDG_STATE_HOME."
+        case errno.EROFS:
+            cure = "Mount its file system writable, or choose another state directory: set XDG_STATE_HOME."
+        case errno.EACCES | errno.EPERM:
             cure = f"Make it accessible to user {os.geteuid()}, or choose another state directory: set XDG_STATE_HOME."
         case errno.EMFILE | errno.ENFILE:
             cure = "Close some, or raise the limit (ulimit -n)."

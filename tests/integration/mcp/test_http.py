@@ -281,6 +281,19 @@ def test_tokens_that_are_refused(place: Place) -> None:
     assert serve(place, "--token-file", str(file))[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("127.0.0.1:65536", "a port is at most 65535"),
+        (f"127.0.0.1:{'9' * 5000}", "a port is at most 65535"),
+        ("a..b:80", "this is no name of a host"),
+        ("192.0.2.1:80", "cannot listen there: Cannot assign requested address"),
+    ],
+)
+def test_addresses_where_nobody_can_be_served(place: Place, address: str, told: str) -> None:
+    assert serve(place, "--http", address, PADDOCK_TOKEN=TOKEN) == (1, f"--http {address}: {told}\n")
+
+
 def test_a_token_is_made_once_and_kept(place: Place) -> None:
     file = place.home / "token"
 

@@ -151,7 +151,8 @@ def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
         Ledger(tmp_path / "file" / "ledger")
     assert str(caught.value) == (
         f"The audit ledger {tmp_path}/file/ledger cannot be written: Not a directory. "
-        "Nothing runs without its record. Repair its file system, or choose another state directory: set XDG_STATE_HOME."
+        "Nothing runs without its record. Remove the file in the place of a directory, or choose another state "
+        "directory: set XDG_STATE_HOME."
     )
 
 
@@ -162,6 +163,10 @@ def test_errors_say_what_to_do() -> None:
     assert text(errno.ENOSPC, "written") == (
         "The audit ledger /l cannot be written: No space left on device. Nothing runs without its record. "
         "Free space on its file system or raise the quota."
+    )
+    assert text(errno.EFBIG, "written") == (
+        "The audit ledger /l cannot be written: File too large. Nothing runs without its record. "
+        "Raise the limit on the size of files (ulimit -f)."
     )
     assert text(errno.EACCES, "read") == (
         "The audit ledger /l cannot be read: Permission denied. "
@@ -242,10 +247,11 @@ ledger.close()
         [sys.executable, "-c", program, directory], capture_output=True, text=True, check=True
     )
     size = (directory / "2026-03-01.ndjson").stat().st_size // 2
-    cure = "Nothing runs without its record. Free space on its file system or raise the quota."
+    stop, space = "Nothing runs without its record.", "Free space on its file system or raise the quota."
     assert done.stdout.splitlines() == [
-        f"The audit ledger {directory} cannot be written: only 100 of {size} bytes fit. {cure}",
-        f"The audit ledger {directory} cannot be written: File too large. {cure}",
+        f"The audit ledger {directory} cannot be written: only 100 of {size} bytes fit. {stop} {space}",
+        f"The audit ledger {directory} cannot be written: File too large. {stop} "
+        "Raise the limit on the size of files (ulimit -f).",
     ]
     report = verify(directory)
     assert (report.ok, report.records, report.notes) == (True, 2, ())

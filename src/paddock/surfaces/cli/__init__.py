@@ -4,6 +4,9 @@ import gc
 import os
 import sys
 
+from paddock.surfaces.cli.interrupts import hear_of_children, is_interrupt, lose_none
+from paddock.surfaces.cli.streams import prepare
+
 _COLLECT_AFTER = 200_000
 """Objects made before garbage is looked for: imports make many, and looking takes a tenth of their time."""
 _USUAL = gc.get_threshold()
@@ -23,7 +26,11 @@ def main() -> None:
     gc.set_threshold(_COLLECT_AFTER)
     # What other packages bring along shall not see what is validated; to look for it takes 3 to 9 ms.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
-    _open_what_is_closed()
+    prepare()
+    lose_none()
+    hear_of_children()
+    if not os.environ.get("HOME", "/").startswith("/"):
+        del os.environ["HOME"]  # of no use to anybody, as if it were not set
     try:
         if sys.argv[1:2] in (["run"], ["compute"]) and not {"-h", "--help"} & {*sys.argv}:
             from paddock.surfaces.cli.head_start import run  # noqa: PLC0415 - only for programs
@@ -35,8 +42,11 @@ def main() -> None:
             command(prog_name="paddock")
     except KeyboardInterrupt:  # while something is imported
         sys.exit(INTERRUPTED)
-    except RuntimeError:
-        if os.environ.get("HOME", os.path.expanduser("~")).startswith("/"):  # noqa: PTH111 - `Path` raises for nobody's
+    except Exception as error:
+        if is_interrupt(error):
+            sys.exit(INTERRUPTED)
+        there = os.environ.get("HOME", os.path.expanduser("~")).startswith("/")  # noqa: PTH111 - `Path` raises for nobody's
+        if there or not isinstance(error, RuntimeError):
             raise
         # As in a container with a user of its own: what looks for the home directory then raises no error of its own.
         told = (
@@ -52,20 +62,3 @@ def stay() -> None:
     """Have garbage looked for as often as in any process, but not in what imports have made: for what lives long."""
     gc.freeze()
     gc.set_threshold(*_USUAL)
-
-
-def _open_what_is_closed() -> None:
-    """Open standard streams that were closed on `/dev/null`.
-
-    Else the next file that is opened gets the number of one, and what is printed goes into it.
-    """
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        if getattr(sys, name) is None:
-            device = os.open(os.devnull, os.O_RDWR)
-            if device == number:
-                # A child without it would open something else in its place.
-                os.set_inheritable(number, True)  # noqa: FBT003 - it takes no names
-            else:
-                os.dup2(device, number)
-                os.close(device)
-            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process

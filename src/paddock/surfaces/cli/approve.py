@@ -1,6 +1,5 @@
 """`paddock approve`: answer what agents wait for whose client cannot ask."""
 
-import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor
+from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.terminal import Terminal
 
@@ -59,7 +59,7 @@ def command(
         _list(inbox.waiting(), as_json=as_json)
         return
     waiting = inbox.find(id_)
-    verdict = "denied" if deny else asyncio.run(_asked(waiting.question, whole_run=whole_run))
+    verdict = "denied" if deny else heeding_signals(_asked(waiting.question, whole_run=whole_run))
     inbox.give(waiting, verdict, actor())
     if as_json:
         print_json({"id": id_, "verdict": verdict, "by": actor()})

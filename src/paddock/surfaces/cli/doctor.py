@@ -1,6 +1,5 @@
 """`paddock doctor`: what confines programs on this machine."""
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from paddock.configuration import load
 from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
 
 
@@ -26,7 +26,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     from paddock.confine.plan import configured_user  # noqa: PLC0415
 
     settings = load(workspace, flags=flags).settings.sandbox
-    found = asyncio.run(examine(settings.minimum_tier, configured_user(settings.job_user)))
+    found = heeding_signals(examine(settings.minimum_tier, configured_user(settings.job_user)))
     if as_json:
         print_json({**found.model_dump(mode="json"), "sufficient": found.sufficient})
     else:

@@ -33,8 +33,9 @@ from paddock.policy.layers import BUILT_IN
 from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.answer import print_response
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
-from paddock.surfaces.cli.failure import Failure, refused, without_thread
+from paddock.surfaces.cli.failure import Failure, interrupted, refused, without_thread
 from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.interrupts import is_interrupt
 from paddock.surfaces.cli.passing import Passing
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json
@@ -146,6 +147,8 @@ def command(
     except OSError as error:
         raise refused(error, exit_code=OUR_FAULT) from error
     except Exception as error:
+        if is_interrupt(error):
+            raise interrupted() from None
         if isinstance(error, RuntimeError) and (failure := without_thread(error, exit_code=OUR_FAULT)):
             raise failure from None
         traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own

@@ -2,11 +2,14 @@
 
 import errno
 import os
+import signal
 from typing import IO, Any
 
 import click
 
 from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
+from paddock.surfaces.cli import INTERRUPTED
+from paddock.surfaces.cli.interrupts import end_at_next
 
 PRINTED = "paddock.printed"
 """In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
@@ -41,6 +44,12 @@ def refused(error: OSError, *, exit_code: int = 1) -> Failure:
         NO_MORE_FILES if error.errno in {errno.EMFILE, errno.ENFILE} else f"{what}: {error.strerror or error}"
     )
     return Failure(told, exit_code=exit_code)
+
+
+def interrupted() -> Failure:
+    """Return the failure of a command that Ctrl-C ends. The next one ends the process, whatever it is at."""
+    end_at_next(signal.SIGINT)
+    return Failure("Interrupted", exit_code=INTERRUPTED)
 
 
 def _is_somewhere() -> bool:

@@ -12,6 +12,7 @@ from paddock.surfaces.cli import options, vault
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
+from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, warn
 from paddock.surfaces.render import encodable, for_terminal
 
@@ -62,7 +63,7 @@ def login(
     renewed by themselves. A machine (`grant` is `client_credentials`) opens no address; its secret is asked for.
     """
     settings = load(workspace, flags=flags).settings
-    made = asyncio.run(_log_in(settings, workspace, server, scope, wait_ms, browser=browser))
+    made = heeding_signals(_log_in(settings, workspace, server, scope, wait_ms, browser=browser))
     issuer = str(made.metadata.get("issuer", ""))
     if as_json:
         facts: dict[str, Json] = {"server": server, "issuer": issuer, "scope": made.scope}
@@ -80,7 +81,7 @@ def login(
 @options.as_json
 def logout(server: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Remove the login at a server, here and at its authorization server; the exit code is 1 when there was none."""
-    deleted = asyncio.run(_log_out(load(workspace, flags=flags).settings, workspace, server))
+    deleted = heeding_signals(_log_out(load(workspace, flags=flags).settings, workspace, server))
     if as_json:
         print_json({"server": server, "deleted": deleted})
     if not deleted:

@@ -16,6 +16,7 @@ from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.answer import print_excerpts
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.passing import Screen
+from paddock.surfaces.cli.streams import why_broken
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.render import encodable
 from paddock.wiring.output import open_artifacts
@@ -150,6 +151,8 @@ def show(
         if screen:
             screen.end()
         target.flush()
+        if (error := why_broken(target)) is not None:
+            raise error
 
 
 @command.command("list", epilog=examples("paddock output list", "paddock output list --all --json"))

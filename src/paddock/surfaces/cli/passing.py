@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Literal, TextIO
 
 from paddock.confine.output import decoded
+from paddock.surfaces.cli.streams import why_broken
 from paddock.surfaces.render import NO_COLOUR, encodable, for_terminal, piece_for_terminal, stays_coloured
 
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
@@ -33,8 +34,10 @@ class Passing:
             return
         try:
             self._write[stream](data)
+            self.broken = why_broken(sys.stderr)
         except OSError as error:
             self.broken = error
+        if self.broken is not None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def end(self, *, more: bool) -> None:

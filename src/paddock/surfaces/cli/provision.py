@@ -1,6 +1,5 @@
 """`paddock servers enable|disable|refresh`: which servers are used, and which could be had."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from paddock.configuration import load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
+from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def enable(name: str, own_name: str, workspace: Path, flags: dict[str, str], *, 
     Nothing is installed or started: that happens at the first call. The file that was there is kept.
     """
     settings = load(workspace, flags=flags).settings
-    file, change = asyncio.run(_enable(settings, workspace, name, own_name))
+    file, change = heeding_signals(_enable(settings, workspace, name, own_name))
     _tell(file, change, "enabled", as_json=as_json)
 
 
@@ -50,7 +50,7 @@ def enable(name: str, own_name: str, workspace: Path, flags: dict[str, str], *, 
 def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Keep a server of the servers file from being used; `enable` brings it back."""
     settings = load(workspace, flags=flags).settings
-    file, change = asyncio.run(_disable(settings, workspace, name))
+    file, change = heeding_signals(_disable(settings, workspace, name))
     _tell(file, change, "disabled", as_json=as_json)
 
 
@@ -60,7 +60,7 @@ def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
 @options.as_json
 def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Fetch the registry's list from `servers.registry_source`. Nothing else ever fetches it."""
-    count = asyncio.run(_refresh(load(workspace, flags=flags).settings, workspace))
+    count = heeding_signals(_refresh(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json({"offers": count})
     else:

@@ -1,6 +1,5 @@
 """The root of the command line. A command is loaded when it is called, so that `paddock --version` loads little."""
 
-import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,9 +10,11 @@ import click
 
 from paddock import __version__
 from paddock.model.errors import FlagError, PaddockError
-from paddock.surfaces.cli import INTERRUPTED, UNREAD
-from paddock.surfaces.cli.failure import PRINTED, Failure, refused, without_thread
+from paddock.surfaces.cli import UNREAD
+from paddock.surfaces.cli.failure import PRINTED, Failure, interrupted, refused, without_thread
 from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.interrupts import is_interrupt
+from paddock.surfaces.cli.streams import unwritten
 
 _ROOM = "paddock.surfaces.cli"
 _AS_JSON = "paddock.as_json"
@@ -64,9 +65,23 @@ class _Lazy(click.Group):
         try:
             return super().main(*args, **extra)
         except OSError as error:
-            _drop_output()
-            refused(error).show()
-            sys.exit(1)
+            failure = _unwritable(unwritten()) or refused(error)
+        except SystemExit as end:
+            failure = _unwritable(unwritten())
+            if failure is None or end.code:
+                raise
+        failure.show()
+        sys.exit(failure.exit_code)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - click's signature
+        """Return the context of a command line; what is printed for that, such as help, may find no reader."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            unwritten()
+            raise click.exceptions.Exit(UNREAD) from None
+        except KeyboardInterrupt:
+            raise interrupted() from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON] = "--json" in takewhile(lambda word: word != "--", args)
@@ -79,7 +94,10 @@ class _Lazy(click.Group):
             if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
                 from paddock.surfaces.cli.table import print_json  # noqa: PLC0415 - only for programs, and mistakes
 
-                print_json({"error": {"message": error.format_message()}})
+                try:
+                    print_json({"error": {"message": error.format_message()}})
+                except OSError:
+                    unwritten()  # standard error and the exit code tell it, too
             raise
 
     def _carry_out(self, ctx: click.Context) -> object:
@@ -87,20 +105,30 @@ class _Lazy(click.Group):
             return super().invoke(ctx)
         except PaddockError as error:
             raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else 1) from error
-        except RuntimeError as error:
-            if (failure := without_thread(error)) is None:
+        except (KeyboardInterrupt, click.Abort) as error:
+            at_prompt = isinstance(error.__context__, EOFError)
+            raise (Failure("nothing was typed; nothing was done") if at_prompt else interrupted()) from None
+        except BrokenPipeError:
+            unwritten()  # nobody reads any more
+            ctx.exit(UNREAD)
+        except Exception as error:
+            if (failure := _known(error)) is None:
                 raise
             raise failure from None
-        except KeyboardInterrupt:
-            raise Failure("Interrupted", exit_code=INTERRUPTED) from None
-        except BrokenPipeError:
-            _drop_output()  # nobody reads any more
-            ctx.exit(UNREAD)
 
 
-def _drop_output() -> None:
-    """Have what is still in the buffer go nowhere: it would fail once more at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def _known(error: Exception) -> Failure | None:
+    """Return the failure that is behind an exception of others, None where it is a fault of ours, or click's."""
+    if isinstance(error, OSError):
+        return _unwritable(unwritten()) or refused(error)
+    if isinstance(error, RuntimeError):
+        return without_thread(error)
+    return interrupted() if is_interrupt(error) else None
+
+
+def _unwritable(error: OSError | None) -> Failure | None:
+    """Return the failure of output that could not be written."""
+    return None if error is None else Failure(f"cannot write the output: {error.strerror}")
 
 
 @click.group(

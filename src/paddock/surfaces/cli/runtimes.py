@@ -1,6 +1,5 @@
 """`paddock runtimes`: which languages this machine can run, how to get the others, how to start faster."""
 
-import asyncio
 import os
 import shlex
 import subprocess
@@ -27,6 +26,7 @@ from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
+from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def command(
     """
     if context.invoked_subcommand is not None:
         return
-    rows = asyncio.run(_look(load(workspace, flags=flags).settings, workspace, check=check))
+    rows = heeding_signals(_look(load(workspace, flags=flags).settings, workspace, check=check))
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
@@ -141,7 +141,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 @options.as_json
 def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Make what lets compilers start faster, once for each toolchain: Go's library, archives of Java's classes."""
-    made = asyncio.run(_warm(load(workspace, flags=flags).settings, workspace, names))
+    made = heeding_signals(_warm(load(workspace, flags=flags).settings, workspace, names))
     if as_json:
         print_json(made)
     else:

@@ -20,6 +20,7 @@ from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
+from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.cli.variables import read_input
 
@@ -50,7 +51,7 @@ for _command in (
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the configured servers, and which of them a person has logged in to, without starting any."""
     columns = ("name", "transport", "address", "login")
-    servers = asyncio.run(_listed(load(workspace, flags=flags).settings, workspace))
+    servers = heeding_signals(_listed(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in servers])
     else:
@@ -65,7 +66,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the tools of one server, or of all; this starts them."""
     settings = load(workspace, flags=flags).settings
-    found, failures = asyncio.run(_tools(settings, workspace, server))
+    found, failures = heeding_signals(_tools(settings, workspace, server))
     if as_json:
         print_json(
             [

@@ -23,9 +23,9 @@ from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor, session
-from paddock.surfaces.cli.signals import cancelled_by_signals
+from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
-from paddock.surfaces.cli.variables import read_input, utf8
+from paddock.surfaces.cli.variables import read_input, utf8, whole
 from paddock.surfaces.program_response import put_back
 from paddock.surfaces.render import encodable, for_terminal, tool_end
 from paddock.tools.authoring import SUFFIXES, create, findings
@@ -245,8 +245,8 @@ def fill_template(
     settings = load(workspace, flags=flags).settings
     try:
         what = "standard input" if template is sys.stdin.buffer else template.name
-        given = utf8(what, template.read())
-        text = asyncio.run(_fill(given, _object(inputs), prompt, settings, workspace))
+        given = utf8(what, whole(what, template))
+        text = heeding_signals(_fill(given, _object(inputs), prompt, settings, workspace))
     except TemplateError as problem:
         raise Failure(encodable(for_terminal(str(problem)))) from None
     if as_json:
@@ -258,15 +258,8 @@ def fill_template(
 async def _fill(
     template: str, inputs: dict[str, Any], prompt: str, settings: Settings, workspace: Path
 ) -> str:
-    with cancelled_by_signals() as received:
-        try:
-            async with session(settings, workspace) as opened:
-                text = await _filled(template, inputs, prompt, opened, workspace)
-        except asyncio.CancelledError:
-            if not received:
-                raise
-            raise Failure("Cancelled", exit_code=INTERRUPTED + received[0]) from None
-    return text
+    async with session(settings, workspace) as opened:
+        return await _filled(template, inputs, prompt, opened, workspace)
 
 
 async def _filled(

@@ -1,6 +1,5 @@
 """`paddock servers search|describe|diff|approve`: find tools, see how they are called, and watch over what they say."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -16,6 +15,7 @@ from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
+from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def search(
 ) -> None:
     """Find tools by what they do; this starts the servers. The best comes first."""
     settings = load(workspace, flags=flags).settings
-    hits, listing = asyncio.run(_search(settings, workspace, query, server, limit))
+    hits, listing = heeding_signals(_search(settings, workspace, query, server, limit))
     _tell(listing)
     if as_json:
         print_json([{**_facts(hit), "signature": line} for hit, line in hits])
@@ -63,7 +63,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     from paddock.hub.catalog import Unknown  # noqa: PLC0415 - help does without
 
     settings = load(workspace, flags=flags).settings
-    described, listing, servers = asyncio.run(_describe(settings, workspace, names))
+    described, listing, servers = heeding_signals(_describe(settings, workspace, names))
     _tell(listing)
     known = [each for each in described if not isinstance(each, Unknown)]
     if as_json:
@@ -89,7 +89,7 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
 
     The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
     """
-    changes, listing = asyncio.run(_diff(load(workspace, flags=flags).settings, workspace, server))
+    changes, listing = heeding_signals(_diff(load(workspace, flags=flags).settings, workspace, server))
     _tell(listing)
     _show(changes, as_json=as_json)
     click.get_current_context().exit(int(bool(listing.failures)))
@@ -107,7 +107,7 @@ def approve(
     server: str, tools: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool
 ) -> None:
     """Accept what `diff` showed last of a server, or of some of its tools. Nothing is started."""
-    approved = asyncio.run(_approve(load(workspace, flags=flags).settings, workspace, server, tools))
+    approved = heeding_signals(_approve(load(workspace, flags=flags).settings, workspace, server, tools))
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
         raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
     if not approved:

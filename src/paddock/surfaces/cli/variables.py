@@ -5,13 +5,16 @@ import math
 import re
 import sys
 from pathlib import Path
-from typing import Never, cast
+from typing import BinaryIO, Never, cast
 
 from paddock.model.base import Json
+from paddock.model.limits import MIB
 from paddock.surfaces.cli.failure import Failure
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
 _QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
+MOST_BYTES = 64 * MIB
+"""Bytes that are read, before any limit is known: what never ends would fill memory."""
 _MARK = "\ufeff"
 """With it some editors begin a file, and nobody sees it."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -20,7 +23,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 def read_variables(path: Path) -> dict[str, str]:
     """Return the variables of a JSON, TOML or .env file, told apart by its suffix. Raises `Failure`."""
     try:
-        text = utf8(str(path), path.read_bytes()).removeprefix(_MARK)
+        text = _text(str(path), path)
         match path.suffix:
             case ".json":
                 return _texts(path, _value(text))
@@ -45,15 +48,23 @@ def read_input(text: str, option: str = "--input") -> Json:
     try:
         if text == "-":
             what = "standard input"
-            text = utf8(what, sys.stdin.buffer.read()).removeprefix(_MARK)
+            text = utf8(what, whole(what, sys.stdin.buffer)).removeprefix(_MARK)
         elif text.startswith("@"):
             what = text[1:]
-            text = utf8(what, Path(what).read_bytes()).removeprefix(_MARK)
+            text = _text(what, Path(what))
         return _value(text)
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:
         raise Failure(f"{what}: this is not a JSON value: {problem}") from None
+
+
+def whole(what: str, file: BinaryIO) -> bytes:
+    """Return what comes out of a pipe or a file, to its end. Raises `Failure` when it has none, and OSError."""
+    raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise Failure(f"{what}: cannot be read: larger than {MOST_BYTES} bytes")
+    return raw
 
 
 def utf8(what: str, raw: bytes) -> str:
@@ -63,6 +74,11 @@ def utf8(what: str, raw: bytes) -> str:
     except UnicodeDecodeError as problem:
         told = f"{what}: this is not UTF-8 text (byte {problem.start + 1}); save it as UTF-8"
         raise Failure(told) from None
+
+
+def _text(what: str, path: Path) -> str:
+    with path.open("rb") as file:  # it may be a pipe, for instance of `<(...)`
+        return utf8(what, whole(what, file)).removeprefix(_MARK)
 
 
 def _value(text: str) -> Json:

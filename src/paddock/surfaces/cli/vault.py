@@ -85,6 +85,8 @@ def ask(question: str) -> str:
 def _piped() -> str:
     """Return standard input without the newline that most programs add."""
     data = sys.stdin.buffer.read(VALUE_BYTES + 3)
+    if len(data) > VALUE_BYTES + len("\r\n"):
+        raise Failure(f"a secret has 1 to {VALUE_BYTES} bytes, and standard input has more")
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -11,6 +11,8 @@ from paddock.model.errors import ConfigurationError
 
 PATH = "/mcp"
 _SHORTEST_TOKEN = 16
+_LAST_PORT = 65535
+"""The system takes a larger one for what remains of it."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,18 @@ def _listen(address: str) -> socket.socket:
     host = host.strip("[]") or "127.0.0.1"
     if not (port.isascii() and port.isdigit()):
         raise ConfigurationError(f"--http {address}: this is not HOST:PORT; for instance 127.0.0.1:8700")
+    if len(port) > len(str(_LAST_PORT)) or int(port) > _LAST_PORT:
+        raise ConfigurationError(f"--http {address}: a port is at most {_LAST_PORT}")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
         listener.listen()
-    except (OSError, OverflowError) as problem:
-        raise ConfigurationError(f"--http {address}: cannot listen there: {problem}") from None
+    except UnicodeError:
+        raise ConfigurationError(f"--http {address}: this is no name of a host") from None
+    except OSError as problem:
+        raise ConfigurationError(f"--http {address}: cannot listen there: {problem.strerror}") from None
     return listener
 
 

@@ -1,0 +1,81 @@
+"""The standard streams of the command line, whatever state they were handed over in."""
+
+import io
+import os
+import select
+import sys
+from typing import Any, TextIO
+
+
+class _Out(io.FileIO):
+    """A stream that waits for its reader.
+
+    Whoever shares it may have made it non-blocking, as Node does with what it inherits; then a full pipe would be an
+    error, and the rest of the output lost.
+    """
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer, for which Python 3.11 has no type
+        while (written := super().write(data)) is None:
+            select.select([], [self], [])
+        return written
+
+
+class _Err(_Out):
+    """Standard error: what it does not take is lost, and nothing ends for that. `broken` is why."""
+
+    broken: OSError | None = None
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer, for which Python 3.11 has no type
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.broken = error
+            return memoryview(data).nbytes
+
+
+def prepare() -> None:
+    """Open streams that were closed on `/dev/null`, and have output wait for its reader.
+
+    Else the next file that is opened gets the number of one that was closed, and what is printed goes into it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            device = os.open(os.devnull, os.O_RDWR)
+            if device == number:
+                # A child without it would open something else in its place.
+                os.set_inheritable(number, True)  # noqa: FBT003 - it takes no names
+            else:
+                os.dup2(device, number)
+                os.close(device)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    sys.stdout = _over(_Out(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _over(_Err(2, "w", closefd=False), sys.stderr)
+
+
+def why_broken(file: TextIO) -> OSError | None:
+    """Return what kept standard error from taking something, None for a stream that tells it itself."""
+    raw = getattr(getattr(file, "buffer", None), "raw", None)
+    return raw.broken if isinstance(raw, _Err) else None
+
+
+def unwritten() -> OSError | None:
+    """Return why standard output does not take what is to be written to it, if so; then that goes nowhere.
+
+    It would fail once more at the end of the process, whose exit code is then another.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return error
+    return None
+
+
+def _over(raw: _Out, file: TextIO) -> TextIO:
+    """Return a stream like `file` that writes to `raw`."""
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=file.encoding,
+        errors=file.errors,
+        line_buffering=raw.isatty() or isinstance(raw, _Err),
+    )
