@@ -297,3 +297,50 @@ def test_a_question_of_a_server_is_passed_on_with_what_would_be_sent(
         "question": question.id,
         "call_sha256": question.sha256,
     }
+
+
+def test_a_person_reads_one_question_at_a_time_whoever_asks() -> None:
+    heard: list[str] = []
+
+    async def reads(question: Question) -> Answer:
+        heard.append(f"asked {question.what}")
+        for _ in range(5):
+            await asyncio.sleep(0)  # others may go on
+        heard.append(f"answered {question.what}")
+        return Answer(verdict="once", by="bob")
+
+    async def work(approvals: Approvals) -> list[object]:
+        form = Form("Sure?", {"sure": True})
+        passed = (approvals.pass_on(Behind.of(call()), server, form) for server in ("git", "time"))
+        found = await asyncio.gather(*passed, approvals.settle(call(), ASKING))
+        return [*found[:-1], found[-1].allowed]
+
+    assert with_approvals(work, None, own=reads) == ["accept", "accept", True]
+    assert [each.split()[0] for each in heard] == ["asked", "answered"] * 3
+    assert [each.split(maxsplit=1)[1] for each in heard[::2]] == [
+        each.split(maxsplit=1)[1] for each in heard[1::2]
+    ]
+
+
+def test_an_answer_counts_that_comes_together_with_the_stop() -> None:
+    stop = asyncio.Event()
+
+    async def answers(_question: Question) -> Answer:
+        stop.set()
+        return Answer(verdict="once", by="bob")
+
+    found = with_approvals(lambda approvals: approvals.settle(call(), ASKING, stop), answers)
+    assert (found.allowed, found.reasons) == (True, ("why: allowed by bob",))
+
+
+def test_names_of_who_is_behind_a_call_come_plain_to_who_is_asked() -> None:
+    ledger, person = Ledger(), Person("once")
+
+    async def work(approvals: Approvals) -> str:
+        behind = Behind.of(call(actor="a\u202eda"))._replace(workspace=Path("/w\u202e"))
+        return await approvals.pass_on(behind, "git", Form("Sure?", {}))
+
+    assert with_approvals(work, None, own=person, ledger=ledger) == "accept"
+    [question] = person.asked
+    assert (question.actor, question.workspace) == ("a\\u202eda", "/w\\u202e")
+    assert ledger.told[0][3]["actor"] == question.actor

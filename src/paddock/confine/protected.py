@@ -84,6 +84,8 @@ PROTECTED = (
 )
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_WHOLE = b"!"
+"""The first byte of a file that holds a whole record; a hole reads as zero."""
 _REMOVE_WITHIN_S = 0.05
 """What takes longer to remove is removed when the result is out."""
 
@@ -138,7 +140,7 @@ class Before:
 
     def _shared(self) -> Snapshot:
         known = self._known
-        if os.pread(known, 1, 0):
+        if os.pread(known, 1, 0) == _WHOLE:
             size = os.fstat(known).st_size
             found: dict[
                 str, tuple[int, tuple[int, int], bytes, tuple[tuple[str, bytes], ...], tuple[int, int]]
@@ -150,7 +152,7 @@ class Before:
         done = 0
         while done < len(data):
             done += os.pwrite(known, data[done:], 1 + done)
-        os.pwrite(known, b"!", 0)  # last, so that half a record is none
+        os.pwrite(known, _WHOLE, 0)  # last, so that half a record is none
         return snapshot
 
     @contextlib.contextmanager

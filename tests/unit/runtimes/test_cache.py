@@ -142,6 +142,15 @@ def test_the_oldest_goes_when_there_is_no_room(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["c", "d"]
 
 
+def test_a_look_at_all_entries_leaves_room_for_more(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", 24)
+    for number, name in enumerate(("a", "b")):
+        cache.keep(name, program(tmp_path / name, b"x" * 8))
+        os.utime(tmp_path / "cache" / name, (number, number))
+    cache.keep("c", program(tmp_path / "c", b"x" * 8))
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["b", "c"]
+
+
 @pytest.mark.parametrize(("later", "noted"), [(60, False), (61, True)])
 def test_when_a_program_was_used_is_known_to_the_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: int, noted: object
@@ -319,3 +328,13 @@ def test_output_of_a_compiler_that_paths_do_not_reach_is_its_fault(tmp_path: Pat
     engine = RuntimeEngine(Mock(), {}, Cache(tmp_path / "cache", 1000))
     told = engine._collect("a", str(made), str(tmp_path / "target"), os.getuid())
     assert told == "Compile succeeded but its output cannot be taken over: File name too long"
+
+
+def test_as_much_as_is_allowed_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tmp_path / "made"
+    program(made)
+    size = made.stat().st_size + len(b"binary")
+    monkeypatch.setattr(trees, "MOST_BYTES", size)
+    monkeypatch.setattr(trees, "MOST_ENTRIES", 2)
+    assert trees.copy(made, tmp_path / "copy").size == size
+    assert (tmp_path / "copy" / "program").read_bytes() == b"binary"
