@@ -61,6 +61,17 @@ def test_the_console_is_heard_as_it_comes(opened):
     assert [line.text for line in heard] == ["1", "2"]
 
 
+def test_a_secret_is_neither_heard_nor_on_the_record_of_who_looks(opened, tmp_path):
+    opened.execute("1")
+    opened._paddock._running.session.outgoing._secrets.learn("hunter2hunter2")
+    heard = []
+    source = "console.log('is hunter2hunter2'); try { Object.keys(servers.hunter2hunter2) } catch {}"
+    outcome = opened.execute(source, on_console=heard.append)
+    assert [line.text for line in heard] == ["is [REDACTED:vault]"] == [line.text for line in outcome.console]
+    written = "".join(path.read_text() for path in (tmp_path / "audit").glob("*.ndjson"))
+    assert ('"event":"looked"' in written, "hunter2" in written) == (True, False)
+
+
 def test_events_end_with_the_outcome(opened):
     *lines, last = opened.events("console.log('a'); await sleep(1); console.log('b'); return 'done'")
     assert lines == [ConsoleLine(level="log", text="a"), ConsoleLine(level="log", text="b")]
