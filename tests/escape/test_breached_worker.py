@@ -123,7 +123,7 @@ def test_the_worker_from_outside(guest, jit):
             "environment": b"",
             "directory": "/",
             "limits": {
-                "Max core file size": ["0", "0"],
+                "Max core file size": ["1", "1"],
                 "Max file size": ["0", "0"],
                 "Max processes": ["0", "0"],
             },
