@@ -22,14 +22,26 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 
 ATTACKS = Path(__file__).parent / "attacks"
 CLIENTS = (
-    *(".cursor", ".gemini", ".roo", ".kilocode", ".kiro", ".husky", ".zed", ".windsurf", ".amazonq", ".qwen"),
+    *(
+        ".codex",
+        ".cursor",
+        ".gemini",
+        ".roo",
+        ".kilocode",
+        ".kiro",
+        ".husky",
+        ".zed",
+        ".windsurf",
+        ".amazonq",
+        ".qwen",
+    ),
     *(".opencode", "opencode.json", "opencode.jsonc", ".crush.json", "crush.json", ".claude.json"),
 )
 HOME = (
     ".ssh",
     ".gitconfig",
-    ".zlogin",
-    ".bash_logout",
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
     *(".bash_aliases", ".inputrc", ".xprofile", ".xsession", ".xsessionrc", ".xinitrc"),
     *(f".config/{name}" for name in ("git", "fish", "systemd", "autostart", "environment.d")),
 )
@@ -63,7 +75,9 @@ def damage(facts: dict) -> dict:
         "git_hook": (workspace / HOOK).exists(),
         "git_folder_swapped": (workspace / HOOK).exists(),
         "git_folder_closed": (workspace / HOOK).exists(),
-        "git_commondir": (workspace / ".git/commondir").exists(),
+        "git_commondir": any(
+            (workspace / f".git/{name}").exists() for name in ("commondir", "config.worktree")
+        ),
         "git_workspace": runs_program(workspace),
         "git_config": (workspace / ".git/config").read_text() != "[core]\n",
         "mcp_json": os.path.lexists(workspace / ".mcp.json"),

@@ -1,4 +1,4 @@
-"""What is protected, and how jobs that are at work in a workspace at the same time share the record of it."""
+"""How jobs that are at work in a workspace at the same time share the record of it."""
 
 import errno
 import fcntl
@@ -21,64 +21,6 @@ def workspace(tmp_path):
     root.mkdir()
     (root / ".envrc").write_text("mine")
     return root
-
-
-def test_what_is_protected():
-    assert protected.PROTECTED == (
-        ".git/hooks",
-        ".git/config",
-        ".git/config.worktree",
-        ".git/commondir",
-        "HEAD",
-        ".mcp.json",
-        ".vscode",
-        ".idea",
-        ".claude",
-        ".codex",
-        ".cursor",
-        ".gemini",
-        ".roo",
-        ".kilocode",
-        ".kiro",
-        ".zed",
-        ".windsurf",
-        ".amazonq",
-        ".qwen",
-        ".opencode",
-        "opencode.json",
-        "opencode.jsonc",
-        ".crush.json",
-        "crush.json",
-        ".husky",
-        ".bashrc",
-        ".bash_aliases",
-        ".inputrc",
-        ".bash_profile",
-        ".bash_login",
-        ".bash_logout",
-        ".profile",
-        ".zshrc",
-        ".zshenv",
-        ".zprofile",
-        ".zlogin",
-        ".zlogout",
-        ".ssh",
-        ".gitconfig",
-        ".config/git",
-        ".config/fish",
-        ".config/systemd",
-        ".config/autostart",
-        ".config/environment.d",
-        ".xprofile",
-        ".xsession",
-        ".xsessionrc",
-        ".xinitrc",
-        ".claude.json",
-        ".envrc",
-        "paddock.toml",
-        ".paddock",
-        ".mentu",
-    )
 
 
 def test_a_link_is_no_workspace(workspace, tmp_path, known):

@@ -8,6 +8,7 @@ unconfined: closed
 import os
 
 CLIENTS = (
+    ".codex/config.toml",
     ".cursor/mcp.json",
     ".gemini/settings.json",
     ".roo/mcp.json",

@@ -11,8 +11,8 @@ for name in (
     *(
         ".ssh/authorized_keys",
         ".gitconfig",
-        ".zlogin",
-        ".bash_logout",
+        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile"),
+        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
         ".config/git/config",
         ".config/fish/config.fish",
         ".bash_aliases",
