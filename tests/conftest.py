@@ -107,7 +107,8 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
     directory = tmp_path_factory.mktemp("guest")
     workspace = directory / "workspace"
     workspace.mkdir()
-    entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD_SERVER)]}
+    # Its time runs on between tests, when nobody hears what it answers.
+    entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD_SERVER)], "timeoutMs": 3_600_000}
     (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": entry, "even": entry}}))
     settings = Settings(audit=AuditSettings(directory=directory / "audit"), grants=GrantSettings(jit=True))
     with asyncio.Runner() as runner:
