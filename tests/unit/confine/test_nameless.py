@@ -1,11 +1,13 @@
 """Files without a name count, whoever holds them and however, and others do not."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from paddock.confine import nameless
 from paddock.confine.nameless import Amount, gauges, usage
 
 MIB = 1024 * 1024
@@ -168,6 +170,34 @@ def test_processes_that_are_gone_hold_nothing(tmp_path):
     assert found(tmp_path, "/proc/0", "/proc/0/task/0", moved=FAR) == Amount()
 
 
+ZONES = b"""\
+Node 0, zone   Normal
+  pages free     4961226
+        cpu: 0
+              count:    10
+              high:     12538
+        cpu: 1
+              count:    2
+Node 1, zone   Normal
+        cpu: 0
+              count:    3
+"""
+
+
+@pytest.mark.parametrize(("zones", "at_hand"), [(ZONES, 15), (None, 0)])
+def test_pages_that_processors_keep_at_hand_are_free(monkeypatch, zones, at_hand):
+    texts = {"/proc/meminfo": b"MemTotal:   9000 kB\nMemAvailable:   5000 kB\n", "/proc/zoneinfo": zones}
+
+    def read(path):
+        if texts[path] is None:
+            raise PermissionError
+        return texts[path]
+
+    monkeypatch.setattr(nameless, "_read", read)
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert gauges("/nowhere") == Amount(buffers=4000 * 1024 - at_hand * page)
+
+
 def test_the_gauges_are_those_of_the_machine(tmp_path):
     shared = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line[:6] == "Shmem:")
     assert gauges(str(tmp_path)).memory == pytest.approx(int(shared.split()[1]) * 1024, abs=64 * MIB)
@@ -203,6 +233,7 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
 """
 OBSERVER = """
 import os, sys
+from paddock.confine import nameless
 from paddock.confine.nameless import Amount, usage
 far = Amount(1000 << 20, 1000 << 20)
 for moved in (Amount(), Amount(2 << 20), far):
