@@ -71,7 +71,8 @@ dependencies that are in its directory `vendor`.
 
 `paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library
 (for programs, `go run` and `go test`), archives of the classes of the Java and Kotlin compilers, the class that begins
-a Kotlin script. It is kept in the cache directory and read-only to programs. When a toolchain changes, it is no longer used until it is made again.
+a Kotlin script. It is kept in the cache directory and read-only to programs. When a toolchain changes, it is no longer
+used until it is made again.
 
 A session that runs a second program with the same grants keeps a confined place ready for the third
 (`sandbox.spares`), and looks for a toolchain again only when something changed that a search would see.
