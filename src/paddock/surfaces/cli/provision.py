@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -92,13 +92,12 @@ async def _enable(
 
 def _describe(name: str, entry: "Mapping[str, Json]") -> str:
     """Return what an entry of a servers file starts or reaches, and the names of the variables that it gets."""
-    arguments = entry.get("args")
-    words = [entry.get("command"), *(arguments if isinstance(arguments, list) else [])]
-    command = shlex.join(str(word) for word in words if word is not None)
-    variables = entry.get("env")
-    names = ", ".join(sorted(variables)) if isinstance(variables, dict) and variables else "none"
+    words, variables = entry.get("args"), entry.get("env")
+    arguments = cast("list[Json]", words) if isinstance(words, list) else []
+    names = ", ".join(sorted(cast("dict[str, Json]", variables))) if isinstance(variables, dict) else ""
+    command = shlex.join(str(word) for word in (entry.get("command"), *arguments) if word is not None)
     reaches = f"command: {command}" if command else f"address: {entry.get('url')}"
-    return f"{name}\n  {reaches}\n  variables: {names}"
+    return f"{name}\n  {reaches}\n  variables: {names or 'none'}"
 
 
 async def _disable(settings: "Settings", workspace: Path, name: str) -> "tuple[Path, Change]":

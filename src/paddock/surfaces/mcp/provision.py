@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from paddock.model.approval import YES
 from paddock.model.base import Json
@@ -60,9 +60,9 @@ class Provision:
         provisioning = self._servers.provisioning
         entry = provisioning.entry(name)
         shown = {key: value for key, value in entry.items() if key not in _PRIVATE}
-        shown |= {
-            f"names in {key}": sorted(value) for key in _PRIVATE if isinstance(value := entry.get(key), dict)
-        }
+        for key in _PRIVATE & entry.keys():
+            if isinstance(value := entry[key], dict):
+                shown[f"names in {key}"] = sorted(cast("dict[str, Json]", value))
         answer = await self._approvals.confirm(
             f"{action} the server {name}",
             {"file": str(provisioning.servers_file), "entry": shown},
