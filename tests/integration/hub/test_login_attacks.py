@@ -331,9 +331,7 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
     ("answer", "why"),
     [
         (
-            "/token",
-            200,
-            TOKEN % f"1{'0' * 400}",
+            ("/token", 200, TOKEN % f"1{'0' * 400}"),
             "Invalid token response: {}token gave no valid `expires_in`",
         ),
         (("/token", 200, TOKEN % "1e400"), "Invalid token response: {}token gave no valid `expires_in`"),
