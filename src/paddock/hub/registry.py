@@ -10,6 +10,7 @@ import httpx2
 
 from paddock.files import LONGEST, make_private, replace_file
 from paddock.hub.provision import load_registry
+from paddock.hub.unreached import explain_environment
 from paddock.model.errors import ConfigurationError
 
 PAGES = 1_000
@@ -61,7 +62,13 @@ def _read(file: str) -> bytes:
 async def _fetched(address: str) -> list[Any]:
     entries: list[Any] = []
     url, room = httpx2.URL(address), LONGEST
-    async with httpx2.AsyncClient(timeout=_TIMEOUT_S, headers={"accept-encoding": "identity"}) as client:
+    try:
+        made = httpx2.AsyncClient(timeout=_TIMEOUT_S, headers={"accept-encoding": "identity"})
+    except (ValueError, OSError, httpx2.InvalidURL):
+        if not (why := explain_environment()):
+            raise
+        raise ConfigurationError(why) from None
+    async with made as client:
         for _ in range(PAGES):
             data = await _page(client, url, room)
             room -= len(data)

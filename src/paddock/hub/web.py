@@ -11,9 +11,11 @@ import httpx2
 from pydantic_core import from_json, to_json
 
 from paddock.hub.config import HttpServer
-from paddock.hub.failure import TRACE, Trace
+from paddock.hub.failure import TRACE, CallFailed, Trace
+from paddock.hub.lifecycle import Verdict
 from paddock.hub.process import LINE_LIMIT
-from paddock.hub.unreached import cause
+from paddock.hub.unreached import cause, explain_environment, find_proxy_variable
+from paddock.model.errors import ServerUnavailable
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -28,10 +30,18 @@ _CHECKED = 64 << 10
 
 
 def http_client(server: HttpServer, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
-    """Return a client with the server's headers. No read timeout: each call has its own."""
+    """Return a client with the server's headers. No read timeout: each call has its own.
+
+    Raises CallFailed when an environment variable names a proxy or certificates that cannot be used.
+    """
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
-    return _Client(headers=headers, timeout=timeout, auth=auth)
+    try:
+        return _Client(headers=headers, timeout=timeout, auth=auth)
+    except (ValueError, OSError, httpx2.InvalidURL):
+        if not (why := explain_environment()):
+            raise
+        raise CallFailed(ServerUnavailable(f"{why}."), Verdict.NEUTRAL) from None
 
 
 class _Client(httpx2.AsyncClient):
@@ -49,7 +59,12 @@ class _Client(httpx2.AsyncClient):
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             # The library's transport would end with all its calls; a gateway in between would answer just so.
             trace.sent = before or not isinstance(error, _UNSENT)
-            trace.cause = cause(error)
+            proxy = (
+                find_proxy_variable(request.url)
+                if isinstance(error, httpx2.ConnectError | httpx2.ProxyError)
+                else ""
+            )
+            trace.cause = cause(error) + (f" (by the proxy in {proxy})" if proxy else "")
             return httpx2.Response(502, request=request)
         trace.status, trace.cause = response.status_code, ""
         trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -176,7 +176,8 @@ class ServerSettings(Value):
     """Where `paddock servers refresh` takes that list from: the `https://` address of a registry, or a file, outside of
     workspaces that programs may write to. Nothing is fetched without it, nor at any other time."""
     trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
-    """JSON array of trusted servers and scopes (`@scope/*`); without the file nobody is trusted."""
+    """JSON array of trusted servers: `npm:NAME`, `pypi:NAME`, `remote:NAME`, each with `@VERSION` to allow one version
+    alone, and `npm:@SCOPE/*`. A bare name is trusted if only one source has it. Without the file nothing is trusted."""
     questions: tuple[str, ...] = ()
     """Servers (globs over names) that may have a person asked in the midst of a call. The person sees the question and
     the answer that the form holds by itself, and agrees or not; a program never answers."""
