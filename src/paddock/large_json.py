@@ -15,26 +15,27 @@ from weakref import WeakKeyDictionary
 SLICED_VALUES = 20_000
 """Texts with more values are decoded in slices; fewer take about a millisecond at once."""
 _SLICE_S = 0.000_5
-_BETWEEN_CHARS = 2048
+_BETWEEN_CHARS = 512
 _LEAST_REACH, _MOST_REACH = 256, 4096
 _CLOSERS = {"[": "]", "{": "}"}
 _RUN = re.compile(r'([^\[\]{}"]*[^\[\]{}" \t\r\n,]\s*),').match
 """Numbers and the like up to a comma."""
 _SPACE = re.compile(r"[ \t\r\n]*").match
 
-Scan = Callable[[str, int], tuple[Any, int]]
-"""`scan_once` of a `json.JSONDecoder`: the value that begins at an index, and where it ends."""
+Container = list[Any] | dict[str, Any]
+Decode = Callable[[str, int], tuple[Any, int]]
+"""`raw_decode` of a `json.JSONDecoder`: the value that begins at an index, and where it ends."""
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def decode_in_slices(text: str, scan: Scan) -> Any:  # noqa: ANN401 - any JSON value
+async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
     """Return the value of a JSON text. Raises ValueError for a text that is none.
 
-    The text must not nest deeper than `scan` can, which a `JsonMeter` knows.
+    The text must not nest deeper than `decode` can, which a `JsonMeter` knows.
     """
     async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-        slices = sliced(text, scan)
+        slices = sliced(text, decode)
         until = time.perf_counter() + _SLICE_S
         while True:
             try:
@@ -46,93 +47,100 @@ async def decode_in_slices(text: str, scan: Scan) -> Any:  # noqa: ANN401 - any 
                 until = time.perf_counter() + _SLICE_S
 
 
-def sliced(text: str, scan: Scan) -> Generator[None, None, Any]:
-    """Return the value of a JSON text, and yield about every two thousand characters. Raises ValueError."""
-    around: list[tuple[list[Any] | dict[str, Any], str]] = []
-    into: list[Any] | dict[str, Any] | None = None
-    name, at, reach, since = "", _after_space(text, 0), _LEAST_REACH, 0
-    while True:
-        opener = text[at : at + 1]
-        if opener in _CLOSERS:
-            # The cost of a try that fails is bounded by what was decoded since the last one that failed.
-            value, size = _small(text[at : at + reach], scan)
-            if not size and at + reach < len(text):
-                if into is not None:
-                    around.append((into, name))
-                into, reach = ([] if opener == "[" else {}), _LEAST_REACH
-                at = _after_space(text, at + 1)
-                if text[at : at + 1] != _CLOSERS[opener]:
-                    name, at = (name, at) if opener == "[" else _name(text, at, scan)
-                    continue
-                value, size = into, 0
-                into, name = around.pop() if around else (None, "")
-                at += 1
-            elif not size:
-                raise ValueError(at)
-            at += size
-            reach = min(reach + size, _MOST_REACH)
-        elif isinstance(into, list) and (run := _RUN(text, at, at + _MOST_REACH)) is not None:
-            into += _scanned(f"[{run[1]}]", 0, scan)[0]
-            at = _after_space(text, run.end())
-            if at - since > _BETWEEN_CHARS:
-                since = at
-                yield
-            continue
-        else:
-            value, at = _scanned(text, at, scan)
-        while into is not None:
-            _put(into, name, value)
-            at = _after_space(text, at)
-            mark = text[at : at + 1]
-            at = _after_space(text, at + 1)
-            if mark == ",":
-                if isinstance(into, dict):
-                    name, at = _name(text, at, scan)
-                break
-            if mark != ("]" if isinstance(into, list) else "}"):
-                raise ValueError(at)
-            value = into
-            into, name = around.pop() if around else (None, "")
-        else:
-            if _after_space(text, at) != len(text):
-                raise ValueError(at)
-            return value
-        if at - since > _BETWEEN_CHARS:
-            since = at
+def sliced(text: str, decode: Decode) -> Generator[None, None, Any]:
+    """Return the value of a JSON text, and yield every few hundred characters. Raises ValueError."""
+    walk, since = _Walk(text, decode), 0
+    while not walk.step():
+        if walk.at - since > _BETWEEN_CHARS:
+            since = walk.at
             yield
+    return walk.value
 
 
-def _scanned(text: str, at: int, scan: Scan) -> tuple[Any, int]:
-    try:
-        return scan(text, at)
-    except StopIteration:
-        raise ValueError(at) from None
+class _Walk:
+    """Reads a text from its start to its end, a small value at a time."""
 
+    def __init__(self, text: str, decode: Decode) -> None:
+        self.at = _after_space(text, 0)
+        self.value: Any = None
+        """The whole value, once `step` has returned true."""
+        self._text = text
+        self._decode = decode
+        self._into: Container | None = None
+        self._name = ""
+        """Of the member that is read next, where `_into` is an object."""
+        self._around: list[tuple[Container, str]] = []
+        self._reach = _LEAST_REACH
 
-def _small(text: str, scan: Scan) -> tuple[Any, int]:
-    """Return the value that a text begins with, and its length; 0 when the text does not hold all of it."""
-    try:
-        return scan(text, 0)
-    except (StopIteration, ValueError):
-        return None, 0
+    def step(self) -> bool:
+        """Read a small value, or the start of a large one; return whether the text is at its end."""
+        opener = self._text[self.at : self.at + 1]
+        if opener in _CLOSERS:
+            return self._read_container(opener)
+        if isinstance(self._into, list) and (run := _RUN(self._text, self.at, self.at + _MOST_REACH)):
+            self._into += self._decode(f"[{run[1]}]", 0)[0]
+            self.at = _after_space(self._text, run.end())
+            return False
+        value, self.at = self._decode(self._text, self.at)
+        return self._put(value)
 
+    def _read_container(self, opener: str) -> bool:
+        # A try that fails costs no more than what was decoded since the last one that failed.
+        try:
+            value, size = self._decode(self._text[self.at : self.at + self._reach], 0)
+        except ValueError:
+            return self._enter(opener)
+        self.at += size
+        self._reach = min(self._reach + size, _MOST_REACH)
+        return self._put(value)
 
-def _name(text: str, at: int, scan: Scan) -> tuple[str, int]:
-    """Return the name of a member, and where its value begins."""
-    if text[at : at + 1] != '"':
-        raise ValueError(at)
-    name, at = scan(text, at)
-    at = _after_space(text, at)
-    if text[at : at + 1] != ":":
-        raise ValueError(at)
-    return name, _after_space(text, at + 1)
+    def _enter(self, opener: str) -> bool:
+        if self._into is not None:
+            self._around.append((self._into, self._name))
+        self._into, self._reach = [] if opener == "[" else {}, _LEAST_REACH
+        self._skip(opener)
+        if self._text[self.at : self.at + 1] == _CLOSERS[opener]:
+            self.at += 1
+            return self._put(self._leave())
+        self._read_name()
+        return False
 
+    def _leave(self) -> Container | None:
+        left = self._into
+        self._into, self._name = self._around.pop() if self._around else (None, "")
+        return left
 
-def _put(into: list[Any] | dict[str, Any], name: str, value: object) -> None:
-    if isinstance(into, dict):
-        into[name] = value
-    else:
-        into.append(value)
+    def _put(self, value: object) -> bool:
+        while self._into is not None:
+            if isinstance(self._into, dict):
+                self._into[self._name] = value
+            else:
+                self._into.append(value)
+            self.at = _after_space(self._text, self.at)
+            if self._text[self.at : self.at + 1] == ",":
+                self._skip(",")
+                self._read_name()
+                return False
+            self._skip("]" if isinstance(self._into, list) else "}")
+            value = self._leave()
+        self.value, self.at = value, _after_space(self._text, self.at)
+        if self.at != len(self._text):
+            raise ValueError(self.at)
+        return True
+
+    def _read_name(self) -> None:
+        if not isinstance(self._into, dict):
+            return
+        if self._text[self.at : self.at + 1] != '"':
+            raise ValueError(self.at)
+        self._name, at = self._decode(self._text, self.at)
+        self.at = _after_space(self._text, at)
+        self._skip(":")
+
+    def _skip(self, mark: str) -> None:
+        if self._text[self.at : self.at + 1] != mark:
+            raise ValueError(self.at)
+        self.at = _after_space(self._text, self.at + 1)
 
 
 def _after_space(text: str, at: int) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from paddock import large_json
 
-SCAN = json.JSONDecoder().scan_once
+DECODE = json.JSONDecoder().raw_decode
 TEXTS = st.text(alphabet='ab"\\[]{},: \u00e9\U0001f600', max_size=300)
 VALUES = st.recursive(
     st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 
 def at_once(text: str) -> object:
-    generator = large_json.sliced(text, SCAN)
+    generator = large_json.sliced(text, DECODE)
     while True:
         try:
             next(generator)
@@ -67,7 +67,7 @@ def test_others_have_their_turn_while_a_large_text_is_decoded(value):
 
     async def use() -> object:
         others = asyncio.create_task(take_turns())
-        found = await large_json.decode_in_slices(json.dumps(value), SCAN)
+        found = await large_json.decode_in_slices(json.dumps(value), DECODE)
         others.cancel()
         return found
 
@@ -77,20 +77,20 @@ def test_others_have_their_turn_while_a_large_text_is_decoded(value):
 
 def test_no_slice_is_long():
     text = json.dumps([[[]] * 10 for _ in range(20_000)])
-    slices = sum(1 for _ in large_json.sliced(text, SCAN))
+    slices = sum(1 for _ in large_json.sliced(text, DECODE))
     assert slices >= len(text) / 5_000
 
 
 def test_large_texts_are_decoded_one_after_the_other():
     begun: list[str] = []
 
-    def scan(text: str, at: int) -> tuple[object, int]:
+    def decode(text: str, at: int) -> tuple[object, int]:
         begun.append(text[1:2])
-        return SCAN(text, at)
+        return DECODE(text, at)
 
     async def use() -> list[object]:
         texts = [f"[{digit}," + "1," * 100_000 + "1]" for digit in "23"]
-        return await asyncio.gather(*(large_json.decode_in_slices(text, scan) for text in texts))
+        return await asyncio.gather(*(large_json.decode_in_slices(text, decode) for text in texts))
 
     first, second = asyncio.run(use())
     assert (first[0], second[0], len(first)) == (2, 3, 100_002)

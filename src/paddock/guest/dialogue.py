@@ -35,6 +35,10 @@ _OTHER_MESSAGES = 16
 _HELD_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
 
+_HELD_VALUES = 2
+"""The same of values."""
+_FEWER_VALUES = "Pass less at once, or raise `limits.execute.frame_values`."
+
 
 class Dialogue(Listener):
     """One program's conversation with the host."""
@@ -68,6 +72,7 @@ class Dialogue(Listener):
         """What was called, how it ended, and after how many seconds: the records are made when nobody waits."""
         self._asked = 0
         self._held_bytes = 0
+        self._held_values = 0
         self._fault: BaseException | None = None
         self._waiting: deque[frames.Call | frames.SdkCall] = deque()
         self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
@@ -113,6 +118,8 @@ class Dialogue(Listener):
         match message:
             case frames.Call() | frames.SdkCall():
                 self._call(message)
+            case frames.RefusedCall():
+                self._refuse_call(message)
             case ConsoleLine():
                 self._print(message)
             case frames.ConsoleCut():
@@ -184,18 +191,36 @@ class Dialogue(Listener):
         if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
             self._refuse("calls beyond their limit")
             return
-        self._held_bytes += call.size
-        if self._held_bytes > _HELD_FRAMES * self._worker.frame_bytes:
-            self._held_bytes -= call.size
-            limit = _HELD_FRAMES * self._worker.frame_bytes
-            text = f"The arguments of the calls in flight are larger than {limit} bytes"
-            error: dict[str, Json] = {"name": "LimitError", "message": text}
-            self._worker.send(frames.reply(call.number, ok=False, value=error))
+        worker = self._worker
+        if self._held_bytes + call.size > (most := _HELD_FRAMES * worker.frame_bytes):
+            text = f"The arguments of the calls in flight are larger than {most} bytes"
+            self._reply_error(call.number, "LimitError", text)
             return
+        if self._held_values + call.values > (most := _HELD_VALUES * worker.frame_values):
+            text = f"The arguments of the calls in flight hold more than {most} values. {_FEWER_VALUES}"
+            self._reply_error(call.number, "LimitError", text)
+            return
+        self._held_bytes += call.size
+        self._held_values += call.values
         if len(self._tasks) < self._job.limits.parallel_calls:
             self._begin(call)
         else:
             self._waiting.append(call)
+
+    def _refuse_call(self, call: frames.RefusedCall) -> None:
+        """Answer a call whose arguments were never decoded."""
+        self._asked += 1
+        if self._asked > self._job.limits.host_calls:
+            self._refuse("calls beyond their limit")
+            return
+        what = f"{'' if call.server == 'paddock' else 'servers.'}{call.server}"
+        most = self._worker.frame_values
+        text = f"{what}: the arguments of {call.name} hold more than {most} values. {_FEWER_VALUES}"
+        self._reply_error(call.number, "RangeError", text)
+
+    def _reply_error(self, number: int, name: str, text: str) -> None:
+        error: dict[str, Json] = {"name": name, "message": text}
+        self._worker.send(frames.reply(number, ok=False, value=error))
 
     def _begin(self, call: frames.Call | frames.SdkCall) -> None:
         self._tasks[asyncio.create_task(self._serve(call))] = call
@@ -210,6 +235,7 @@ class Dialogue(Listener):
             # Not by a callback of the task, which would cost each call a turn of the event loop.
             self._tasks.pop(asyncio.current_task(), None)
             self._held_bytes -= call.size
+            self._held_values -= call.values
             if self._waiting and not self._ended.done():
                 self._begin(self._waiting.popleft())
 

@@ -13,6 +13,7 @@ from paddock.guest import frames
 from paddock.model.outcome import ConsoleLine
 
 LIMIT = 4096
+VALUES = 1000
 NAMES = ["ready", "console", "cut", "call", "done", "failed", "stuck", "broken", "reply", "run", ""]
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from([*NAMES, "log"])
@@ -57,13 +58,15 @@ def test_how_a_stream_is_cut_makes_no_difference(data, cuts, tail):
         size = cuts[turn % len(cuts)]
         chunks.append(rest[:size])
         rest, turn = rest[size:], turn + 1
-    assert read(frames.FrameReader(LIMIT), chunks) == read(frames.FrameReader(LIMIT), [stream])
+    assert read(frames.FrameReader(LIMIT, VALUES), chunks) == read(
+        frames.FrameReader(LIMIT, VALUES), [stream]
+    )
 
 
 @given(st.lists(st.text(alphabet=st.characters(), max_size=50), max_size=20))
 def test_good_messages_come_out_in_order(texts):
     stream = b"".join(framed(json.dumps(["console", "log", text]).encode()) for text in texts)
-    assert list(frames.FrameReader(LIMIT).feed(stream)) == [
+    assert list(frames.FrameReader(LIMIT, VALUES).feed(stream)) == [
         ConsoleLine(level="log", text=text) for text in texts
     ]
 
@@ -79,17 +82,19 @@ def test_numbers_are_finite_or_refused(real, whole):
 
 
 def test_a_frame_larger_than_the_limit_is_refused_before_it_is_kept():
-    reader = frames.FrameReader(LIMIT)
+    reader = frames.FrameReader(LIMIT, VALUES)
     with pytest.raises(frames.FrameError, match=r"^a message of 4097 bytes where at most 4096 are allowed$"):
         list(reader.feed(struct.pack("<I", LIMIT + 1)))
     whole = framed(json.dumps(["console", "log", "x" * (LIMIT - 22)]).encode())
     assert len(whole) == 4 + LIMIT
-    assert list(frames.FrameReader(LIMIT).feed(whole)) == [ConsoleLine(level="log", text="x" * (LIMIT - 22))]
+    assert list(frames.FrameReader(LIMIT, VALUES).feed(whole)) == [
+        ConsoleLine(level="log", text="x" * (LIMIT - 22))
+    ]
 
 
 def test_what_came_before_a_bad_frame_counts():
     stream = framed(b'["console","log","a"]') + framed(b"bad") + framed(b'["console","log","b"]')
-    assert read(frames.FrameReader(LIMIT), [stream]) == [
+    assert read(frames.FrameReader(LIMIT, VALUES), [stream]) == [
         ConsoleLine(level="log", text="a"),
         "a message that is not JSON (JSONDecodeError)",
     ]

@@ -38,7 +38,7 @@ def counted(pieces: list[bytes]) -> tuple[int, int]:
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     bounds = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [data[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def size(value: object) -> tuple[int, int]:
@@ -47,7 +47,6 @@ def size(value: object) -> tuple[int, int]:
         return 1, 0
     parts = [size(each) for each in (value.values() if isinstance(value, dict) else value)]
     return 1 + sum(count for count, _ in parts), 1 + max((depth for _, depth in parts), default=0)
-
 
 
 @given(VALUES, st.sampled_from(FORMS), st.lists(st.integers(0, 500), max_size=6))
