@@ -250,13 +250,28 @@ class Dialogue(Listener):
 
     def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
         self._answered = time.perf_counter()
-        good = reply.status is Status.OK
-        self._worker.send(
-            frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
-        )
-        self._calls.append((_names(call), reply.status, self._answered - started))
+        good, status = reply.status is Status.OK, reply.status
+        frame = frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
+        if len(frame) > self._worker.frame_bytes:
+            status = Status.OUTPUT_LIMIT
+            frame = frames.reply(call.number, ok=False, value=self._too_large(call, len(frame)))
+        self._worker.send(frame)
+        self._calls.append((_names(call), status, self._answered - started))
         if self._quick:
             self._vigil.begin()
+
+    def _too_large(self, call: frames.Call | frames.SdkCall, size: int) -> "Json":
+        """Return the error for an answer that does not fit into a message; the program is not to blame for it."""
+        whose = "Server {0}: the answer of {1}" if isinstance(call, frames.Call) else "{0}: the result of {1}"
+        most = self._worker.frame_bytes
+        text = f"{whose.format(*_names(call))} takes {size} bytes, and at most {most} reach a program"
+        return {
+            "name": "ToolError" if isinstance(call, frames.Call) else "LimitError",
+            "message": f"{text}. Ask for less at once, or raise `limits.execute.frame_bytes`.",
+            "server": _names(call)[0],
+            "tool": _names(call)[1],
+            "retryable": False,
+        }
 
     async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""

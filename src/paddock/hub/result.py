@@ -4,6 +4,8 @@ import json
 import string
 from typing import Any, NamedTuple, NoReturn, cast
 
+from paddock.hub.output import DEEPEST
+from paddock.large_json import SLICED_VALUES, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import (
     InvalidArguments,
@@ -15,6 +17,7 @@ from paddock.model.errors import (
     UnknownServer,
     UnknownTool,
 )
+from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES, JsonMeter
 from paddock.model.outcome import Status
 
 _EXACT = 2**53 - 1
@@ -28,6 +31,9 @@ class ToolResult(NamedTuple):
     """`content` (always a list), and `structuredContent`, `isError`, `_meta` where the server sent them."""
     warnings: tuple[str, ...] = ()
     """Where the result breaks the protocol; it is passed on all the same."""
+    server: str = ""
+    most_values: int = MOST_VALUES
+    """Maximum number of values in a text that is read as JSON."""
 
     @property
     def said(self) -> str:
@@ -52,11 +58,14 @@ class ToolInfo(NamedTuple):
     annotations: dict[str, Json]
 
 
-def read_result(answer: object) -> ToolResult:
+def read_result(answer: object, server: str = "", most_values: int = MOST_VALUES) -> ToolResult:
     """Return the result in an answer to `tools/call`, with a warning for each broken rule."""
     if not isinstance(answer, dict):
         return ToolResult(
-            {"content": [{"type": "text", "text": _text(answer)}]}, ("the result is not an object",)
+            {"content": [{"type": "text", "text": _text(answer)}]},
+            ("the result is not an object",),
+            server,
+            most_values,
         )
     fields = cast("dict[str, Json]", answer)
     raw: dict[str, Json] = {name: fields[name] for name in _FIELDS if fields.get(name) is not None}
@@ -70,7 +79,7 @@ def read_result(answer: object) -> ToolResult:
     if not isinstance(raw.get("isError", False), bool):
         warnings.append("`isError` is not a boolean")
         raw["isError"] = bool(raw["isError"])
-    return ToolResult({"content": raw.pop("content"), **raw}, tuple(warnings))
+    return ToolResult({"content": raw.pop("content"), **raw}, tuple(warnings), server, most_values)
 
 
 def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
@@ -99,10 +108,11 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
     return tools, warnings
 
 
-def native_value(result: ToolResult) -> Json:
+async def native_value(result: ToolResult) -> Json:
     """Return what a program wants: structured content, else JSON in text, else text, else the content array.
 
-    A text is parsed only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
+    A text is parsed only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text. Raises ServerUnavailable
+    for JSON in text that holds too many values.
     """
     structured = result.raw.get("structuredContent")
     if structured is not None:
@@ -117,13 +127,31 @@ def native_value(result: ToolResult) -> Json:
     if text[:1] in _LETTERS:
         return text
     try:
-        value: Json = _DECODER.decode(text)
+        value: Json = await _decoded(text, result)
     except (ValueError, RecursionError):
         return text
     if isinstance(value, dict | list | str | bool | None):
         return cast("Json", value)
     exact = json.dumps(value) == text.strip() and not (isinstance(value, int) and abs(value) > _EXACT)
     return value if exact else text
+
+
+async def _decoded(text: str, result: ToolResult) -> Json:
+    if len(text) <= COUNTED_BYTES:
+        return _DECODER.decode(text)
+    meter = JsonMeter(DEEPEST)
+    meter.feed(text.encode("utf-8", "surrogatepass"))
+    if meter.too_deep:
+        raise ValueError
+    if meter.values > result.most_values:
+        raise ServerUnavailable(
+            f"Server {result.server} gave no whole answer: its text is JSON of more than {result.most_values} values; ask "
+            "for less at once, raise `servers.answer_values`, or take the text with `callRaw`.",
+            sent=True,
+        )
+    if meter.values > SLICED_VALUES:
+        return await decode_in_slices(text, _DECODER.raw_decode)
+    return _DECODER.decode(text)
 
 
 def _object(value: Json) -> dict[str, Json] | None:

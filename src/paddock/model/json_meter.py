@@ -46,6 +46,10 @@ class JsonMeter:
         for start in range(0, len(data), _PIECE):
             self._count(data[start : start + _PIECE])
 
+    def end_line(self) -> None:
+        """Go on outside of strings, where the text is one in which no string has a line break."""
+        self._in_string, self._escaped = 0, False
+
     def _count(self, piece: bytes) -> None:
         if self._escaped:
             piece, self._escaped = piece[1:], False

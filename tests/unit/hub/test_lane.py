@@ -14,7 +14,7 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
 from paddock.hub.failure import TRACE, Trace
 from paddock.hub.lane import Lane
-from paddock.hub.process import ServerOutput
+from paddock.hub.output import ServerOutput
 from paddock.hub.wire import parse
 
 FIRST = 1 << 30
