@@ -108,26 +108,43 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
     return tools, warnings
 
 
-async def native_value(result: ToolResult) -> Json:
+async def read_native(result: ToolResult) -> Json:
+    """Return what `native_value` does, in slices where it is large.
+
+    Raises ServerUnavailable for JSON in text that holds too many values.
+    """
+    text = _single_text(result)
+    if text is None or len(text) <= COUNTED_BYTES or text[:1] in _LETTERS:
+        return native_value(result)
+    meter = JsonMeter(DEEPEST)
+    meter.feed(text.encode("utf-8", "surrogatepass"))
+    if meter.values > result.most_values:
+        what = f"its text is JSON of more than {result.most_values} values"
+        how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"
+        raise ServerUnavailable(f"Server {result.server} gave no whole answer: {what}; {how}.", sent=True)
+    if meter.values <= SLICED_VALUES or meter.too_deep:
+        return native_value(result)
+    try:
+        return await decode_in_slices(text, _DECODER.raw_decode)
+    except ValueError:
+        return text
+
+
+def native_value(result: ToolResult) -> Json:
     """Return what a program wants: structured content, else JSON in text, else text, else the content array.
 
-    A text is parsed only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text. Raises ServerUnavailable
-    for JSON in text that holds too many values.
+    A text is parsed only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
     """
     structured = result.raw.get("structuredContent")
     if structured is not None:
         return structured
-    content = cast("list[Any]", result.raw["content"])
-    if len(content) != 1 or not isinstance(content[0], dict):
-        return content
-    block = cast("dict[str, Json]", content[0])
-    text = block.get("text")
-    if block.get("type") != "text" or not isinstance(text, str):
-        return content
+    text = _single_text(result)
+    if text is None:
+        return result.raw["content"]
     if text[:1] in _LETTERS:
         return text
     try:
-        value: Json = await _decoded(text, result)
+        value: Json = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return text
     if isinstance(value, dict | list | str | bool | None):
@@ -136,22 +153,18 @@ async def native_value(result: ToolResult) -> Json:
     return value if exact else text
 
 
-async def _decoded(text: str, result: ToolResult) -> Json:
-    if len(text) <= COUNTED_BYTES:
-        return _DECODER.decode(text)
-    meter = JsonMeter(DEEPEST)
-    meter.feed(text.encode("utf-8", "surrogatepass"))
-    if meter.too_deep:
-        raise ValueError
-    if meter.values > result.most_values:
-        raise ServerUnavailable(
-            f"Server {result.server} gave no whole answer: its text is JSON of more than {result.most_values} values; ask "
-            "for less at once, raise `servers.answer_values`, or take the text with `callRaw`.",
-            sent=True,
-        )
-    if meter.values > SLICED_VALUES:
-        return await decode_in_slices(text, _DECODER.raw_decode)
-    return _DECODER.decode(text)
+def _single_text(result: ToolResult) -> str | None:
+    """Return the text of a result that is one text and nothing else."""
+    content = cast("list[Any]", result.raw["content"])
+    if (
+        result.raw.get("structuredContent") is not None
+        or len(content) != 1
+        or not isinstance(content[0], dict)
+    ):
+        return None
+    block = cast("dict[str, Json]", content[0])
+    text = block.get("text")
+    return text if block.get("type") == "text" and isinstance(text, str) else None
 
 
 def _object(value: Json) -> dict[str, Json] | None:
