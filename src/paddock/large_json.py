@@ -9,13 +9,17 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
+
+from paddock.model.json_meter import JsonMeter
+from paddock.model.nesting import MAX_DEPTH
 
 SLICED_VALUES = 20_000
 """Texts with more values are decoded in slices; fewer take about a millisecond at once."""
 _SLICE_S = 0.000_5
 _BETWEEN_CHARS = 512
+_COUNTED_BYTES = 64 * 1024
 _LEAST_REACH, _MOST_REACH = 256, 4096
 _CLOSERS = {"[": "]", "{": "}"}
 _RUN = re.compile(r'([^\[\]{}"]*[^\[\]{}" \t\r\n,]\s*),').match
@@ -45,6 +49,39 @@ async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - 
             if time.perf_counter() >= until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + _SLICE_S
+
+
+async def count_in_slices(data: bytes, most_values: int, most_depth: int = MAX_DEPTH) -> JsonMeter:
+    """Return the count of a JSON text, which ends as soon as there are too many values or levels."""
+    meter, until = JsonMeter(most_depth), time.perf_counter() + _SLICE_S
+    for start in range(0, len(data), _COUNTED_BYTES):
+        meter.feed(data[start : start + _COUNTED_BYTES])
+        if meter.values > most_values or meter.too_deep:
+            break
+        if time.perf_counter() >= until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + _SLICE_S
+    return meter
+
+
+def is_large(value: object) -> bool:
+    """Return whether a decoded value has so many values that a look at each takes milliseconds."""
+    level: list[Any] = [value]
+    left = SLICED_VALUES
+    while level and left > 0:
+        left -= len(level)
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict | list):
+                below += (
+                    cast("Container", each)
+                    if isinstance(each, list)
+                    else cast("dict[str, Any]", each).values()
+                )
+                if len(below) > left:
+                    return True
+        level = below
+    return left <= 0
 
 
 def sliced(text: str, decode: Decode) -> Generator[None, None, Any]:

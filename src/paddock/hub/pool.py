@@ -22,6 +22,7 @@ from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
 from paddock.hub.login import Logins, access
 from paddock.hub.process import start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools
+from paddock.large_json import is_large
 from paddock.model.errors import (
     ServerError,
     ServerRejected,
@@ -149,7 +150,10 @@ class Hub:
         async def ask(connection: "Connection") -> object:
             if self._admission is not None:
                 await self._listed(record, connection, limit)
-                self._admission.admit(server, tool, arguments)
+                if is_large(arguments):  # which takes a schema 100 ms and more, in Python for the most part
+                    await asyncio.to_thread(self._admission.admit, server, tool, arguments)
+                else:
+                    self._admission.admit(server, tool, arguments)
             return await connection.call(tool, dict(arguments), limit)
 
         answer = await self._twice(record, ask)

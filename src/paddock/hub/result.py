@@ -5,7 +5,7 @@ import string
 from typing import Any, NamedTuple, NoReturn, cast
 
 from paddock.hub.output import DEEPEST
-from paddock.large_json import SLICED_VALUES, decode_in_slices
+from paddock.large_json import SLICED_VALUES, count_in_slices, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import (
     InvalidArguments,
@@ -17,7 +17,7 @@ from paddock.model.errors import (
     UnknownServer,
     UnknownTool,
 )
-from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES, JsonMeter
+from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES
 from paddock.model.outcome import Status
 
 _EXACT = 2**53 - 1
@@ -116,8 +116,7 @@ async def read_native(result: ToolResult) -> Json:
     text = _single_text(result)
     if text is None or len(text) <= COUNTED_BYTES or text[:1] in _LETTERS:
         return native_value(result)
-    meter = JsonMeter(DEEPEST)
-    meter.feed(text.encode("utf-8", "surrogatepass"))
+    meter = await count_in_slices(text.encode("utf-8", "surrogatepass"), result.most_values, DEEPEST)
     if meter.values > result.most_values:
         what = f"its text is JSON of more than {result.most_values} values"
         how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"

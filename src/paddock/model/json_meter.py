@@ -80,10 +80,10 @@ class JsonMeter:
         self._level += 2 * brackets.count(1) - len(brackets)
 
 
-def swells(text: bytes, most_values: int, most_depth: int = MAX_DEPTH) -> bool:
-    """Return whether a whole text has more values or levels than allowed; a short one is not counted."""
+def holds_more(text: bytes, most_values: int) -> bool:
+    """Return whether a text has more values than allowed; a short one is not counted."""
     if len(text) <= COUNTED_BYTES:
         return False
-    meter = JsonMeter(most_depth)
+    meter = JsonMeter()
     meter.feed(text)
-    return meter.values > most_values or meter.too_deep
+    return meter.values > most_values

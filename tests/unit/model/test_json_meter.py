@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.json_meter import COUNTED_BYTES, JsonMeter, swells
+from paddock.model.json_meter import COUNTED_BYTES, JsonMeter, holds_more
 
 TEXTS = st.text(alphabet='ab"\\[]{},: \u00e9\U0001f600\n', max_size=8)
 VALUES = st.recursive(
@@ -94,10 +94,17 @@ def test_examples(text, found):
     assert counted([text[at : at + 1] for at in range(len(text))]) == found
 
 
-def test_a_short_text_is_not_counted_and_a_long_one_is_bounded_by_values_and_levels():
-    assert not swells(b"[" * COUNTED_BYTES, 1, 1)
+def test_a_short_text_is_not_counted_and_a_long_one_is_bounded():
+    assert not holds_more(b"[" * COUNTED_BYTES, 1)
     long = b"[" + b",".join([b"[[1]]"] * 5_000) + b"]"
-    assert not swells(long, 15_001, 3)
-    assert swells(long, 15_000, 3)
-    assert swells(long, 15_001, 2)
-    assert not swells(b'"' + b"[[,{" * 5_000 + b'"', 1, 0)
+    assert not holds_more(long, 15_001)
+    assert holds_more(long, 15_000)
+    assert not holds_more(b'"' + b"[[,{" * 5_000 + b'"', 1)
+
+
+def test_a_line_break_ends_a_string_where_no_string_has_one():
+    meter = JsonMeter()
+    for line in (b'id: "', b"data: [1,"):
+        meter.feed(line)
+        meter.end_line()
+    assert meter.values == 3
