@@ -1,7 +1,7 @@
 """Large JSON texts are decoded in slices on the event loop, so that others have their turn in between.
 
 A thread would not help: the decoders hold the interpreter's lock from the first byte to the last. Here a large array or
-object is walked by hand, and only what is small goes to the decoder in one call. That takes two to three times as long
+object is walked by hand, and only what is small goes to the decoder in one call. That takes at most three times as long
 as one call, and never holds the loop for more than a millisecond. One text is decoded at a time.
 """
 
@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -22,8 +23,8 @@ _BETWEEN_CHARS = 512
 _COUNTED_BYTES = 64 * 1024
 _LEAST_REACH, _MOST_REACH = 256, 4096
 _CLOSERS = {"[": "]", "{": "}"}
-_RUN = re.compile(r'([^\[\]{}"]*[^\[\]{}" \t\r\n,]\s*),').match
-"""Numbers and the like up to a comma."""
+_ENDS = {"[": "],", "{": "},", '"': '",'}
+"""How a value in an array ends that begins so, where another one follows."""
 _SPACE = re.compile(r"[ \t\r\n]*").match
 
 Container = list[Any] | dict[str, Any]
@@ -108,18 +109,41 @@ class _Walk:
         """Of the member that is read next, where `_into` is an object."""
         self._around: list[tuple[Container, str]] = []
         self._reach = _LEAST_REACH
+        self._alone_until = 0
+        """Up to where the values of an array are read one by one."""
 
     def step(self) -> bool:
         """Read a small value, or the start of a large one; return whether the text is at its end."""
         opener = self._text[self.at : self.at + 1]
+        if (
+            isinstance(self._into, list)
+            and self.at >= self._alone_until
+            and self._read_some(self._into, opener)
+        ):
+            return False
         if opener in _CLOSERS:
             return self._read_container(opener)
-        if isinstance(self._into, list) and (run := _RUN(self._text, self.at, self.at + _MOST_REACH)):
-            self._into += self._decode(f"[{run[1]}]", 0)[0]
-            self.at = _after_space(self._text, run.end())
-            return False
         value, self.at = self._decode(self._text, self.at)
         return self._put(value)
+
+    def _read_some(self, into: list[Any], opener: str) -> bool:
+        """Read the next values of an array in one call, as far as they end where one like the first would."""
+        some = self._text[self.at : self.at + _MOST_REACH]
+        end = _ENDS.get(opener, ",")
+        size = some.rfind(end) + len(end) - 1
+        some = f"[{some[:size]}]"
+        values: list[Any] = []
+        if size >= len(end):
+            with suppress(ValueError):
+                values, read = self._decode(some, 0)
+                # The end may have been that of something within, or part of a string.
+                values = values if read == len(some) else []
+        if not values:
+            self._alone_until = self.at + _MOST_REACH
+            return False
+        into += values
+        self.at = _after_space(self._text, self.at + size + 1)
+        return True
 
     def _read_container(self, opener: str) -> bool:
         # A try that fails costs no more than what was decoded since the last one that failed.

@@ -35,8 +35,6 @@ _OTHER_MESSAGES = 16
 _HELD_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
 
-_HELD_VALUES = 2
-"""The same of values."""
 _FEWER_VALUES = "Pass less at once, or raise `limits.execute.frame_values`."
 
 
@@ -196,8 +194,8 @@ class Dialogue(Listener):
             text = f"The arguments of the calls in flight are larger than {most} bytes"
             self._reply_error(call.number, "LimitError", text)
             return
-        if self._held_values + call.values > (most := _HELD_VALUES * worker.frame_values):
-            text = f"The arguments of the calls in flight hold more than {most} values. {_FEWER_VALUES}"
+        if self._held_values + call.values > worker.frame_values:
+            text = f"The arguments of the calls in flight hold more than {worker.frame_values} values. {_FEWER_VALUES}"
             self._reply_error(call.number, "LimitError", text)
             return
         self._held_bytes += call.size

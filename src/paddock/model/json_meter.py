@@ -9,8 +9,8 @@ from itertools import accumulate
 
 from paddock.model.nesting import MAX_DEPTH
 
-MOST_VALUES = 500_000
-"""Default bound on the values in one message. Decoded they take up to 100 MB."""
+MOST_VALUES = 1_250_000
+"""Default bound on the values in one message: 16 MiB of records hold about as many. Decoded they take 50 to 250 MB."""
 COUNTED_BYTES = 16 * 1024
 """Messages up to this size are not counted: N bytes hold at most N / 2 values."""
 _PIECE = 64 * 1024

@@ -42,7 +42,11 @@ class CountedBodies:
 
 async def _refuse(send: Send) -> None:
     fault = ErrorData(code=INVALID_REQUEST, message=str(TooManyValuesError()))
-    text = JSONRPCError(jsonrpc="2.0", id=None, error=fault).model_dump_json(by_alias=True, exclude_unset=True).encode()
+    text = (
+        JSONRPCError(jsonrpc="2.0", id=None, error=fault)
+        .model_dump_json(by_alias=True, exclude_unset=True)
+        .encode()
+    )
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers})
     await send({"type": "http.response.body", "body": text})
