@@ -5,7 +5,18 @@ import json
 import os
 import sys
 
-TOOLS = ("pings", "progress", "logs", "changes", "answers", "noise", "stderr", "values", "text_values", "deep")
+TOOLS = (
+    "pings",
+    "progress",
+    "logs",
+    "changes",
+    "answers",
+    "noise",
+    "stderr",
+    "values",
+    "text_values",
+    "deep",
+)
 FLOODS = {
     "pings": '{"jsonrpc":"2.0","id":%d,"method":"ping"}\n',
     "progress": '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}\n',
@@ -34,7 +45,9 @@ def call(name, arguments):
         case "deep":
             levels = arguments["levels"]
             text = "x" * arguments.get("beside", 0)
-            return '{"content":[],"structuredContent":{"a":' + "[" * levels + "]" * levels + f',"b":"{text}"}}}}'
+            return (
+                '{"content":[],"structuredContent":{"a":' + "[" * levels + "]" * levels + f',"b":"{text}"}}}}'
+            )
         case "stderr":
             while True:
                 os.write(2, b"x" * 65536)
@@ -55,6 +68,9 @@ for line in sys.stdin:
     elif method == "tools/call":
         result = call(message["params"]["name"], message["params"].get("arguments", {}))
     else:
-        print(json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "no"}}), flush=True)
+        print(
+            json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "no"}}),
+            flush=True,
+        )
         continue
     print('{"jsonrpc":"2.0","id":%d,"result":%s}' % (number, result), flush=True)  # noqa: UP031
