@@ -27,7 +27,7 @@ from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
 from paddock.hub.person import PERSON
-from paddock.hub.result import ToolResult, blame, native_value
+from paddock.hub.result import ToolResult, blame, read_native
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import (
@@ -361,16 +361,14 @@ class Gate:
             result = await self._engines.servers.call(
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )
+            value = result.raw if work.raw else await read_native(result)
         except ServerError as error:
             usage = _waited(started) if counted else _NOTHING_USED
             return RawResult(status=blame(error), error=_tool_error(str(error)), usage=usage)
         finally:
             PERSON.reset(person)
         usage = _waited(started) if counted else _NOTHING_USED
-        if work.raw:
-            return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
-        value = native_value(result)
-        if result.is_error:
+        if result.is_error and not work.raw:
             told = result.said or value or "the tool failed and did not say why"
             error = _tool_error(told if isinstance(told, str) else json.dumps(told)[:_TOLD])
             return RawResult(status=Status.FAILED, value=value, has_value=True, error=error, usage=usage)

@@ -35,6 +35,8 @@ _OTHER_MESSAGES = 16
 _HELD_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
 
+_FEWER_VALUES = "Pass less at once, or raise `limits.execute.frame_values`."
+
 
 class Dialogue(Listener):
     """One program's conversation with the host."""
@@ -68,6 +70,7 @@ class Dialogue(Listener):
         """What was called, how it ended, and after how many seconds: the records are made when nobody waits."""
         self._asked = 0
         self._held_bytes = 0
+        self._held_values = 0
         self._fault: BaseException | None = None
         self._waiting: deque[frames.Call | frames.SdkCall] = deque()
         self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
@@ -113,6 +116,8 @@ class Dialogue(Listener):
         match message:
             case frames.Call() | frames.SdkCall():
                 self._call(message)
+            case frames.RefusedCall():
+                self._refuse_call(message)
             case ConsoleLine():
                 self._print(message)
             case frames.ConsoleCut():
@@ -184,18 +189,36 @@ class Dialogue(Listener):
         if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
             self._refuse("calls beyond their limit")
             return
-        self._held_bytes += call.size
-        if self._held_bytes > _HELD_FRAMES * self._worker.frame_bytes:
-            self._held_bytes -= call.size
-            limit = _HELD_FRAMES * self._worker.frame_bytes
-            text = f"The arguments of the calls in flight are larger than {limit} bytes"
-            error: dict[str, Json] = {"name": "LimitError", "message": text}
-            self._worker.send(frames.reply(call.number, ok=False, value=error))
+        worker = self._worker
+        if self._held_bytes + call.size > (most := _HELD_FRAMES * worker.frame_bytes):
+            text = f"The arguments of the calls in flight are larger than {most} bytes"
+            self._reply_error(call.number, "LimitError", text)
             return
+        if self._held_values + call.values > worker.frame_values:
+            text = f"The arguments of the calls in flight hold more than {worker.frame_values} values. {_FEWER_VALUES}"
+            self._reply_error(call.number, "LimitError", text)
+            return
+        self._held_bytes += call.size
+        self._held_values += call.values
         if len(self._tasks) < self._job.limits.parallel_calls:
             self._begin(call)
         else:
             self._waiting.append(call)
+
+    def _refuse_call(self, call: frames.RefusedCall) -> None:
+        """Answer a call whose arguments were never decoded."""
+        self._asked += 1
+        if self._asked > self._job.limits.host_calls:
+            self._refuse("calls beyond their limit")
+            return
+        what = f"{'' if call.server == 'paddock' else 'servers.'}{call.server}"
+        most = self._worker.frame_values
+        text = f"{what}: the arguments of {call.name} hold more than {most} values. {_FEWER_VALUES}"
+        self._reply_error(call.number, "RangeError", text)
+
+    def _reply_error(self, number: int, name: str, text: str) -> None:
+        error: dict[str, Json] = {"name": name, "message": text}
+        self._worker.send(frames.reply(number, ok=False, value=error))
 
     def _begin(self, call: frames.Call | frames.SdkCall) -> None:
         self._tasks[asyncio.create_task(self._serve(call))] = call
@@ -210,6 +233,7 @@ class Dialogue(Listener):
             # Not by a callback of the task, which would cost each call a turn of the event loop.
             self._tasks.pop(asyncio.current_task(), None)
             self._held_bytes -= call.size
+            self._held_values -= call.values
             if self._waiting and not self._ended.done():
                 self._begin(self._waiting.popleft())
 
@@ -224,13 +248,28 @@ class Dialogue(Listener):
 
     def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
         self._answered = time.perf_counter()
-        good = reply.status is Status.OK
-        self._worker.send(
-            frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
-        )
-        self._calls.append((_names(call), reply.status, self._answered - started))
+        good, status = reply.status is Status.OK, reply.status
+        frame = frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
+        if len(frame) > self._worker.frame_bytes:
+            status = Status.OUTPUT_LIMIT
+            frame = frames.reply(call.number, ok=False, value=self._too_large(call, len(frame)))
+        self._worker.send(frame)
+        self._calls.append((_names(call), status, self._answered - started))
         if self._quick:
             self._vigil.begin()
+
+    def _too_large(self, call: frames.Call | frames.SdkCall, size: int) -> "Json":
+        """Return the error for an answer that does not fit into a message; the program is not to blame for it."""
+        whose = "Server {0}: the answer of {1}" if isinstance(call, frames.Call) else "{0}: the result of {1}"
+        most = self._worker.frame_bytes
+        text = f"{whose.format(*_names(call))} takes {size} bytes, and at most {most} reach a program"
+        return {
+            "name": "ToolError" if isinstance(call, frames.Call) else "LimitError",
+            "message": f"{text}. Ask for less at once, or raise `limits.execute.frame_bytes`.",
+            "server": _names(call)[0],
+            "tool": _names(call)[1],
+            "retryable": False,
+        }
 
     async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""

@@ -7,14 +7,17 @@ checked before bytes are kept, and every item of a message is checked before it 
 
 import json
 import math
+import re
 import struct
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, cast, get_args
 
 import orjson
 
+from paddock.large_json import SLICED_VALUES, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
+from paddock.model.json_meter import COUNTED_BYTES, JsonMeter
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
 
@@ -34,6 +37,13 @@ class TooDeep(FrameError):  # noqa: N818 - reads as the fact it states
 
     def __init__(self) -> None:
         super().__init__(f"a value nested more than {MAX_DEPTH} levels deep")
+
+
+class TooMany(FrameError):  # noqa: N818 - as above
+    """A message holds more values than allowed, which any program can make."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"more than {limit} values at once")
 
 
 class _Word:
@@ -66,6 +76,8 @@ class Call(NamedTuple):
     raw: bool
     size: int
     """Bytes of the message."""
+    values: int = 0
+    """Values in the message; 0 for a short one."""
 
 
 class SdkCall(NamedTuple):
@@ -76,6 +88,17 @@ class SdkCall(NamedTuple):
     arguments: list[Json]
     size: int
     """Bytes of the message."""
+    values: int = 0
+    """As above."""
+
+
+class RefusedCall(NamedTuple):
+    """The program makes a call whose arguments were not decoded, because they hold too many values."""
+
+    number: int
+    server: str
+    """`paddock` for a method of the SDK."""
+    name: str
 
 
 class Emitted(NamedTuple):
@@ -132,6 +155,7 @@ Message = (
     | ConsoleCut
     | Call
     | SdkCall
+    | RefusedCall
     | Emitted
     | Overflow
     | Done
@@ -142,31 +166,79 @@ Message = (
 )
 
 
+class Large(NamedTuple):
+    """A message that is to be decoded in slices."""
+
+    frame: bytes
+    values: int
+
+    async def decode(self) -> Message:
+        """Return the message. Raises FrameError as `decode` does."""
+        try:
+            items = await decode_in_slices(_text(self.frame), _DECODER.raw_decode)
+        except ValueError as error:
+            raise _not_json(error) from None
+        return _read(items, len(self.frame), self.values)
+
+
 class FrameReader:
-    """Cuts a stream of bytes into messages of at most `limit` bytes each."""
+    """Cuts a stream of bytes into messages of at most `limit` bytes and `most_values` values each."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most_values: int) -> None:
         self._limit = limit
+        self._most_values = most_values
         self._pending = bytearray()
+        self._meter: JsonMeter | None = None
+        """Counts a long message as it arrives."""
+        self._counted = 0
+        self._skip = 0
+        """Bytes still to come of a message that is refused; none of them is kept."""
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[Message | Large]:
         """Yield the messages that `data` completes, in order. Raises FrameError at the first bad one."""
-        if not self._pending and len(data) >= _LENGTH.size:
+        if not self._pending and _LENGTH.size <= len(data) <= COUNTED_BYTES and not self._skip:
             length = _LENGTH.unpack_from(data)[0]
             if len(data) == _LENGTH.size + length <= _LENGTH.size + self._limit:
                 yield decode(data[_LENGTH.size :])  # one message and nothing else, as most calls come
                 return
-        self._pending += data
+        self._pending += data[self._skip :]
+        self._skip = max(0, self._skip - len(data))
         while len(self._pending) >= _LENGTH.size:
             length = _LENGTH.unpack_from(self._pending)[0]
             if length > self._limit:
                 raise FrameError(f"a message of {length} bytes where at most {self._limit} are allowed")
             end = _LENGTH.size + length
+            if length > COUNTED_BYTES and self._swells(end):
+                head = bytes(self._pending[_LENGTH.size : _LENGTH.size + _HEAD])
+                self._skip = max(0, end - len(self._pending))
+                del self._pending[:end]
+                self._meter = None
+                yield self._refused(head)
+                continue
             if len(self._pending) < end:
                 break
             frame = bytes(self._pending[_LENGTH.size : end])
             del self._pending[:end]
-            yield decode(frame)
+            values, self._meter = self._meter.values if self._meter else 0, None
+            yield Large(frame, values) if values > SLICED_VALUES else decode(frame, values)
+
+    def _swells(self, end: int) -> bool:
+        """Count what has come of the first message. Raises TooDeep."""
+        if self._meter is None:
+            self._meter, self._counted = JsonMeter(MAX_DEPTH + _MESSAGE_LEVELS), _LENGTH.size
+        self._meter.feed(bytes(self._pending[self._counted : end]))
+        self._counted = min(len(self._pending), end)
+        if self._meter.too_deep:
+            raise TooDeep
+        return self._meter.values > self._most_values
+
+    def _refused(self, head: bytes) -> RefusedCall:
+        """Return whose arguments swell. Raises TooMany where it is no call, such as the program's result."""
+        if (call := _CALL_HEAD.match(head)) is not None:
+            return RefusedCall(int(call[1]), call[2].decode(), call[3].decode())
+        if (call := _SDK_HEAD.match(head)) is not None:
+            return RefusedCall(int(call[1]), "paddock", call[2].decode())
+        raise TooMany(self._most_values)
 
 
 def encode(text: bytes) -> bytes:
@@ -206,27 +278,43 @@ def _written(parts: list[Json]) -> bytes:
         return text.encode()
 
 
-def decode(frame: bytes) -> Message:
-    """Return the message in `frame`. Raises TooDeep, and FrameError on anything the glue does not send."""
+def decode(frame: bytes, values: int = 0) -> Message:
+    """Return the message in `frame`, of `values` values and a depth in bounds where those were counted.
+
+    Raises TooDeep, and FrameError on anything the glue does not send.
+    """
     try:
-        text = frame.decode("utf-8", "surrogatepass")
+        text = _text(frame)
         items, end = _DECODER.raw_decode(text)
     except RecursionError:
         raise TooDeep from None
     except ValueError as error:
-        raise FrameError(f"a message that is not JSON ({type(error).__name__})") from None
+        raise _not_json(error) from None
     if end < len(text):
         raise FrameError("a message with more behind its end")
-    brackets = frame.count(b"[") + frame.count(b"{")
+    brackets = 0 if values else frame.count(b"[") + frame.count(b"{")
     if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _MESSAGE_LEVELS):
         raise TooDeep
+    return _read(items, len(frame), values)
+
+
+def _text(frame: bytes) -> str:
+    return frame.decode("utf-8", "surrogatepass")
+
+
+def _not_json(error: ValueError) -> FrameError:
+    return FrameError(f"a message that is not JSON ({type(error).__name__})")
+
+
+def _read(items: Json, size: int, values: int) -> Message:
     if not isinstance(items, list) or not items:
         raise FrameError("a message that is not a list")
     parts = cast("list[Json]", items)
     try:
-        return _message(parts[0], parts[1:], len(frame))
+        message = _message(parts[0], parts[1:], size)
     except (TypeError, ValueError, KeyError):
         raise FrameError(f"a message {str(parts[0])[:32]!r} with wrong contents") from None
+    return message._replace(values=values) if values and isinstance(message, Call | SdkCall) else message
 
 
 def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0911 (a table)
@@ -246,8 +334,8 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
-            site = _text(body.get("site", ""))
-            return Done(body.get("value"), "value" in body, tuple(_text(name) for name in names), site)
+            site = _string(body.get("site", ""))
+            return Done(body.get("value"), "value" in body, tuple(_string(name) for name in names), site)
         case "failed" | "unhandled", [dict()]:
             failed = _failed(cast("dict[str, Json]", parts[0]))
             return failed if kind == "failed" else Unhandled(failed)
@@ -268,18 +356,21 @@ def _call(number: Json, server: Json, tool: Json, arguments: Json, raw: Json, *,
 
 
 def _failed(body: dict[str, Json]) -> Failed:
-    texts = [_text(body[key]) for key in ("name", "message", "thrown", "stack")]
+    texts = [_string(body[key]) for key in ("name", "message", "thrown", "stack")]
     if not isinstance(body["causes"], list):
         raise TypeError
-    causes = tuple(map(_text, cast("list[Json]", body["causes"])))
+    causes = tuple(map(_string, cast("list[Json]", body["causes"])))
     return Failed(*texts, causes=causes, is_error=body["error"] is True)
 
 
+_HEAD = 1024
+_CALL_HEAD = re.compile(rb'\["call",(\d{1,15}),"([^"\\\x80-\xff]{1,256})","([^"\\\x80-\xff]{1,256})",')
+_SDK_HEAD = re.compile(rb'\["sdk",(\d{1,15}),"([\w.]{1,256})",')
 _CALL = (int, str, str, dict, bool)
 _WORDLESS = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow()}
 
 
-def _text(value: Json) -> str:
+def _string(value: Json) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value

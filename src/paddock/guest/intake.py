@@ -15,6 +15,7 @@ from paddock.guest.launch import Launcher
 from paddock.guest.positions import Positions, locate, place
 from paddock.model.base import Json, Value
 from paddock.model.errors import EngineError, explained
+from paddock.model.json_meter import MOST_VALUES, holds_more
 from paddock.model.outcome import ErrorInfo
 from paddock.model.request import Language
 
@@ -82,6 +83,8 @@ def answer(response: bytes, source: str) -> Program:
     Raises ProgramError with the line, column and excerpt of the text as it was given, and ValueError (pydantic's) for
     a response that intake.js does not make.
     """
+    if holds_more(response, MOST_VALUES):
+        raise ValueError(f"more than {MOST_VALUES} values")
     read = _Answer.model_validate_json(response)
     if read.ok and read.code:
         return Program(source=source, code=read.code, language=read.language, positions=read.positions)

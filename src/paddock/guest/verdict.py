@@ -103,6 +103,10 @@ class Verdict(NamedTuple):
         if isinstance(error, frames.TooDeep):
             told = f"The program handed over {error}"
             return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
+        if isinstance(error, frames.TooMany):
+            told = f"The program handed over {error}"
+            hint = "return or print less at once, or raise `limits.execute.frame_values`"
+            return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint=hint)
         return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
 
     def _returned(self, done: frames.Done) -> Judgement:

@@ -43,8 +43,8 @@ class Admission:
         """Take note of what a server lists. Raises ConfigurationError when the pins cannot be kept."""
         self._listed[server] = tuple(tools)
         self._standings[server] = self._pins.review(self._servers[server], tools)
-        for key in [key for key in self._schemas if key[0] == server]:
-            del self._schemas[key]
+        for key in [key for key in list(self._schemas) if key[0] == server]:
+            self._schemas.pop(key, None)
 
     def shown(self, server: str) -> tuple[CatalogTool, ...]:
         """Return the tools of a server as they were pinned, in the order of its listing."""
@@ -63,7 +63,7 @@ class Admission:
         return bool(marks) and all(mark is True for mark in marks)
 
     def admit(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
-        """Let a call pass. Raises UnknownTool, ToolChanged or InvalidArguments.
+        """Let a call pass. Raises UnknownTool, ToolChanged or InvalidArguments. May be called in a thread.
 
         A server that lists nothing at all has nothing to check against.
         """
@@ -92,11 +92,12 @@ class Admission:
 
     def _problems(self, server: str, tool: ToolInfo, arguments: Mapping[str, Json]) -> tuple[str, ...]:
         key = (server, tool.name)
-        if key not in self._schemas:
-            self._schemas[key] = _compiled(tool)
+        try:
+            schema = self._schemas[key]
+        except KeyError:
+            schema = self._schemas[key] = _compiled(tool)
             if len(self._schemas) > _SCHEMAS:
                 self._schemas.popitem(last=False)
-        schema = self._schemas[key]
         return schema.problems(dict(arguments)) if schema is not None else ()
 
 

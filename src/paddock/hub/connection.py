@@ -28,15 +28,24 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from paddock.hub.config import HttpServer, Server, StdioServer
 from paddock.hub.failure import TRACE, CallFailed, Trace
-from paddock.hub.lane import Lane
+from paddock.hub.lane import Lane, OversizedAnswerError
 from paddock.hub.launchers import fetches, remedy
 from paddock.hub.lifecycle import Verdict
+from paddock.hub.output import LINE_LIMIT
 from paddock.hub.person import Unanswerable
-from paddock.hub.process import LINE_LIMIT, ServerProcess
+from paddock.hub.process import ServerProcess
 from paddock.hub.questions import Questions, asks_back
 from paddock.hub.redaction import NONE, Secrets
 from paddock.hub.session import AUTH_STATUS, PAGES, Session
 from paddock.hub.unanswered import unanswered
+from paddock.hub.unasked import (
+    STDERR_BYTES,
+    STDERR_PER_SECOND,
+    Allowance,
+    CountedReader,
+    CountedWriter,
+    Unasked,
+)
 from paddock.hub.web import http_client
 from paddock.hub.wire import PipeReader, PipeWriter
 from paddock.model.errors import (
@@ -46,6 +55,7 @@ from paddock.model.errors import (
     ServerUnauthorized,
     ServerUnavailable,
 )
+from paddock.model.json_meter import MOST_VALUES
 
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
@@ -110,6 +120,8 @@ class Connection:
         """Declare the connection lost: by us, for a broken rule, or (empty) because the other side ended it."""
         if not self.lost.is_set():
             self._broken_rule = broken_rule
+            if broken_rule:
+                _log.warning("server %r was cut off: %s", self._server.name, broken_rule)
             self._ended_by_us = by_us
             self.lost.set()
             self._on_lost()
@@ -262,6 +274,10 @@ class Connection:
             if remedy and trace.status in AUTH_STATUS:
                 text = f"Server {name} {remedy} ({told})."
             return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
+        oversize = error.message if isinstance(error, OversizedAnswerError) else trace.fault
+        if isinstance(error, OversizedAnswerError) or trace.oversize:
+            text = f"Server {self._server.name} gave no whole answer: {oversize}."
+            return CallFailed(ServerUnavailable(text, sent=True), Verdict.NEUTRAL)
         if _is_forgotten_session(error, trace):
             self._forgotten = True  # other calls hear of it themselves, or are still answered
             self.end()
@@ -284,11 +300,11 @@ class Connection:
         """Explain a connection that ended under a call. Repeating is right when the server is surely dead."""
         self.end()
         name, process = self._server.name, self._process
-        if process is None:
-            return self._broken_off(error, trace)
         if self._broken_rule:
             text = f"Server {name} was cut off: {self._broken_rule}."
             return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
+        if process is None:
+            return self._broken_off(error, trace)
         status = await process.exit_status()
         if self._ended_by_us:
             text = f"Server {name} was ended while it worked on the call."
@@ -346,26 +362,43 @@ async def connect(
     on_changed: Callable[[], None],
     auth: "Access | None" = None,
     quiet: bool = False,
+    most_values: int = MOST_VALUES,
 ) -> AsyncGenerator[Connection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
     `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so
     that no further call goes out on it; `on_changed` when the server says that its tools changed. `auth` puts tokens
     into HTTP requests; where it waits for a person, `quiet` keeps a long wait from being told. What breaks an open HTTP
-    connection comes out of the context as an exception group.
+    connection comes out of the context as an exception group. `most_values` bounds the values in one answer.
     """
     connection = Connection(server, process, on_lost, auth)
+    clock = asyncio.get_running_loop().time
+    unasked = Unasked(connection.end, clock)
     failure: CallFailed | None = None
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
             assert process is not None
             assert connection.lane is not None
-            process.stdout.take = connection.lane.take
-            reader = PipeReader(process.stdout.stream, connection.end, process.passed_over)
+            process.stdout.lane, process.stdout.most_values = connection.lane, most_values
+            stderr = Allowance(STDERR_BYTES, STDERR_PER_SECOND, clock)
+
+            def on_stderr(size: int) -> None:
+                if not stderr.spend(size):
+                    connection.end(
+                        f"it wrote more than {STDERR_BYTES} bytes to its standard error, faster than "
+                        f"{STDERR_PER_SECOND} a second; have it log less"
+                    )
+
+            def on_other(line: bytes) -> None:
+                process.passed_over(line)
+                unasked.note(len(line))
+
+            process.on_stderr = on_stderr
+            reader = PipeReader(process.stdout, connection.end, on_other)
             writer = PipeWriter(process.stdin)
         else:
             # To read whom it trusts takes 50 ms and more, in which nothing else would go on here.
-            client = await asyncio.to_thread(http_client, server, auth)
+            client = await asyncio.to_thread(http_client, server, auth, most_values)
             await stack.enter_async_context(client)
             transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_LIMIT)
             reader, writer = await stack.enter_async_context(transport)
@@ -376,8 +409,8 @@ async def connect(
                 on_changed()
 
         session = Session(
-            reader,
-            writer,
+            CountedReader(reader, unasked),
+            CountedWriter(writer, unasked),
             client_info=_CLIENT,
             message_handler=heard,
             elicitation_callback=connection.elicited,

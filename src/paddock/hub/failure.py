@@ -34,6 +34,8 @@ class Trace:
     """Why there was no answer."""
     fault: str = ""
     """Why the answer could not be read to its end."""
+    oversize: bool = False
+    """The answer was too large, which says nothing against the server."""
     remedy: str = ""
     """What a person can do about an answer that refuses us."""
     limit: asyncio.Timeout | None = None

@@ -18,16 +18,22 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from paddock.hub.failure import TRACE
+from paddock.hub.output import DEEPEST
+from paddock.large_json import decode_in_slices
 from paddock.model.nesting import is_deeper
 
 _FIRST = 1 << 30
 """The library counts its own requests from 1."""
-_DEEPEST = 500
 _ID_FIRST = re.compile(r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,18})"?\s*,')
 _ID_LAST = re.compile(r'"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_DECODER = json.JSONDecoder()
 _NEAR = 200
 """Where the number of an answer stands that is too deep for any reader: servers write it first or last."""
 EMPTY = "the answer has neither a result nor an error"
+
+
+class OversizedAnswerError(MCPError):
+    """An answer was not read: it holds too many values, or nests too deep."""
 
 
 class Lane:
@@ -72,7 +78,30 @@ class Lane:
 
     def take(self, line: bytes) -> bool:
         """Take a line that is the answer to one of our requests; tell whether it was."""
-        if not self._waiting or (answer := _parsed(line)) is None:
+        return bool(self._waiting) and self._settle(_parsed(line))
+
+    async def take_large(self, line: bytes) -> bool:
+        """Take a line as `take` does, without holding up others meanwhile."""
+        if not self._waiting:
+            return False
+        try:
+            document: object = await decode_in_slices(line.decode(), _DECODER.raw_decode)
+        except ValueError:
+            return self._settle(odd(line))
+        return self._settle(_object(document))
+
+    def refuse(self, start: bytes, end: bytes, why: str) -> bool:
+        """Fail the request that a line answers of which only both ends are known; return whether there was one."""
+        number = _number(start.decode("utf-8-sig", "replace"), end.decode("utf-8", "replace"))
+        answered = self._waiting.get(number)
+        if answered is None:
+            return False
+        if not answered.done():
+            answered.set_exception(OversizedAnswerError(code=INTERNAL_ERROR, message=why))
+        return True
+
+    def _settle(self, answer: dict[str, Any] | None) -> bool:
+        if answer is None:
             return False
         number = answer.get("id")
         if "method" in answer or isinstance(number, bool | dict | list):
@@ -115,6 +144,10 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
         document: object = from_json(line)
     except ValueError:  # also for what is nested more than 200 deep
         return odd(line)
+    return _object(document)
+
+
+def _object(document: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
 
@@ -128,20 +161,26 @@ def odd(line: bytes) -> dict[str, Any] | None:
     try:
         document: object = json.loads(text, strict=False)
     except RecursionError:
-        found = _ID_FIRST.match(text[:_NEAR]) or _ID_LAST.search(text[-_NEAR:])
-        return _too_deep(int(found[1])) if found else None
+        number = _number(text[:_NEAR], text[-_NEAR:])
+        return None if number is None else _too_deep(number)
     except ValueError:
         return None
     if not isinstance(document, dict):
         return None
     fields = cast("dict[str, Any]", document)
-    if not is_deeper(fields, _DEEPEST):
+    if not is_deeper(fields, DEEPEST):
         return fields
     return _too_deep(fields.get("id"))
 
 
+def _number(start: str, end: str) -> int | None:
+    """Return the number of an answer of which both ends are given."""
+    found = _ID_FIRST.match(start) or _ID_LAST.search(end)
+    return int(found[1]) if found else None
+
+
 def _too_deep(number: object) -> dict[str, Any]:
-    text = f"the answer is nested more than {_DEEPEST} deep"
+    text = f"the answer is nested more than {DEEPEST} deep"
     return {"id": number, "error": {"code": INTERNAL_ERROR, "message": text}}
 
 

@@ -22,6 +22,7 @@ from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
 from paddock.hub.login import Logins, access
 from paddock.hub.process import start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools
+from paddock.large_json import is_large
 from paddock.model.errors import (
     ServerError,
     ServerRejected,
@@ -30,6 +31,7 @@ from paddock.model.errors import (
     UnknownServer,
     explained,
 )
+from paddock.model.json_meter import MOST_VALUES
 
 if TYPE_CHECKING:
     from paddock.hub.connection import Connection
@@ -97,7 +99,8 @@ class Hub:
     """Call tools of upstream servers. Use it as an async context manager, or `close()` it.
 
     `environment` is what every child inherits; its own variables come on top. With `admission`, every child is
-    asked for its tools before its first call, and whenever it says that they changed. `clock` gives seconds.
+    asked for its tools before its first call, and whenever it says that they changed. `answer_values` bounds the JSON
+    values in one message of a server. `clock` gives seconds.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Hub:
         idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
         wait_ms: float = WAIT_MS,
         sweep_ms: float = SWEEP_MS,
+        answer_values: int = MOST_VALUES,
         breaker: Breaker | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -122,6 +126,7 @@ class Hub:
         self._logins = logins
         self._wait_s = wait_ms / 1000
         self._sweep_s = sweep_ms / 1000
+        self._answer_values = answer_values
         self._clock = clock
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Connection | ServerError]] = {}
@@ -145,11 +150,14 @@ class Hub:
         async def ask(connection: "Connection") -> object:
             if self._admission is not None:
                 await self._listed(record, connection, limit)
-                self._admission.admit(server, tool, arguments)
+                if is_large(arguments):  # which takes a schema 100 ms and more, in Python for the most part
+                    await asyncio.to_thread(self._admission.admit, server, tool, arguments)
+                else:
+                    self._admission.admit(server, tool, arguments)
             return await connection.call(tool, dict(arguments), limit)
 
         answer = await self._twice(record, ask)
-        result = read_result(answer)
+        result = read_result(answer, server, self._answer_values)
         self._warn(record, f"tool {tool!r}", result.warnings)
         return result
 
@@ -317,7 +325,13 @@ class Hub:
             changed = functools.partial(self._changed, record)
             auth = access(server, self._logins)
             async with protocol.connect(
-                server, process, probe=probe, on_lost=lost, on_changed=changed, auth=auth
+                server,
+                process,
+                probe=probe,
+                on_lost=lost,
+                on_changed=changed,
+                auth=auth,
+                most_values=self._answer_values,
             ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy

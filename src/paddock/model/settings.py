@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from paddock.model.base import PositiveInt, Value
 from paddock.model.command import SdkCommand
+from paddock.model.json_meter import MOST_VALUES
 from paddock.model.limits import KIB, MIB, Calls, Grants
 from paddock.model.profiles import LimitSettings
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
@@ -185,6 +186,8 @@ class ServerSettings(Value):
     """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
     idle_timeout_ms: PositiveInt = 300_000
     """A server not called for so long is shut down, in milliseconds."""
+    answer_values: PositiveInt = MOST_VALUES
+    """Maximum number of JSON values in one message of a server. Each may take up to 200 bytes of Paddock's memory."""
     call_timeout_ms: PositiveInt = 600_000
     """Most milliseconds a single call may take, whatever the server's own `timeoutMs` (60 000) says."""
 

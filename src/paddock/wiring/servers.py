@@ -182,5 +182,6 @@ class Servers:
                 logins=self.logins,
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
+                answer_values=self._settings.answer_values,
             )
         return self._hub

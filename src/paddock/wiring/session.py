@@ -157,8 +157,13 @@ async def open_session(
     _check_name(workspace)
     with closing(_open_ledger(settings.audit)) as ledger:
         launcher = launcher or Launcher()
-        frame_bytes = settings.limits.execute.frame_bytes
-        pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
+        frame = settings.limits.execute
+        pool = Pool(
+            launcher,
+            spares=settings.guest.spare_workers,
+            frame_bytes=frame.frame_bytes,
+            frame_values=frame.frame_values,
+        )
         intake = Intake(launcher, answers.Answers(answers.directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)

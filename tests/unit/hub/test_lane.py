@@ -1,20 +1,16 @@
 """Requests past the library: numbers, answers good and bad, and what is left when nobody waits any more."""
 
 import asyncio
-import itertools
 import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
 from paddock.hub.failure import TRACE, Trace
 from paddock.hub.lane import Lane
-from paddock.hub.process import ServerOutput
 from paddock.hub.wire import parse
 
 FIRST = 1 << 30
@@ -263,42 +259,3 @@ def test_a_lone_surrogate_goes_as_an_escape() -> None:
         await asyncio.gather(request, return_exceptions=True)
 
     on_lane(use)
-
-
-@given(
-    lines=st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"\r")), max_size=8),
-    rest=st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"")),
-    cuts=st.lists(st.integers(0, 200), max_size=8),
-)
-def test_however_it_is_cut_each_line_is_offered_once_and_the_rest_can_be_read(
-    lines: list[bytes], rest: bytes, cuts: list[int]
-) -> None:
-    async def use() -> None:
-        output = ServerOutput()
-        offered: list[bytes] = []
-
-        def take(line: bytes) -> bool:
-            offered.append(line)
-            return len(line) % 2 == 0
-
-        output.take = take
-        data = b"".join(line + b"\n" for line in lines) + rest
-        places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-        for start, end in itertools.pairwise(places):
-            output.data_received(data[start:end])
-        output.eof_received()
-        left = b"".join(line + b"\n" for line in lines if len(line) % 2)
-        assert (offered, await output.stream.read()) == (lines, left + rest)
-
-    asyncio.run(use())
-
-
-def test_a_line_beyond_all_bounds_is_left_to_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.hub.process.LINE_LIMIT", 10)
-
-    async def use() -> None:
-        output = ServerOutput()
-        output.data_received(b"x" * 11)
-        assert await output.stream.read(11) == b"x" * 11
-
-    asyncio.run(use())
