@@ -38,6 +38,7 @@ from paddock.model.errors import (
     ServerError,
 )
 from paddock.model.outcome import (
+    ConsoleLine,
     Decision,
     ErrorInfo,
     Outcome,
@@ -367,20 +368,28 @@ class Gate:
         finally:
             PERSON.reset(person)
         usage = _waited(started) if counted else _NOTHING_USED
+        said = _unchecked(work, result) if result.unchecked else ()
         if work.raw:
-            return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
+            return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage, console=said)
         value = native_value(result)
         if result.is_error:
             told = result.said or value or "the tool failed and did not say why"
             error = _tool_error(told if isinstance(told, str) else json.dumps(told)[:_TOLD])
-            return RawResult(status=Status.FAILED, value=value, has_value=True, error=error, usage=usage)
-        return RawResult(status=Status.OK, value=value, has_value=True, usage=usage)
+            return RawResult(
+                status=Status.FAILED, value=value, has_value=True, error=error, usage=usage, console=said
+            )
+        return RawResult(status=Status.OK, value=value, has_value=True, usage=usage, console=said)
 
 
 _NOTHING_USED = Usage()
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
+
+
+def _unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
+    """Return the warning that arguments went to a tool unchecked."""
+    return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
 
 
 def _waited(since: float) -> Usage:

@@ -19,7 +19,7 @@ from paddock.model.errors import (
 from paddock.model.limits import Calls
 from paddock.model.outcome import CallRecord, RawResult, Status
 from paddock.model.places import in_workspace, without_places
-from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.offered import METHODS, NotOffered, Offered
 from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
@@ -52,6 +52,8 @@ class HostCalls:
     plan: Plan = field(default_factory=Plan)
     offered: Offered | None = None
     """What it may call; None where nobody is to know."""
+    warned: set[str] = field(default_factory=set[str])
+    """Warnings about tools that the program has heard; each comes once."""
 
     async def call(
         self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
@@ -64,7 +66,7 @@ class HostCalls:
         def reply(result: RawResult) -> None:
             nonlocal replied
             replied = True
-            on_reply(_reply(result, server, tool, raw=raw))
+            on_reply(self._warning(result, _reply(result, server, tool, raw=raw)))
 
         try:
             result = await self.carry_out(request, reply)
@@ -76,6 +78,17 @@ class HostCalls:
             self.plan.add(planned)
         if not replied:  # nothing has run
             reply(result)
+
+    def _warning(self, result: RawResult, reply: HostReply) -> HostReply:
+        """Return the reply with what is to be said of the tool, unless the program has heard it."""
+        if not result.console:
+            return reply
+        text = "\n".join(line.text for line in result.console)
+        work = self.parent.work
+        if text in self.warned or (isinstance(work, GuestRun) and work.raw_results):
+            return reply
+        self.warned.add(text)
+        return reply._replace(warning=text)
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
         """Call a method of the SDK. What is wrong with the call is told, never raised."""

@@ -225,6 +225,8 @@ class Dialogue(Listener):
     def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
         self._answered = time.perf_counter()
         good = reply.status is Status.OK
+        if reply.warning:
+            self._warn(reply.warning)
         self._worker.send(
             frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
         )

@@ -7,8 +7,8 @@ refused here, nothing was sent, and the refusal says what to do.
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
+from paddock.hub.argument_schema import ArgumentSchema, compile_arguments
 from paddock.hub.config import Server
 from paddock.hub.pins import Pins, Standing
 from paddock.hub.result import ToolInfo
@@ -17,13 +17,8 @@ from paddock.hub.signatures import signature
 from paddock.model.base import Json
 from paddock.model.errors import InvalidArguments, ToolChanged, UnknownTool
 
-if TYPE_CHECKING:
-    from paddock.model.schema import Schema
-
 _SCHEMAS = 256
 """Compiled schemas that are kept."""
-_LARGEST = 64 * 1024
-"""Characters of a schema that is compiled; the arguments of a tool with a larger one are the server's to check."""
 _NAME = 100
 _SHOWN = 10
 """Tools that are named where none is like the one that was asked for."""
@@ -37,7 +32,7 @@ class Admission:
         self._pins = pins
         self._listed: dict[str, tuple[ToolInfo, ...]] = {}
         self._standings: dict[str, dict[str, Standing]] = {}
-        self._schemas: OrderedDict[tuple[str, str], Schema | None] = OrderedDict()
+        self._schemas: OrderedDict[tuple[str, str], ArgumentSchema] = OrderedDict()
 
     def learn(self, server: str, tools: Sequence[ToolInfo]) -> None:
         """Take note of what a server lists. Raises ConfigurationError when the pins cannot be kept."""
@@ -83,33 +78,25 @@ class Admission:
                 f"A person can see what changed with `paddock servers diff {server}` and accept it with "
                 f"`paddock servers approve {server} {tool}`."
             )
-        problems = self._problems(server, standing.tool, arguments)
-        if problems:
+        schema = self._schema(server, standing.tool).schema
+        if schema is not None and (problems := schema.problems(dict(arguments))):
             shape = signature(CatalogTool(server, standing.tool)).partition(" // ")[0]
             raise InvalidArguments(
                 f"{server}.{tool} was not called: {'; '.join(problems)}. Its signature: {shape}"
             )
 
-    def _problems(self, server: str, tool: ToolInfo, arguments: Mapping[str, Json]) -> tuple[str, ...]:
+    def unchecked(self, server: str, tool: str) -> str:
+        """Return what of a tool's arguments is not checked, and why; empty when all is."""
+        definition = self.definition(server, tool)
+        return self._schema(server, definition).unchecked if definition is not None else ""
+
+    def _schema(self, server: str, tool: ToolInfo) -> ArgumentSchema:
         key = (server, tool.name)
         if key not in self._schemas:
-            self._schemas[key] = _compiled(tool)
+            self._schemas[key] = compile_arguments(tool.input_schema)
             if len(self._schemas) > _SCHEMAS:
                 self._schemas.popitem(last=False)
-        schema = self._schemas[key]
-        return schema.problems(dict(arguments)) if schema is not None else ()
-
-
-def _compiled(tool: ToolInfo) -> "Schema | None":
-    """Return the schema of a tool's arguments; None when it is none that can be checked with."""
-    from paddock.model.schema import Schema  # noqa: PLC0415 - only calls of servers pay for it
-
-    if len(str(tool.input_schema)) > _LARGEST:
-        return None
-    try:
-        return Schema(tool.input_schema)
-    except ValueError:
-        return None
+        return self._schemas[key]
 
 
 def _nearest(name: str, standings: Mapping[str, Standing]) -> str:

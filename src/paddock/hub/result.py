@@ -28,6 +28,8 @@ class ToolResult(NamedTuple):
     """`content` (always a list), and `structuredContent`, `isError`, `_meta` where the server sent them."""
     warnings: tuple[str, ...] = ()
     """Where the result breaks the protocol; it is passed on all the same."""
+    unchecked: str = ""
+    """What of the call's arguments was not checked, and why; empty when all was."""
 
     @property
     def said(self) -> str:

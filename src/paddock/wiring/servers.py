@@ -77,6 +77,8 @@ class Servers:
         result = await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.admission.definition(server, tool)) is not None:
             self.observed.learn(self.config.servers[server], definition, result)
+            if unchecked := self.admission.unchecked(server, tool):
+                return result._replace(unchecked=unchecked)
         return result
 
     async def is_read_only(self, server: str, tool: str) -> bool:
