@@ -17,7 +17,7 @@ from paddock.model.errors import (
     ToolNotFound,
 )
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, RawResult, Status
+from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.offered import METHODS, NotOffered, Offered
@@ -52,6 +52,8 @@ class HostCalls:
     plan: Plan = field(default_factory=Plan)
     offered: Offered | None = None
     """What it may call; None where nobody is to know."""
+    spelled: Callable[[str, str], str] = lambda _server, tool: tool
+    """Returns the tool that a name means, as far as its server is known by then."""
     warned: set[str] = field(default_factory=set[str])
     """Warnings about tools that the program has heard; each comes once."""
 
@@ -65,6 +67,8 @@ class HostCalls:
 
         def reply(result: RawResult) -> None:
             nonlocal replied
+            if result.status is Status.INVALID and self.spelled(server, tool) != tool:
+                return
             replied = True
             on_reply(self._warning(result, _reply(result, server, tool, raw=raw)))
 
@@ -73,6 +77,11 @@ class HostCalls:
         except LedgerError:
             if not replied:
                 on_reply(_UNRECORDED)
+            return
+        if not replied and result.status is Status.INVALID and (meant := self.spelled(server, tool)) != tool:
+            # Nothing was sent. The server has told its tools in the meantime, and one of them has this alias: it is
+            # called by a request of its own, so that rules and questions are about the tool.
+            await self.call(server, meant, arguments, on_reply, raw=raw)
             return
         for planned in result.planned:
             self.plan.add(planned)
@@ -173,6 +182,8 @@ def _reply(result: RawResult, server: str, tool: str, *, raw: bool) -> HostReply
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
     error = _told(result, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
+    if not raw:
+        error |= _answered(result.error)
     if result.has_value:
         error["content"] = result.value
     return HostReply(result.status, error=error)
@@ -199,3 +210,10 @@ def _told(outcome: RawResult, name: str) -> dict[str, Json]:
     if outcome.error is not None and outcome.error.name in CODES:
         told["code"] = CODES[outcome.error.name]
     return told
+
+
+def _answered(error: ErrorInfo | None) -> dict[str, Json]:
+    """Return code and data of the error that a server answered with."""
+    if error is None or error.code is None:
+        return {}
+    return {"code": error.code} | ({} if error.data is None else {"data": error.data})

@@ -24,12 +24,22 @@ from paddock.model.schema_patterns import BadPatternError
 
 _LARGEST = 64 * 1024
 """Maximum size of a schema that is compiled as a whole, in characters."""
-_ROUNDS = 8
-"""Maximum number of keywords that are left out of a schema; with more it is checked in outline."""
+_SKIPPED = 8
+"""Maximum number of keywords that are left out of a schema; with more it is checked in outline. Fewer of a large one,
+for it is compiled again after each."""
 _SHOWN = 60
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _TURNED = frozenset(
-    {"not", "if", "oneOf", "contains", "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems"}
+    {
+        "not",
+        "if",
+        "oneOf",
+        "contains",
+        "minContains",
+        "maxContains",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+    }
 )
 """Keywords in which allowing more can forbid more."""
 _COMPANIONS = {
@@ -54,12 +64,13 @@ class ArgumentSchema(NamedTuple):
 
 def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
     """Return what of a tool's schema can be checked. Raises nothing."""
-    if _characters(document) > _LARGEST:
+    characters = _characters(document)
+    if characters > _LARGEST:
         return _outline(document, f"the schema has more than {_LARGEST} characters")
-    schema, skipped = normalize(document), list[str]()
+    schema, skipped, why = normalize(document), list[str](), ""
     if not is_known_dialect(document):
         skipped.append(f"by its $schema {_shown(schema.pop('$schema'))}, which is unknown")
-    for _ in range(_ROUNDS + 1):
+    for _ in range(1 + min(_SKIPPED, _LARGEST // characters)):
         try:
             compiled = Schema(schema)
         except BadPatternError as problem:
@@ -76,7 +87,7 @@ def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
             return _outline(document, why)
         skipped.append(f"against {_named(schema, path)}")
         schema = mended
-    return _outline(document, why)  # pyright: ignore[reportPossiblyUnboundVariable] - at least one round
+    return _outline(document, why)
 
 
 def _outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
@@ -87,7 +98,7 @@ def _outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
         compiled = Schema(outline)
     except ValueError:
         compiled = None
-    if compiled is None or not outline.keys() - {"type"}:
+    if compiled is None or not outline.keys() & {"properties", "required", "enum", "const"}:
         return ArgumentSchema(compiled, f"arguments are not checked: {why}")
     return ArgumentSchema(
         compiled, f"arguments are not checked beyond types, required names and enums: {why}"
@@ -99,31 +110,32 @@ def _rough(schema: Json) -> dict[str, Json]:
     if not isinstance(schema, dict):
         return {}
     fields = cast("dict[str, Any]", schema)
-    rough: dict[str, Json] = {}
-    kinds = fields.get("type")
-    named = [kinds] if isinstance(kinds, str) else kinds
-    if isinstance(named, list) and named and all(kind in _TYPES for kind in cast("list[Any]", named)):
-        rough["type"] = list(dict.fromkeys(cast("list[str]", named)))
+    rough: dict[str, Json] = {key: fields[key] for key in ("const", "nullable") if key in fields}
+    kinds = [fields.get("type")] if isinstance(fields.get("type"), str) else fields.get("type")
+    if (named := _texts(kinds)) and _TYPES.issuperset(named):
+        rough["type"] = named
     if isinstance(options := fields.get("enum"), list) and options:
         rough["enum"] = options
-    if "const" in fields:
-        rough["const"] = fields["const"]
-    if isinstance(names := fields.get("required"), list) and all(
-        isinstance(name, str) for name in cast("list[object]", names)
-    ):
-        rough["required"] = list(dict.fromkeys(cast("list[str]", names)))
-    if isinstance(members := fields.get("properties"), dict):
-        rough["properties"] = {name: _rough(each) for name, each in cast("dict[str, Json]", members).items()}
+    if required := _texts(fields.get("required")):
+        rough["required"] = required
     if isinstance(fields.get("items"), dict) and "prefixItems" not in fields:
         rough["items"] = _rough(fields["items"])
-    further = fields.get("additionalProperties")
-    if isinstance(fields.get("properties", {}), dict) and "patternProperties" not in fields:
-        if further is False:
-            rough["additionalProperties"] = False
-        elif isinstance(further, dict):
-            rough["additionalProperties"] = _rough(cast("dict[str, Json]", further))
-    # In `allOf` and its like null may be forbidden again; what says that is left out.
-    return rough | ({"nullable": True} if fields.get("nullable") is True else {})
+    members = fields.get("properties", {})
+    if not isinstance(members, dict):
+        return rough
+    if members:
+        rough["properties"] = {name: _rough(each) for name, each in cast("dict[str, Json]", members).items()}
+    further = fields.get("additionalProperties", True)
+    if "patternProperties" not in fields:
+        rough["additionalProperties"] = _rough(further) if isinstance(further, dict) else further is not False  # pyright: ignore[reportUnknownArgumentType]
+    return rough
+
+
+def _texts(value: object) -> list[str]:
+    """Return a list of texts, each once; an empty one for anything else."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    texts = [each for each in items if isinstance(each, str)]
+    return list(dict.fromkeys(texts)) if len(texts) == len(items) else []
 
 
 def _without(schema: Mapping[str, Json], path: Path) -> dict[str, Json] | None:

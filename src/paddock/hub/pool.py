@@ -79,6 +79,8 @@ class _Record:
     warnings: dict[str, None] = field(default_factory=dict[str, None])
     changes: int = 0
     """How often it said that its tools changed."""
+    listing_warnings: tuple[str, ...] = ()
+    """What was wrong with its last listing."""
 
 
 class Admission(Protocol):
@@ -97,7 +99,8 @@ class Hub:
     """Call tools of upstream servers. Use it as an async context manager, or `close()` it.
 
     `environment` is what every child inherits; its own variables come on top. With `admission`, every child is
-    asked for its tools before its first call, and whenever it says that they changed. `clock` gives seconds.
+    asked for its tools before its first call, and whenever it says that they changed. `absent` says by name why
+    further servers of the file are not among `servers`. `clock` gives seconds.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Hub:
         *,
         environment: Mapping[str, str],
         admission: Admission | None = None,
+        absent: Mapping[str, str] | None = None,
         logins: Logins | None = None,
         max_live: int = on.MAX_LIVE,
         idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
@@ -119,6 +123,7 @@ class Hub:
         self._records = {name: _Record(server) for name, server in servers.items()}
         self._environment = dict(environment)
         self._admission = admission
+        self._absent = absent
         self._logins = logins
         self._wait_s = wait_ms / 1000
         self._sweep_s = sweep_ms / 1000
@@ -170,6 +175,11 @@ class Hub:
         record = self._records.get(server)
         return record.changes if record is not None else 0
 
+    def listing_warnings(self, server: str) -> tuple[str, ...]:
+        """Return what was wrong with the last listing of a server."""
+        record = self._records.get(server)
+        return record.listing_warnings if record is not None else ()
+
     def status(self) -> dict[str, ServerStatus]:
         """Return the facts of every configured server, by name. Starts nothing."""
         return {name: self._status(name, record) for name, record in self._records.items()}
@@ -206,8 +216,10 @@ class Hub:
 
     async def _list(self, record: _Record, connection: "Connection", limit: float) -> list[ToolInfo]:
         changes = record.changes
-        tools, warnings = read_tools(await connection.tools(limit))
-        self._warn(record, "tool listing", warnings)
+        entries, cut = await connection.tools(limit)
+        tools, warnings = read_tools(entries)
+        record.listing_warnings = (*warnings[:_WARNINGS_KEPT], *filter(None, [cut]))
+        self._warn(record, "tool listing", record.listing_warnings)
         if self._admission is not None:
             self._admission.learn(record.server.name, tools)
         connection.listed = record.changes == changes
@@ -216,7 +228,7 @@ class Hub:
     def _record(self, name: str) -> _Record:
         record = self._records.get(name)
         if record is None:
-            raise UnknownServer(name, self._records)
+            raise UnknownServer(name, self._records, self._absent)
         return record
 
     async def _twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:

@@ -15,6 +15,7 @@ from paddock.model.errors import (
     UnknownServer,
     UnknownTool,
 )
+from paddock.model.invisible import has_invisible, spell_invisible
 from paddock.model.outcome import Status
 
 _EXACT = 2**53 - 1
@@ -54,6 +55,15 @@ class ToolInfo(NamedTuple):
     annotations: dict[str, Json]
 
 
+def has_hidden(tool: ToolInfo) -> bool:
+    """Tell whether a definition holds characters that people do not see."""
+    texts = (tool.name, tool.description)
+    schemas = (tool.input_schema, tool.output_schema, tool.annotations)
+    return any(map(has_invisible, texts)) or any(
+        has_invisible(json.dumps(schema, ensure_ascii=False)) for schema in schemas if schema
+    )
+
+
 def read_result(answer: object) -> ToolResult:
     """Return the result in an answer to `tools/call`, with a warning for each broken rule."""
     if not isinstance(answer, dict):
@@ -84,6 +94,9 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
         name = fields.get("name")
         if not isinstance(name, str) or not name:
             warnings.append("a listed tool has no name")
+            continue
+        if has_invisible(name):
+            warnings.append(f"tool {spell_invisible(name)!r} is left out: its name has invisible characters")
             continue
         schema = fields.get("inputSchema")
         if not isinstance(schema, dict):

@@ -17,14 +17,18 @@ _DEEPEST = 100
 """Levels of a schema that are rewritten."""
 _DATA = frozenset({"enum", "const", "default", "examples", "example"})
 """Keywords that hold values and no schemas."""
-MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
+MAPS = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
+)
 """Keywords that hold schemas by name."""
 _SAY_NULL = frozenset({"type", "enum", "const"})
 _IN_PLACE = frozenset(
     {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
 )
 """Keywords that hold schemas of the same value."""
-_NAMES = frozenset({"$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$defs", "definitions", "description"})
+_NAMES = frozenset(
+    {"$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$defs", "definitions", "description"}
+)
 """Keywords by which a schema is found, or that only describe it."""
 _BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
@@ -96,7 +100,8 @@ class _Rewriting:
 
 def _allow_null(schema: dict[str, Json]) -> None:
     kinds = schema.get("type")
-    named: list[Json] = [kinds] if isinstance(kinds, str) else list(kinds) if isinstance(kinds, list) else []
+    named: list[Json] = [kinds] if isinstance(kinds, str) else []
+    named = cast("list[Json]", kinds) if isinstance(kinds, list) else named
     if named and "null" not in named:
         schema["type"] = [*named, "null"]
     if "const" in schema:
@@ -149,7 +154,9 @@ def _schemas(document: Mapping[str, Json]) -> Iterator[tuple[dict[str, Any], str
         if depth > _DEEPEST:
             continue
         if isinstance(value, list):
-            todo += [(item, f"{at}/{n}", depth + 1, False) for n, item in enumerate(cast("list[Json]", value))]
+            todo += [
+                (item, f"{at}/{n}", depth + 1, False) for n, item in enumerate(cast("list[Json]", value))
+            ]
         elif isinstance(value, dict):
             fields = cast("dict[str, Json]", value)
             if not by_name:

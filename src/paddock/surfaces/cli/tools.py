@@ -44,6 +44,9 @@ def search(
     settings = load(workspace, flags=flags).settings
     hits, listing = heeding_signals(_search(settings, workspace, query, server, limit))
     _tell(listing)
+    for hit, _ in hits:
+        if hit.tool.warning:
+            warn(hit.tool.warning)
     if as_json:
         print_json([{**_facts(hit), "signature": line} for hit, line in hits])
     else:
@@ -75,6 +78,8 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
             )  # a line end would end the comment
             print_text(f"// {name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
             print_text(each.declaration)
+            for note in each.notes:
+                print_text(f"// {note}")
     if unknown := [each for each in described if isinstance(each, Unknown)]:
         raise Failure("\n".join(_missing(each, servers, listing) for each in unknown))
 
@@ -123,7 +128,7 @@ async def _search(
     async with session(settings, workspace) as opened:
         names = opened.servers.config.servers
         if server is not None and server not in names:
-            raise Failure(str(UnknownServer(server, names)))
+            raise Failure(str(UnknownServer(server, names, opened.servers.config.absent)))
         catalog = opened.servers.catalog
         hits, listing = await catalog.search(query, server=server, limit=limit)
         return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing
@@ -154,6 +159,9 @@ async def _approve(
 def _tell(listing: "Listing") -> None:
     for name, why in listing.failures.items():
         warn(f"{name}: {why}")
+    for name, notes in listing.notes.items():
+        for note in notes:
+            warn(f"{name}: {note}")
 
 
 def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
@@ -180,6 +188,7 @@ def _description(each: "Described") -> dict[str, Json]:
         "declaration": each.declaration,
         "output": each.output,
         "changed": each.changed,
+        "notes": list(each.notes),
     }
 
 
