@@ -199,7 +199,6 @@ def test_a_changed_tool_is_refused_until_another_process_approves(admission, pin
         {"$ref": "#"},
         {"$ref": "https://evil.example/schema.json"},
         {"properties": {"a": {"pattern": "(?=(a+)+b)(a|aa)+$"}}},
-        {"enum": ["x" * 100] * 1_000},
         {"type": "nonsense"},
     ],
 )
