@@ -61,8 +61,9 @@ class HostCalls:
         self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
     ) -> None:
         """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
+        tool = self.spelled(server, tool)
         request = self._request(ServerCall(server=server, tool=tool, arguments=arguments, raw=raw))
-        on_reply = self._heard(server, tool, on_reply)
+        heard = self._heard(server, tool, on_reply)
         replied = False
 
         def reply(result: RawResult) -> None:
@@ -70,13 +71,13 @@ class HostCalls:
             if result.status is Status.INVALID and self.spelled(server, tool) != tool:
                 return
             replied = True
-            on_reply(self._warning(result, _reply(result, server, tool, raw=raw)))
+            heard(self._warning(result, _reply(result, server, tool, raw=raw)))
 
         try:
             result = await self.carry_out(request, reply)
         except LedgerError:
             if not replied:
-                on_reply(_UNRECORDED)
+                heard(_UNRECORDED)
             return
         if not replied and result.status is Status.INVALID and (meant := self.spelled(server, tool)) != tool:
             # Nothing was sent. The server has told its tools in the meantime, and one of them has this alias: it is

@@ -232,7 +232,7 @@ def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) ->
             if isinstance(each, dict):
                 fields = cast("dict[str, Json]", each)
                 part = _loosely_merged(fields, alternative=alternative or keyword != "allOf")
-                properties = part["properties"] | properties
+                properties |= part["properties"] | properties
                 required += part["required"]
     return {"properties": properties, "required": required}
 

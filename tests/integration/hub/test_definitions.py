@@ -163,7 +163,12 @@ def test_a_tool_has_an_alias_that_is_an_identifier(workspace):
     )
     assert described["declaration"].endswith('; // output: observed; tool "get-sum"')
     _, lines, _ = workspace.paddock("audit", "tail", "--json")
-    assert '"tool": "get-sum"' in lines or '"tool":"get-sum"' in lines
+    called = [
+        (each["event"], each["fields"]["name"], each["fields"].get("status")) for each in json.loads(lines)
+    ]
+    called = [each for each in called if each[1].startswith("g/")]
+    right = [("started", "g/get-sum", None), ("finished", "g/get-sum", "ok")] * 2
+    assert called == [("started", "g/get_sum", None), ("finished", "g/get_sum", "invalid"), *right, *right]
 
 
 def test_a_rule_about_a_tool_holds_for_its_alias(workspace):
@@ -186,7 +191,7 @@ def test_a_rule_about_a_tool_holds_for_its_alias(workspace):
 
 def test_an_alias_may_be_called_where_only_reading_is_allowed(workspace):
     workspace.says(SUM)
-    assert workspace.run("return await servers.g.get_sum({a: 1})", "--calls", "read_only") == (
+    assert workspace.run("return await servers.g.get_sum({a: 1})", "--set", "grants.calls=read_only") == (
         "ok",
         {"a": 1},
         [],
@@ -196,7 +201,7 @@ def test_an_alias_may_be_called_where_only_reading_is_allowed(workspace):
 def test_no_alias_stands_for_two_tools(workspace):
     workspace.says(SUM, tool("get.sum"))
     status, told, _ = workspace.run("return await servers.g.get_sum({})")
-    assert (status, told["message"]) == ("failed", "Server g has no tool 'get_sum'; did you mean `get-sum`?")
+    assert (status, told["message"]) == ("failed", "Server g has no tool 'get_sum'; did you mean `get.sum`?")
 
 
 def test_code_and_data_of_a_servers_error_reach_everybody(workspace):
