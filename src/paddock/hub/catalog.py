@@ -66,7 +66,7 @@ class Catalog:
     """Asks servers for their tools at the first use and remembers what they said.
 
     `ask` returns the tools of one server or raises ServerError. `version` tells how often a server has said
-    that its tools changed; with another number it is asked again. `notes` gives what was wrong with its last listing,
+    that its tools changed; with another number it is asked again. `notes` gives what is missing of its last listing,
     `observed` the type of a tool's results so far, `unchecked` what of its arguments is not checked. `clock` gives
     seconds.
     """

@@ -21,7 +21,7 @@ from paddock.hub.failure import CallFailed
 from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
 from paddock.hub.login import Logins, access
 from paddock.hub.process import start_process
-from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools
+from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.model.errors import (
     ServerError,
     ServerRejected,
@@ -79,8 +79,8 @@ class _Record:
     warnings: dict[str, None] = field(default_factory=dict[str, None])
     changes: int = 0
     """How often it said that its tools changed."""
-    listing_warnings: tuple[str, ...] = ()
-    """What was wrong with its last listing."""
+    left_out: tuple[str, ...] = ()
+    """What is missing of its last listing, and why."""
 
 
 class Admission(Protocol):
@@ -175,10 +175,10 @@ class Hub:
         record = self._records.get(server)
         return record.changes if record is not None else 0
 
-    def listing_warnings(self, server: str) -> tuple[str, ...]:
-        """Return what was wrong with the last listing of a server."""
+    def left_out(self, server: str) -> tuple[str, ...]:
+        """Return what is missing of the last listing of a server, and why."""
         record = self._records.get(server)
-        return record.listing_warnings if record is not None else ()
+        return record.left_out if record is not None else ()
 
     def status(self) -> dict[str, ServerStatus]:
         """Return the facts of every configured server, by name. Starts nothing."""
@@ -218,8 +218,9 @@ class Hub:
         changes = record.changes
         entries, cut = await connection.tools(limit)
         tools, warnings = read_tools(entries)
-        record.listing_warnings = (*warnings[:_WARNINGS_KEPT], *filter(None, [cut]))
-        self._warn(record, "tool listing", record.listing_warnings)
+        tools, hidden = without_hidden_names(tools)
+        record.left_out = (*hidden[:_WARNINGS_KEPT], *filter(None, [cut]))
+        self._warn(record, "tool listing", [*record.left_out, *warnings])
         if self._admission is not None:
             self._admission.learn(record.server.name, tools)
         connection.listed = record.changes == changes

@@ -2,6 +2,7 @@
 
 import json
 import string
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn, cast
 
 from paddock.model.base import Json
@@ -95,9 +96,6 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
         if not isinstance(name, str) or not name:
             warnings.append("a listed tool has no name")
             continue
-        if has_invisible(name):
-            warnings.append(f"tool {spell_invisible(name)!r} is left out: its name has invisible characters")
-            continue
         schema = fields.get("inputSchema")
         if not isinstance(schema, dict):
             warnings.append(f"tool {name!r} has no input schema")
@@ -112,6 +110,13 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
             )
         )
     return tools, warnings
+
+
+def without_hidden_names(tools: Sequence[ToolInfo]) -> tuple[list[ToolInfo], list[str]]:
+    """Return the tools whose names people can see, and a warning for each other one."""
+    seen = [tool for tool in tools if not has_invisible(tool.name)]
+    hidden = [spell_invisible(tool.name) for tool in tools if has_invisible(tool.name)]
+    return seen, [f'tool "{name}" is left out: its name has invisible characters' for name in hidden]
 
 
 def native_value(result: ToolResult) -> Json:

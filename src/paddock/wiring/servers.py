@@ -146,7 +146,7 @@ class Servers:
             tuple(self.config.servers),
             ask,
             version=hub.changes,
-            notes=hub.listing_warnings,
+            notes=hub.left_out,
             observed=self.observed.type_of,
             unchecked=self.admission.unchecked,
         )

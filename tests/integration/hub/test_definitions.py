@@ -184,7 +184,7 @@ def test_a_rule_about_a_tool_holds_for_its_alias(workspace):
         ("dry_run", {"dryRun": True, "server": "g", "tool": "get-all"}),
     ):
         status, told, _ = workspace.run(
-            "return await servers.g.get_all({}).catch(() => 'denied')", "--calls", calls
+            "return await servers.g.get_all({}).catch(() => 'denied')", "--set", f"grants.calls={calls}"
         )
         assert (status, told) == ("ok", value)
 
@@ -278,7 +278,7 @@ def test_a_tool_whose_name_hides_characters_is_left_out(workspace):
     assert workspace.paddock("servers", "search", "good") == (
         0,
         "g.good()\n",
-        "warning: g: tool 'get\\\\u{200b}sum' is left out: its name has invisible characters\n",
+        'warning: g: tool "get\\u{200b}sum" is left out: its name has invisible characters\n',
     )
 
 
