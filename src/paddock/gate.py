@@ -36,8 +36,10 @@ from paddock.model.errors import (
     SdkError,
     SdkFailed,
     ServerError,
+    ServerRejected,
 )
 from paddock.model.outcome import (
+    ConsoleLine,
     Decision,
     ErrorInfo,
     Outcome,
@@ -76,6 +78,10 @@ class Servers(offered.Servers, Protocol):
 
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Return whether the server says that a tool only reads. Raises ServerError."""
+        ...
+
+    def spelled(self, server: str, tool: str) -> str:
+        """Return the tool that a name means, as far as its server is known: a tool may have an alias."""
         ...
 
 
@@ -207,7 +213,7 @@ class Gate:
         return end.result
 
     async def _carry_out(self, request: ExecutionRequest, beside: _Beside) -> "_End":
-        request = self._policy.meant(request)
+        request = self._spelled(self._policy.meant(request))
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
             return self._rehearsed(request, decision)
@@ -219,7 +225,8 @@ class Gate:
             try:
                 hint = await self._engines.servers.is_read_only(request.work.server, request.work.tool)
             except ServerError as error:
-                return self._settled(request, decision, blame(error), error=_tool_error(str(error)))
+                return self._settled(request, decision, blame(error), error=_server_error(error))
+            request = self._spelled(request)  # its server has told its tools by now
             request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
             decision = self._policy.decide(request)
         if decision.asks:
@@ -230,6 +237,15 @@ class Gate:
                     return self._settled(request, decision, Status.CANCELLED, error=_WITHDRAWN)
                 return await self._perform(request, admitted, beside)
         return await self._perform(request, decision, beside)
+
+    def _spelled(self, request: ExecutionRequest) -> ExecutionRequest:
+        """Return a call of a tool by its own name: rules, questions and the record know no alias."""
+        if not isinstance(work := request.work, ServerCall):
+            return request
+        tool = self._engines.servers.spelled(work.server, work.tool)
+        if tool == work.tool:
+            return request
+        return request.model_copy(update={"work": work.model_copy(update={"tool": tool})})
 
     async def _perform(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
         if not decision.allowed:
@@ -319,6 +335,7 @@ class Gate:
                     decision.grants.calls,
                     heard,
                     offered=self._offered,
+                    spelled=self._engines.servers.spelled,
                 )
                 console = self._outgoing.console(beside.on_console)
                 result = await self._engines.guest.run(job, calls, console, beside.stop)
@@ -364,21 +381,29 @@ class Gate:
             value = result.raw if work.raw else await read_native(result)
         except ServerError as error:
             usage = _waited(started) if counted else _NOTHING_USED
-            return RawResult(status=blame(error), error=_tool_error(str(error)), usage=usage)
+            return RawResult(status=blame(error), error=_server_error(error), usage=usage)
         finally:
             PERSON.reset(person)
         usage = _waited(started) if counted else _NOTHING_USED
+        said = _unchecked(work, result) if result.unchecked else ()
         if result.is_error and not work.raw:
             told = result.said or value or "the tool failed and did not say why"
             error = _tool_error(told if isinstance(told, str) else json.dumps(told)[:_TOLD])
-            return RawResult(status=Status.FAILED, value=value, has_value=True, error=error, usage=usage)
-        return RawResult(status=Status.OK, value=value, has_value=True, usage=usage)
+            return RawResult(
+                status=Status.FAILED, value=value, has_value=True, error=error, usage=usage, console=said
+            )
+        return RawResult(status=Status.OK, value=value, has_value=True, usage=usage, console=said)
 
 
 _NOTHING_USED = Usage()
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
+
+
+def _unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
+    """Return the warning that arguments went to a tool unchecked."""
+    return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
 
 
 def _waited(since: float) -> Usage:
@@ -391,6 +416,14 @@ def _refusal(decision: Decision) -> ErrorInfo:
 
 def _fault(error: Exception) -> ErrorInfo:
     return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
+
+
+def _server_error(error: ServerError) -> ErrorInfo:
+    """Return an error of the hub; what a server answered with keeps its code and data."""
+    told = _tool_error(str(error))
+    if not isinstance(error, ServerRejected) or not error.code:
+        return told
+    return told.model_copy(update={"code": error.code, "data": error.data})
 
 
 def _tool_error(message: str) -> ErrorInfo:

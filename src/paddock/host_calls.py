@@ -17,9 +17,9 @@ from paddock.model.errors import (
     ToolNotFound,
 )
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, RawResult, Status
+from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
 from paddock.model.places import in_workspace, without_places
-from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.offered import METHODS, NotOffered, Offered
 from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
@@ -52,30 +52,53 @@ class HostCalls:
     plan: Plan = field(default_factory=Plan)
     offered: Offered | None = None
     """What it may call; None where nobody is to know."""
+    spelled: Callable[[str, str], str] = lambda _server, tool: tool
+    """Returns the tool that a name means, as far as its server is known by then."""
+    warned: set[str] = field(default_factory=set[str])
+    """Warnings about tools that the program has heard; each comes once."""
 
     async def call(
         self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
     ) -> None:
         """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
+        tool = self.spelled(server, tool)
         request = self._request(ServerCall(server=server, tool=tool, arguments=arguments, raw=raw))
-        on_reply = self._heard(server, tool, on_reply)
+        heard = self._heard(server, tool, on_reply)
         replied = False
 
         def reply(result: RawResult) -> None:
             nonlocal replied
+            if result.status is Status.INVALID and self.spelled(server, tool) != tool:
+                return
             replied = True
-            on_reply(_reply(result, server, tool, raw=raw))
+            heard(self._warning(result, _reply(result, server, tool, raw=raw)))
 
         try:
             result = await self.carry_out(request, reply)
         except LedgerError:
             if not replied:
-                on_reply(_UNRECORDED)
+                heard(_UNRECORDED)
+            return
+        if not replied and result.status is Status.INVALID and (meant := self.spelled(server, tool)) != tool:
+            # Nothing was sent. The server has told its tools in the meantime, and one of them has this alias: it is
+            # called by a request of its own, so that rules and questions are about the tool.
+            await self.call(server, meant, arguments, on_reply, raw=raw)
             return
         for planned in result.planned:
             self.plan.add(planned)
         if not replied:  # nothing has run
             reply(result)
+
+    def _warning(self, result: RawResult, reply: HostReply) -> HostReply:
+        """Return the reply with what is to be said of the tool, unless the program has heard it."""
+        if not result.console:
+            return reply
+        text = "\n".join(line.text for line in result.console)
+        work = self.parent.work
+        if text in self.warned or (isinstance(work, GuestRun) and work.raw_results):
+            return reply
+        self.warned.add(text)
+        return reply._replace(warning=text)
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
         """Call a method of the SDK. What is wrong with the call is told, never raised."""
@@ -160,6 +183,8 @@ def _reply(result: RawResult, server: str, tool: str, *, raw: bool) -> HostReply
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
     error = _told(result, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
+    if not raw:
+        error |= _answered(result.error)
     if result.has_value:
         error["content"] = result.value
     return HostReply(result.status, error=error)
@@ -186,3 +211,10 @@ def _told(outcome: RawResult, name: str) -> dict[str, Json]:
     if outcome.error is not None and outcome.error.name in CODES:
         told["code"] = CODES[outcome.error.name]
     return told
+
+
+def _answered(error: ErrorInfo | None) -> dict[str, Json]:
+    """Return code and data of the error that a server answered with."""
+    if error is None or error.code is None:
+        return {}
+    return {"code": error.code} | ({} if error.data is None else {"data": error.data})

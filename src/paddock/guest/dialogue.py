@@ -248,6 +248,8 @@ class Dialogue(Listener):
 
     def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
         self._answered = time.perf_counter()
+        if reply.warning:
+            self._warn(reply.warning)
         good, status = reply.status is Status.OK, reply.status
         frame = frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
         if len(frame) > self._worker.frame_bytes:

@@ -26,6 +26,9 @@ _START = struct.Struct("<cQI")
 _LEVELS = frozenset(get_args(ConsoleLevel))
 _NAME_LENGTH = 256
 _MESSAGE_LEVELS = 2
+_LARGEST_CODE = 2**53 - 1
+_DATA_CHARS = 16 * 1024
+_DATA_LEVELS = 32
 
 
 class FrameError(EngineError):
@@ -131,6 +134,10 @@ class Failed(NamedTuple):
     causes: tuple[str, ...]
     """What it carries besides its text: causes, the errors of an AggregateError, or what is in a thrown object."""
     is_error: bool
+    code: int | None = None
+    """Code of the error with which a server answered a call."""
+    data: Json = None
+    """What the server said beside it."""
 
 
 class Unhandled(NamedTuple):
@@ -360,7 +367,22 @@ def _failed(body: dict[str, Json]) -> Failed:
     if not isinstance(body["causes"], list):
         raise TypeError
     causes = tuple(map(_string, cast("list[Json]", body["causes"])))
-    return Failed(*texts, causes=causes, is_error=body["error"] is True)
+    code = body.get("code")
+    if "code" not in body or type(code) is not int or abs(code) > _LARGEST_CODE:  # it is the program's own
+        return Failed(*texts, causes=causes, is_error=body["error"] is True)
+    data = _data(_string(body.get("data", "null")))
+    return Failed(*texts, causes=causes, is_error=body["error"] is True, code=code, data=data)
+
+
+def _data(text: str) -> Json:
+    """Return the data of an error, which is JSON in a text; None for what is too large or nested too deep."""
+    if len(text) > _DATA_CHARS:
+        return None
+    try:
+        data: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return None if is_deeper(data, _DATA_LEVELS) else data
 
 
 _HEAD = 1024

@@ -20,6 +20,8 @@ class HostReply(NamedTuple):
     status: Status
     value: Json = None
     error: dict[str, Json] | None = None
+    warning: str = ""
+    """What the console says beside it."""
 
 
 OnReply = Callable[[HostReply], None]

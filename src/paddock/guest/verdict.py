@@ -56,7 +56,10 @@ def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
     """Return what a program threw, in the user's own coordinates and with bounded texts."""
     text = "" if thrown.is_error else thrown.thrown[:_TEXT_LENGTH]
     name, message = thrown.name[:_NAME_LENGTH], thrown.message[:_TEXT_LENGTH]
-    return program.error(name, message, text, *place_in(thrown.stack))
+    info = program.error(name, message, text, *place_in(thrown.stack))
+    if thrown.code is None:
+        return info
+    return info.model_copy(update={"code": thrown.code, "data": thrown.data})
 
 
 def rejection_text(program: Program, rejected: frames.Unhandled) -> str:

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from paddock.hub.config import HttpServer, Server, StdioServer
-from paddock.hub.failure import TRACE, CallFailed, Trace
+from paddock.hub.failure import LARGEST_CODE, TRACE, CallFailed, Trace, bounded_data
 from paddock.hub.lane import Lane, OversizedAnswerError
 from paddock.hub.launchers import fetches, remedy
 from paddock.hub.lifecycle import Verdict
@@ -36,7 +36,7 @@ from paddock.hub.person import Unanswerable
 from paddock.hub.process import ServerProcess
 from paddock.hub.questions import Questions, asks_back
 from paddock.hub.redaction import NONE, Secrets
-from paddock.hub.session import AUTH_STATUS, PAGES, Session
+from paddock.hub.session import AUTH_STATUS, LISTING_CHARS, PAGES, Session
 from paddock.hub.unanswered import unanswered
 from paddock.hub.unasked import (
     STDERR_BYTES,
@@ -55,6 +55,7 @@ from paddock.model.errors import (
     ServerUnauthorized,
     ServerUnavailable,
 )
+from paddock.model.invisible import spell_invisible
 from paddock.model.json_meter import MOST_VALUES
 
 if TYPE_CHECKING:
@@ -181,14 +182,15 @@ class Connection:
             raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS)
         return (self._server.credentials | self._login_secrets).hide_in(answer)
 
-    async def tools(self, timeout_ms: float) -> list[object]:
-        """Return the raw entries of all pages of `tools/list`. Raises CallFailed."""
+    async def tools(self, timeout_ms: float) -> tuple[list[object], str]:
+        """Return the raw entries of all pages of `tools/list`, and what is missing. Raises CallFailed."""
         try:
             return await self._answer(self._tools(), "the tool listing", timeout_ms)
         except CallFailed as failed:
             if isinstance(error := failed.error, ServerRejected):
                 text = f"Server {self._server.name} cannot list its tools: {error}"
-                raise CallFailed(ServerRejected(text, code=error.code), failed.verdict) from None
+                rejected = ServerRejected(text, code=error.code, data=error.data)
+                raise CallFailed(rejected, failed.verdict) from None
             raise
 
     async def _conversation(self, tool: str, arguments: dict[str, Any]) -> object:
@@ -212,19 +214,33 @@ class Connection:
         await self._tools()
         return await self.session.ask("tools/call", params)
 
-    async def _tools(self) -> list[object]:
+    async def _tools(self) -> tuple[list[object], str]:
         assert self.session is not None
         entries: list[object] = []
         params: dict[str, Any] = {}
+        seen, room, cut = set[str](), LISTING_CHARS, ""
         for _ in range(PAGES):
             answer = await self.session.ask("tools/list", params)
             page = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
             listed = page.get("tools")
-            entries += cast("list[object]", listed) if isinstance(listed, list) else []
-            if not page.get("nextCursor"):
+            tools = cast("list[object]", listed) if isinstance(listed, list) else []
+            entries += tools
+            if not (cursor := page.get("nextCursor")):
                 break
-            params = {"cursor": page["nextCursor"]}
-        return entries if self._process is not None or self.legacy else self.session.mind_headers(entries)
+            if repr(cursor) in seen:
+                cut = "its tool listing leads back to a page that was read; the rest is left out"
+                break
+            room -= len(repr(tools))
+            if room < 0:
+                cut = f"its tool listing has more than {LISTING_CHARS} characters; the rest is left out"
+                break
+            seen.add(repr(cursor))
+            params = {"cursor": cursor}
+        else:
+            cut = f"its tool listing has more than {PAGES} pages; the rest is left out"
+        if self._process is None and not self.legacy:
+            entries = self.session.mind_headers(entries)
+        return entries, cut
 
     async def _answer(self, request: Awaitable[T], what: str, timeout_ms: float) -> T:
         """Wait for a request, at most `timeout_ms`; turn whatever goes wrong into CallFailed."""
@@ -294,7 +310,10 @@ class Connection:
         # An answer. One that blames the request comes from a healthy server.
         own_fault = error.code == INTERNAL_ERROR or -32019 <= error.code <= -32000  # noqa: PLR2004
         verdict = Verdict.FAILURE if own_fault else Verdict.SUCCESS
-        return CallFailed(ServerRejected(self._hide(error.message), code=error.code), verdict)
+        told = spell_invisible(self._hide(error.message))
+        data = bounded_data((self._server.secrets | self._login_secrets).hide_in(error.data))
+        code = error.code if abs(error.code) <= LARGEST_CODE else INTERNAL_ERROR
+        return CallFailed(ServerRejected(told, code=code, data=data), verdict)
 
     async def _lost(self, error: MCPError, trace: Trace) -> CallFailed:
         """Explain a connection that ended under a call. Repeating is right when the server is surely dead."""

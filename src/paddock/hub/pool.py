@@ -21,7 +21,7 @@ from paddock.hub.failure import CallFailed
 from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
 from paddock.hub.login import Logins, access
 from paddock.hub.process import start_process
-from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools
+from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.large_json import is_large
 from paddock.model.errors import (
     ServerError,
@@ -81,6 +81,8 @@ class _Record:
     warnings: dict[str, None] = field(default_factory=dict[str, None])
     changes: int = 0
     """How often it said that its tools changed."""
+    left_out: tuple[str, ...] = ()
+    """What is missing of its last listing, and why."""
 
 
 class Admission(Protocol):
@@ -99,8 +101,9 @@ class Hub:
     """Call tools of upstream servers. Use it as an async context manager, or `close()` it.
 
     `environment` is what every child inherits; its own variables come on top. With `admission`, every child is
-    asked for its tools before its first call, and whenever it says that they changed. `answer_values` bounds the JSON
-    values in one message of a server. `clock` gives seconds.
+    asked for its tools before its first call, and whenever it says that they changed. `absent` says by name why
+    further servers of the file are not among `servers`. `answer_values` bounds the JSON values in one message of a
+    server. `clock` gives seconds.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Hub:
         *,
         environment: Mapping[str, str],
         admission: Admission | None = None,
+        absent: Mapping[str, str] | None = None,
         logins: Logins | None = None,
         max_live: int = on.MAX_LIVE,
         idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
@@ -123,6 +127,7 @@ class Hub:
         self._records = {name: _Record(server) for name, server in servers.items()}
         self._environment = dict(environment)
         self._admission = admission
+        self._absent = absent
         self._logins = logins
         self._wait_s = wait_ms / 1000
         self._sweep_s = sweep_ms / 1000
@@ -178,6 +183,11 @@ class Hub:
         record = self._records.get(server)
         return record.changes if record is not None else 0
 
+    def left_out(self, server: str) -> tuple[str, ...]:
+        """Return what is missing of the last listing of a server, and why."""
+        record = self._records.get(server)
+        return record.left_out if record is not None else ()
+
     def status(self) -> dict[str, ServerStatus]:
         """Return the facts of every configured server, by name. Starts nothing."""
         return {name: self._status(name, record) for name, record in self._records.items()}
@@ -214,8 +224,11 @@ class Hub:
 
     async def _list(self, record: _Record, connection: "Connection", limit: float) -> list[ToolInfo]:
         changes = record.changes
-        tools, warnings = read_tools(await connection.tools(limit))
-        self._warn(record, "tool listing", warnings)
+        entries, cut = await connection.tools(limit)
+        tools, warnings = read_tools(entries)
+        tools, hidden = without_hidden_names(tools)
+        record.left_out = (*hidden[:_WARNINGS_KEPT], *filter(None, [cut]))
+        self._warn(record, "tool listing", [*record.left_out, *warnings])
         if self._admission is not None:
             self._admission.learn(record.server.name, tools)
         connection.listed = record.changes == changes
@@ -224,7 +237,7 @@ class Hub:
     def _record(self, name: str) -> _Record:
         record = self._records.get(name)
         if record is None:
-            raise UnknownServer(name, self._records)
+            raise UnknownServer(name, self._records, self._absent)
         return record
 
     async def _twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:

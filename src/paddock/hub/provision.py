@@ -18,6 +18,7 @@ from paddock.files import Kept, replace_file
 from paddock.hub.search import Hit, confidence, keyword_score
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
+from paddock.model.invisible import spell_invisible
 
 MISSING_INTENT = "Missing required parameter: intent"
 """What whoever asks without saying what for is told (X38)."""
@@ -350,7 +351,7 @@ def _offers(entry: object) -> Iterator[Offer]:
     fields = _object(entry)
     server = _object(fields.get("server")) or fields
     description = server.get("description")
-    about = description[:_DESCRIPTION] if isinstance(description, str) else ""
+    about = spell_invisible(description[:_DESCRIPTION]) if isinstance(description, str) else ""
     for package in map(_object, _list(server.get("packages"))):
         if (found := _command(package)) is not None:
             source: Source = "npm" if package["registryType"] == "npm" else "pypi"

@@ -2,6 +2,7 @@
 
 import json
 import string
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn, cast
 
 from paddock.hub.output import DEEPEST
@@ -17,6 +18,7 @@ from paddock.model.errors import (
     UnknownServer,
     UnknownTool,
 )
+from paddock.model.invisible import has_invisible, spell_invisible
 from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES
 from paddock.model.outcome import Status
 
@@ -34,6 +36,8 @@ class ToolResult(NamedTuple):
     server: str = ""
     most_values: int = MOST_VALUES
     """Maximum number of values in a text that is read as JSON."""
+    unchecked: str = ""
+    """What of the call's arguments was not checked, and why; empty when all was."""
 
     @property
     def said(self) -> str:
@@ -56,6 +60,15 @@ class ToolInfo(NamedTuple):
     input_schema: dict[str, Json]
     output_schema: dict[str, Json] | None
     annotations: dict[str, Json]
+
+
+def has_hidden(tool: ToolInfo) -> bool:
+    """Tell whether a definition holds characters that people do not see."""
+    texts = (tool.name, tool.description)
+    schemas = (tool.input_schema, tool.output_schema, tool.annotations)
+    return any(map(has_invisible, texts)) or any(
+        has_invisible(json.dumps(schema, ensure_ascii=False)) for schema in schemas if schema
+    )
 
 
 def read_result(answer: object, server: str = "", most_values: int = MOST_VALUES) -> ToolResult:
@@ -106,6 +119,13 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
             )
         )
     return tools, warnings
+
+
+def without_hidden_names(tools: Sequence[ToolInfo]) -> tuple[list[ToolInfo], list[str]]:
+    """Return the tools whose names people can see, and a warning for each other one."""
+    seen = [tool for tool in tools if not has_invisible(tool.name)]
+    hidden = [spell_invisible(tool.name) for tool in tools if has_invisible(tool.name)]
+    return seen, [f'tool "{name}" is left out: its name has invisible characters' for name in hidden]
 
 
 async def read_native(result: ToolResult) -> Json:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
 
 AUTH_STATUS = (401, 403)
-PAGES = 100
+PAGES = 1_000
 """Pages of one listing; a server that never ends its listing cannot hold us."""
+LISTING_CHARS = 64 * 1024 * 1024
+"""Characters of all pages but the last; then no further one is asked for."""
 
 
 class Session(ClientSession):

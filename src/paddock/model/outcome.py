@@ -95,6 +95,10 @@ class ErrorInfo(Value):
     thrown: str = ""
     """`String(thrown value)` for a value that is not an Error; what the seeds print (spec 1.2)."""
     hint: str = ""
+    code: int | None = None
+    """JSON-RPC code of the error with which an MCP server answered a call; None for other errors."""
+    data: Json = None
+    """What the server said beside it, at most 16 KiB of JSON."""
     phase: Literal["decide", "parse", "run", "call"] = "run"
     """`decide` and `parse` mean that nothing of the program ran (spec 1.2: not a sandbox error)."""
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from paddock.model.base import Json
 from paddock.model.schema_cost import cost
+from paddock.model.schema_dialect import normalize
 from paddock.model.schema_numbers import MOST as MOST_COMPARED
 from paddock.model.schema_numbers import numbers
-from paddock.model.schema_patterns import SIZES_KIB, largest
+from paddock.model.schema_patterns import SIZES_KIB, BadPatternError, largest
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -56,26 +57,42 @@ _TYPES = {
 }
 
 
+class BrokenSchemaError(ValueError):
+    """A schema that cannot be compiled for what stands at `path` in it."""
+
+    def __init__(self, message: str, path: list[str | int]) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class CostlyValueError(ValueError):
     """A value that its schema would take too long to check, or to say what is wrong with."""
 
 
 class Schema:
-    """A JSON Schema (draft 2020-12 unless it names another)."""
+    """A JSON Schema (draft 2020-12 unless it names another); `nullable` of OpenAPI means what it says."""
 
     def __init__(self, document: Mapping[str, Json]) -> None:
-        """Compile a schema. Raises ValueError for one that is none, or that refers to something outside of it."""
-        from jsonschema_rs import RegexOptions, validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
+        """Compile a schema. Raises ValueError for one that is none, or that refers to something outside of it.
 
-        self.document = document
+        The error is a BadPatternError or BrokenSchemaError where one keyword is to blame.
+        """
+        from jsonschema_rs import RegexOptions, ValidationError, validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
+
+        self.document = document = normalize(document)
         patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_AUTOMATON_BYTES)
         try:
             self._cost = cost(document)
             self._pattern_kib = largest(self._cost.patterns)
-            self._validator = validator_for(dict(document), retriever=_refuse, pattern_options=patterns)
+            self._validator = validator_for(document, retriever=_refuse, pattern_options=patterns)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
-            raise ValueError(f"this is no JSON Schema: {_cut(first, _LONGEST)}") from None
+            first = f"this is no JSON Schema: {_cut(first, _LONGEST)}"
+            if isinstance(problem, BadPatternError):
+                raise BadPatternError(first, problem.pattern) from None
+            if isinstance(problem, ValidationError) and problem.instance_path:
+                raise BrokenSchemaError(first, problem.instance_path) from None
+            raise ValueError(first) from None
 
     def problems(self, value: Json) -> tuple[str, ...]:
         """Return what is wrong with a value, at most five sentences; none when nothing is.

@@ -27,6 +27,9 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
 
+_DATA_SHOWN = 500
+"""Characters of the data of a server's error that are printed."""
+
 NO_COLOUR = "\x1b[0m"
 
 # Control characters move the cursor, retitle the window or write to the clipboard; colours (SGR) do no harm as long as
@@ -151,10 +154,17 @@ def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
         yield f"  at line {error.line}{column}"
     for line in error.excerpt.splitlines():
         yield f"    {line}"
+    if error.code is not None:
+        data = "" if error.data is None else f", data {_shortened(compact(error.data))}"
+        yield f"  the server's error: code {error.code}{data}"
     if outcome.calls or outcome.in_flight:
         yield f"  {_calls_text(outcome.calls, outcome.in_flight)}"
     if error.hint:
         yield f"  hint: {error.hint}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _DATA_SHOWN else f"{text[:_DATA_SHOWN]}... [truncated]"
 
 
 def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:

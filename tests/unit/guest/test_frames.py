@@ -135,6 +135,24 @@ def test_depth_is_bounded(depth, left, right):
             b'["failed",{"name":"N","message":"m","thrown":"t","stack":"s","causes":["c"],"error":true}]',
             frames.Failed("N", "m", "t", "s", causes=("c",), is_error=True),
         ),
+        *(
+            (
+                b'["failed",{"name":"N","message":"m","thrown":"t","stack":"s","causes":[],"error":true,'
+                + answer
+                + b"}]",
+                frames.Failed("N", "m", "t", "s", causes=(), is_error=True, code=code, data=data),
+            )
+            for answer, code, data in [
+                (b'"code":-32050,"data":"{\\"retry\\":true}"', -32050, {"retry": True}),
+                (b'"code":7', 7, None),
+                (b'"code":7,"data":"{"', 7, None),
+                (b'"code":7,"data":"' + b"[" * 40 + b"]" * 40 + b'"', 7, None),
+                (b'"code":7,"data":"' + b"1" * 20_000 + b'"', 7, None),
+                (b'"code":1.5,"data":"1"', None, None),
+                (b'"code":9007199254740992,"data":"1"', None, None),
+                (b'"code":true,"data":"1"', None, None),
+            ]
+        ),
     ],
 )
 def test_each_message_is_read_as_what_it_is(data, message):

@@ -23,6 +23,7 @@ function describe(thrown) {
       report.stack = framesOf(thrown.stack, message);
       const call = callOf(thrown);
       if (call !== "") report.causes[0] = call;
+      if (thrown instanceof ToolError) addAnswer(report, thrown);
       addCauses(report.causes, thrown);
     } else {
       report.name = "Thrown";
@@ -34,6 +35,14 @@ function describe(thrown) {
     report.message = report.thrown;
   }
   return report;
+}
+
+// What a server answered beside the message of an error: code and data, which goes as a text.
+function addAnswer(report, { code, data }) {
+  if (typeof code !== "number") return;
+  report.code = code;
+  const text = data === undefined ? undefined : stringify(data);
+  if (text !== undefined && text.length <= TEXT) report.data = text;
 }
 
 // A stack without the message before it, which is as long as it likes and may look like a place.

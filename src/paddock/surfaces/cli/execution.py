@@ -8,7 +8,7 @@ import click
 
 from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLine, Outcome
-from paddock.model.request import ExecutionRequest
+from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
 from paddock.surfaces import render
 from paddock.surfaces.cli.failure import Failure
@@ -28,7 +28,7 @@ INTERRUPTED = 128
 def execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
     """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
     terminal = Terminal()
-    printer = _Printer(terminal, quiet=as_json)
+    printer = _Printer(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
     carried = carry_out(request, settings, on_console=printer.line, stop=asyncio.Event(), terminal=terminal)
     outcome, number = asyncio.run(carried)
     assert outcome is not None
@@ -81,8 +81,10 @@ class _Printer:
     question that it shows.
     """
 
-    def __init__(self, terminal: Terminal, *, quiet: bool) -> None:
+    def __init__(self, terminal: Terminal, *, quiet: bool, has_console: bool) -> None:
+        """Without a console, as a single call of a tool, lines are warnings of Paddock."""
         self._terminal = terminal
+        self._has_console = has_console
         self._quiet = quiet
         self._live = sys.stdout.isatty() and not quiet
         self._lines: list[ConsoleLine] = []
@@ -99,7 +101,11 @@ class _Printer:
         if self._quiet:
             click.echo(render.as_json(outcome))
         else:
-            self._print(outcome.console)
+            if self._has_console:
+                self._print(outcome.console)
+            else:
+                for line in outcome.console:
+                    warn(line.text)
             if outcome.ok and outcome.has_value:
                 _print(render.value_text(outcome.value))
             for told in filter(None, (render.error_text(outcome), render.plan_text(outcome))):

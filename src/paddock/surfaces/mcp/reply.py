@@ -42,7 +42,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     if not outcome.ok:
         explained = cut(render.explanation(outcome), cap // 2)
         parts.append(explained)
-        data["error"] = _error(outcome, explained)
+        data["error"] = _error(outcome, explained, cap // 4)
         if explained != render.explanation(outcome):
             data["truncated"] = True
         data["happened"] = happened(outcome, single=single)
@@ -104,7 +104,8 @@ def _headline(outcome: Outcome) -> str:
     return " · ".join([*facts, f"run {outcome.id}"])
 
 
-def _error(outcome: Outcome, explained: str) -> dict[str, Json]:
+def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
+    """Return an error as data; what a server says in it beside code and message where it fits into `room`."""
     error = outcome.error
     if error is None:
         return {"name": "Error", "message": explained}
@@ -113,6 +114,10 @@ def _error(outcome: Outcome, explained: str) -> dict[str, Json]:
         "message": cut(error.message or error.thrown, len(explained)),
     }
     told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
+    if error.code is not None:
+        told["code"] = error.code
+    if error.data is not None and len(compact(error.data)) <= room:
+        told["data"] = error.data
     return told
 
 
