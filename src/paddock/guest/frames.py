@@ -1,7 +1,8 @@
 """What travels between a guest worker and its parent, seen from the parent, which trusts none of it.
 
 A message is four bytes of length (little-endian) and that many bytes of UTF-8 JSON: an array whose first item names the
-message. The guest's own glue writes them, but a program that has broken the engine can write anything: so sizes are
+message. One that begins with a space holds numbers that a double does not (glue/numbers.js): to read them takes longer,
+in either direction. The guest's own glue writes messages, but a program that has broken the engine can write anything: so sizes are
 checked before bytes are kept, and every item of a message is checked before it is used.
 """
 
@@ -16,6 +17,7 @@ import orjson
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
 from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import dumps_exact, read_float
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
 
 _LENGTH = struct.Struct("<I")
@@ -198,19 +200,19 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
 
 def _written(parts: list[Json]) -> bytes:
     try:
-        return orjson.dumps(parts)
-    except TypeError:  # also for integers beyond 64 bits and deep nesting
-        text = json.dumps(parts)
+        return orjson.dumps(parts, option=orjson.OPT_STRICT_INTEGER)
+    except TypeError:  # also for deep nesting and lone surrogates
+        text = dumps_exact(parts)
         if "Infinity" in text or "NaN" in text:
-            text = json.dumps(json.loads(text, parse_constant=lambda _: None))
-        return text.encode()
+            text = dumps_exact(json.loads(text, parse_float=read_float, parse_constant=lambda _: None))
+        return b" " + text.encode()
 
 
 def decode(frame: bytes) -> Message:
     """Return the message in `frame`. Raises TooDeep, and FrameError on anything the glue does not send."""
     try:
         text = frame.decode("utf-8", "surrogatepass")
-        items, end = _DECODER.raw_decode(text)
+        items, end = _EXACT.raw_decode(text, 1) if text[:1] == " " else _DECODER.raw_decode(text)
     except RecursionError:
         raise TooDeep from None
     except ValueError as error:
@@ -297,3 +299,4 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_EXACT = json.JSONDecoder(parse_constant=_no_constant, parse_float=read_float)

@@ -2,7 +2,7 @@
 
 import json
 import string
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, cast
 
 from paddock.model.base import Json
 from paddock.model.errors import (
@@ -15,6 +15,7 @@ from paddock.model.errors import (
     UnknownServer,
     UnknownTool,
 )
+from paddock.model.numbers import dumps, loads
 from paddock.model.outcome import Status
 
 _EXACT = 2**53 - 1
@@ -102,7 +103,7 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
 def native_value(result: ToolResult) -> Json:
     """Return what a program wants: structured content, else JSON in text, else text, else the content array.
 
-    A text is parsed only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
+    A number alone is read only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
     """
     structured = result.raw.get("structuredContent")
     if structured is not None:
@@ -117,7 +118,7 @@ def native_value(result: ToolResult) -> Json:
     if text[:1] in _LETTERS:
         return text
     try:
-        value: Json = _DECODER.decode(text)
+        value: Json = loads(text)
     except (ValueError, RecursionError):
         return text
     if isinstance(value, dict | list | str | bool | None):
@@ -134,17 +135,12 @@ def _is_block(block: object) -> bool:
     return isinstance(block, dict) and isinstance(cast("dict[str, Json]", block).get("type"), str)
 
 
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_not_json)
 _LETTERS = frozenset(string.ascii_letters) - frozenset("tfn")
 """What no JSON begins with, and most texts do."""
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else dumps(value)
 
 
 def blame(error: ServerError) -> Status:

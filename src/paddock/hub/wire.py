@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from paddock.hub.failure import TRACE
 from paddock.hub.lane import EMPTY, is_answer, odd, written
 from paddock.hub.process import LINE_LIMIT
+from paddock.model.numbers import may_lose
 
 
 class PipeStream:
@@ -104,6 +105,8 @@ class PipeWriter(PipeStream):
 def parse(line: bytes) -> SessionMessage | None:
     """Return the message in a line, or None. An answer with a small fault is still taken as the answer."""
     try:
+        if may_lose(line) and (document := odd(line)) is not None:
+            return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
         return _answer(line)

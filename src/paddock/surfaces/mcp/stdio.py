@@ -23,8 +23,10 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from paddock.hub.wire import PipeStream, PipeWriter
+from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
-from paddock.model.nesting import MAX_DEPTH
+from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import NumberTooLongError, dumps, loads, may_lose
 from paddock.surfaces import render
 
 if TYPE_CHECKING:
@@ -65,6 +67,9 @@ class LineReader(PipeStream):
             except ValidationError:
                 await self._refuse(*_fault(line))
                 continue
+            except NumberTooLongError as problem:
+                await self._refuse(_outer_id(line), INVALID_REQUEST, f"this message holds {problem}")
+                continue
             if isinstance(message.message, JSONRPCNotification) and _has_id(line):
                 # Read without its id, a request would never be answered.
                 await self._refuse(None, INVALID_REQUEST, "the id of a request is a text or a whole number")
@@ -99,13 +104,26 @@ class LineReader(PipeStream):
 
 
 def _message(line: bytes) -> SessionMessage:
-    """Return the message in a line. Raises ValidationError."""
+    """Return the message in a line, with the digits of all numbers. Raises ValidationError and NumberTooLongError."""
+    if may_lose(line) and (document := _document(line)) is not None:
+        return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
         if (spelled := _without_halves(line)) is None:
             raise
         return SessionMessage(jsonrpc_message_adapter.validate_json(spelled, by_name=False))
+
+
+def _document(line: bytes) -> Json:
+    """Return the value in a line; None where the library's reader takes it, or says why it does not."""
+    try:
+        document = loads(line.decode())
+    except NumberTooLongError:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    return None if is_deeper(document, MAX_DEPTH) else document
 
 
 def _without_halves(line: bytes) -> str | None:
@@ -116,7 +134,7 @@ def _without_halves(line: bytes) -> str | None:
     if _HALF not in line.lower():
         return None
     try:
-        return render.encodable(json.dumps(json.loads(line), ensure_ascii=False))
+        return render.encodable(dumps(loads(line.decode()), ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
 

@@ -16,6 +16,7 @@ from paddock.approvals import Asker
 from paddock.guest.job import OnConsole
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
+from paddock.model.numbers import dumps, loads
 from paddock.model.outcome import Status
 from paddock.model.schema import Schema
 from paddock.policy.redact import may_hold_secrets, redact_json
@@ -223,9 +224,9 @@ async def _whole(work: Coroutine[Any, Any, Answer]) -> Answer:
 def _fit_to_leave(answer: Answer) -> Answer:
     """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold."""
     parts: Any = [answer.content, answer.structured, answer.meta]
-    text = json.dumps(parts)
+    text = json.dumps(parts)  # without the digits of some numbers, which hide no secret
     if may_hold_secrets(text):
         parts = redact_json(parts)
     if _SURROGATE in text:
-        parts = json.loads(render.encodable(json.dumps(parts, ensure_ascii=False)))
+        parts = loads(render.encodable(dumps(parts, ensure_ascii=False)))
     return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])
