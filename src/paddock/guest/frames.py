@@ -19,12 +19,15 @@ from paddock.model.errors import EngineError
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import dumps_exact, read_float
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
+from paddock.model.request import Places
 
 _LENGTH = struct.Struct("<I")
 _START = struct.Struct("<cQI")
 _LEVELS = frozenset(get_args(ConsoleLevel))
 _NAME_LENGTH = 256
 _MESSAGE_LEVELS = 2
+_ENCODED = 100
+"""Places of bytes in the arguments of a call; glue/arguments.js has the same number."""
 
 
 class FrameError(EngineError):
@@ -68,6 +71,8 @@ class Call(NamedTuple):
     raw: bool
     size: int
     """Bytes of the message."""
+    encoded: Places = ()
+    """Where bytes stand in the arguments as base64, by names and numbers from the outside in."""
 
 
 class SdkCall(NamedTuple):
@@ -261,12 +266,23 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             raise ValueError
 
 
-def _call(number: Json, server: Json, tool: Json, arguments: Json, raw: Json, *, size: int) -> Call:
+def _call(
+    number: Json, server: Json, tool: Json, arguments: Json, raw: Json, encoded: Json = None, *, size: int
+) -> Call:
     """Return a call. A match statement would take longer than all else that a frame needs."""
     kinds = tuple(map(type, (number, server, tool, arguments, raw)))
     if kinds != _CALL or len(server) > _NAME_LENGTH or len(tool) > _NAME_LENGTH:
         raise ValueError
-    return Call(number, server, tool, arguments, raw, size)
+    if encoded is None:
+        return Call(number, server, tool, arguments, raw, size)
+    return Call(number, server, tool, arguments, raw, size, _places(encoded))
+
+
+def _places(value: Json) -> Places:
+    places = cast("list[Json]", value) if isinstance(value, list) else None
+    if places is None or len(places) > _ENCODED or not all(isinstance(place, list) for place in places):
+        raise TypeError
+    return tuple(tuple(_text(step) for step in place) for place in places)
 
 
 def _failed(body: dict[str, Json]) -> Failed:

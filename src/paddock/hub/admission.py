@@ -10,12 +10,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from paddock.hub.config import Server
+from paddock.hub.encoded import misplaced
 from paddock.hub.pins import Pins, Standing
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool
 from paddock.hub.signatures import signature
 from paddock.model.base import Json
 from paddock.model.errors import InvalidArguments, ToolChanged, UnknownTool
+from paddock.model.request import Places
 
 if TYPE_CHECKING:
     from paddock.model.schema import Schema
@@ -88,6 +90,17 @@ class Admission:
             shape = signature(CatalogTool(server, standing.tool)).partition(" // ")[0]
             raise InvalidArguments(
                 f"{server}.{tool} was not called: {'; '.join(problems)}. Its signature: {shape}"
+            )
+
+    def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Let bytes pass as base64. Raises InvalidArguments where the schema of the tool does not say that it reads such."""
+        definition = self.definition(server, tool)
+        if definition is None and self._standings[server]:
+            return  # `admit` says that there is no such tool
+        if place := misplaced(definition.input_schema if definition is not None else {}, places):
+            raise InvalidArguments(
+                f"{server}.{tool} was not called: `{place}` holds bytes, and its schema does not say that they go as base64 "
+                "(`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]"
             )
 
     def _problems(self, server: str, tool: ToolInfo, arguments: Mapping[str, Json]) -> tuple[str, ...]:

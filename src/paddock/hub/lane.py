@@ -110,7 +110,7 @@ def written(message: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(message) + b"\n"
     except TypeError:  # also for numbers beyond 64 bits, and those that no double equals
-        return dumps_exact(message).encode() + b"\n"
+        return dumps_exact(message, separators=(",", ":")).encode() + b"\n"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

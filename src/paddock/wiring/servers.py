@@ -10,6 +10,7 @@ from paddock.files import read_bounded
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.limits import SERVERS_FILE_BYTES
+from paddock.model.request import Places
 from paddock.model.settings import Settings
 from paddock.policy.environment import child_environment
 
@@ -83,6 +84,11 @@ class Servers:
         """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""
         await self._live().listed(server)
         return self.admission.reads_only(server, tool)
+
+    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Raise InvalidArguments where a tool does not say that it reads base64 at all of these places, or ServerError."""
+        await self._live().listed(server)
+        self.admission.admit_bytes(server, tool, places)
 
     async def offered(self, server: str) -> Mapping[str, bool]:
         """Return the tools of a server by name, and which of them only read, as it says now. Raises ServerError.

@@ -1,6 +1,6 @@
 // What a program sends: its arguments as JSON. What JSON would lose without a word refuses the call before anything is sent.
 const PROMISE_TEXT = "[object Promise]";
-const [DEEP, GREATEST] = [200, NumberOf.MAX_SAFE_INTEGER];
+const [DEEP, GREATEST, ENCODED] = [200, NumberOf.MAX_SAFE_INTEGER, 100];
 let quoted = false; // whether a text that came in says `[object Promise]` by itself
 let encoded = []; // where bytes stand as base64 in the arguments written last; the host knows whether its tool takes them
 
@@ -62,7 +62,8 @@ const isQuoted = () => quoted || holds(apply(functionText, program, []), PROMISE
 const lostDate = (value) => (value instanceof NativeDate ? "a Date without a time, in JSON null: check what it was made of" : "");
 function lostObject(value, holders) {
   for (let i = 0; i < holders.length; i++) if (holders[i] === value) return "an object that holds it: JSON has no circles, send its id instead";
-  if (isBytes(value) || isRawJSON(value)) return "";
+  if (isBytes(value)) return encoded.length < ENCODED ? "" : "one more of bytes than the " + ENCODED + " that a call takes: use bytes.toBase64()";
+  if (isRawJSON(value)) return "";
   for (let i = 0; i < EMPTIED.length; i++) if (value instanceof EMPTIED[i][0]) return EMPTIED[i][1];
   const made = getPrototypeOf(value);
   if (made === null || made === ObjectPrototype || isArray(value) || keys(value).length > 0) return "";
@@ -79,7 +80,7 @@ function watchedNumber(holder, key, member, here) {
   const sent = exact(holder, key, member, here);
   const unknown = sent === member && typeof member === "number" && !isSafeInteger(member) && isInteger(member);
   if (unknown && apply(mapGet, literals, [member]) === undefined && apply(indexOf, normal(StringOf(member)), ["e"]) >= OWN_DIGITS) {
-    tellInexact(here, member, "a number holds whole ones up to 2**53 alone; use a BigInt, or a text");
+    tellInexact(here, member, "a number holds whole ones up to 2**53; use a BigInt, or a text");
   }
   return sent;
 }

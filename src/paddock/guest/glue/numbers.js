@@ -5,7 +5,8 @@ const LITERAL = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 const WHOLE = /^-?\d+$/;
 const [MAX_DIGITS, OWN_DIGITS] = [4000, 16];
 const literals = new Table(); // by double; null where it is not sure whose it is
-const places = new Places(); // by object or array: literals by key
+const places = new Places(); // by object or array of such a message: literals by key
+const NONE = new Table();
 let remembers = false;
 
 // The digits of a number and their exponent: two spellings of one number have the same.
@@ -25,10 +26,7 @@ function normal(literal) {
 function remember(double, literal, holder, key) {
   const own = normal(StringOf(double));
   if (own === normal(literal)) return;
-  remembers = true;
-  const known = apply(mapGet, literals, [double]);
-  const sure = apply(indexOf, own, ["e"]) >= OWN_DIGITS && (known === undefined || known === literal);
-  apply(mapSet, literals, [double, sure ? literal : null]);
+  know(double, literal, apply(indexOf, own, ["e"]) >= OWN_DIGITS);
   let keyed = apply(placeGet, places, [holder]);
   if (keyed === undefined) apply(placeSet, places, [holder, (keyed = new Table())]);
   apply(mapSet, keyed, [key, literal]);
@@ -37,6 +35,9 @@ function remember(double, literal, holder, key) {
 // Reads a message that may hold such numbers.
 function parseExactly(text) {
   return parse(text, function (key, value, { source }) {
+    if (typeof value === "object" && value !== null && apply(placeGet, places, [value]) === undefined) {
+      apply(placeSet, places, [value, NONE]);
+    }
     if (typeof value !== "number" || source === StringOf(value) && isSafeInteger(value)) return value;
     if (apply(exec, WHOLE, [source]) !== null) return isSafeInteger(value) ? value : BigIntOf(source);
     remember(value, source, this, key);
@@ -44,16 +45,24 @@ function parseExactly(text) {
   });
 }
 
-// What is written in a program is a number, too, of either sign.
+// What is written in a program is a number, too, of either sign. A whole one beyond 2**53 is nobody else's.
 function rememberWritten(written) {
   for (let i = 0; i < written.length; i++) {
     const double = NumberOf(written[i]);
-    const known = apply(mapGet, literals, [double]);
-    const sure = known === undefined || known === written[i];
-    apply(mapSet, literals, [double, sure ? written[i] : null]);
-    apply(mapSet, literals, [-double, sure ? "-" + written[i] : null]);
-    remembers = true;
+    const own = normal(StringOf(double));
+    if (own === normal(written[i])) continue;
+    const long = apply(indexOf, own, ["e"]) >= OWN_DIGITS || (isInteger(double) && !isSafeInteger(double));
+    know(double, written[i], long);
+    know(-double, "-" + written[i], long);
   }
+}
+
+function know(double, literal, long) {
+  const known = apply(mapGet, literals, [double]);
+  apply(mapSet, literals, [double, long && (known === undefined || known === literal) ? literal : null]);
+  if (remembers) return;
+  remembers = true;
+  if (JsonObject.stringify === stringify) provide("stringify", exactStringify, JsonObject);
 }
 
 // The digits of a number that JSON writes as `key` of `holder`; undefined for its own, null where they are not sure.
@@ -61,7 +70,8 @@ function literalOf(holder, key, double) {
   const keyed = apply(placeGet, places, [holder]);
   const literal = keyed === undefined ? undefined : apply(mapGet, keyed, [key]);
   if (literal !== undefined && NumberOf(literal) === double) return literal;
-  return apply(mapGet, literals, [double]);
+  const known = apply(mapGet, literals, [double]);
+  return known === null && keyed !== undefined ? undefined : known; // it came in as short as it is
 }
 
 // How JSON writes a BigInt. One of more digits than anybody reads stays what it is, which JSON refuses.
@@ -108,11 +118,18 @@ function exact(holder, key, member, here) {
   const literal = literalOf(holder, key, member);
   if (literal === undefined) return member;
   if (literal !== null) return rawJSON(literal);
-  tellInexact(here, member, "another number that this program has is as near to it");
+  tellInexact(here, member, "there is a longer number with the same double; pass on the object that it came in, a BigInt, or a text");
   return member;
 }
+// In the place of JSON.stringify, once there are such numbers.
+const { stringify: exactStringify } = {
+  stringify(value, replacer, space) {
+    const own = replacer === undefined || replacer === null ? walking("value", exact) : replacer;
+    return stringify(value, own, space);
+  },
+};
 const INEXACT_SHOWN = 8;
 let inexact = 0;
 function tellInexact(here, number, why) {
-  if (inexact++ < INEXACT_SHOWN) print("warn", [here.path() + " is " + number + ", and its digits may not be those it came with: " + why]);
+  if (inexact++ < INEXACT_SHOWN) print("warn", [here.path() + " goes out as " + number + " and may lack digits: " + why]);
 }

@@ -2,6 +2,7 @@
 const global = globalThis;
 const { apply, construct, ownKeys, defineProperty, getPrototypeOf, setPrototypeOf } = Reflect;
 const { freeze, seal, create, keys } = Object;
+const JsonObject = JSON;
 const { stringify, parse, rawJSON, isRawJSON } = JSON;
 const { isSafeInteger, isInteger, isFinite } = Number;
 const { isView } = ArrayBuffer;

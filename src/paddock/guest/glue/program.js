@@ -108,7 +108,7 @@ function configure(given) {
   if (!rawResults) {
     provide("toJSON", errorJson, NativeError.prototype);
     provide("toJSON", bigJson, BigIntOf.prototype);
-    if (given.digits !== undefined) rememberWritten(given.digits);
+    if (given.numbers !== undefined) rememberWritten(given.numbers);
   }
   const sdk = { __proto__: null, ...methods, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
   if (given.input !== undefined) {
