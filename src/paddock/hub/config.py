@@ -196,6 +196,8 @@ def load_servers(
     for name, raw in cast("dict[str, object]", entries).items():
         found: list[str] = []
         server = _server(name, raw, path.parent, _Interpolation(environ, found.append))
+        if name in _UNREACHED:
+            found.append("programs cannot name it, as JavaScript looks up a member of this name; rename it")
         if server is not None:
             asks = any(fnmatchcase(name, glob) for glob in questions)
             servers[name] = replace(server, questions=asks)
@@ -203,6 +205,7 @@ def load_servers(
     return ServersConfig(servers, tuple(warnings))
 
 
+_UNREACHED = ("then", "toJSON")
 _COMMENT = re.compile(r"//|/\*|#")
 _LAST_COMMA = re.compile(r",\s*[]}]")
 _NEAR = 200

@@ -28,6 +28,8 @@ _DESCRIPTION = 600
 _LINE = 160
 """Characters for the parameters of a one-line signature; what is required stays."""
 
+_TAKEN = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
+"""Members that `servers.NAME` has of its own, or that JavaScript looks up there (glue/servers.js)."""
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,199}\Z")
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)")
@@ -63,7 +65,10 @@ def signature(entry: CatalogTool, observed: Mapping[str, Json] | None = None) ->
     about = _first_sentence(entry.tool.description)
     server = entry.server if _IDENTIFIER.match(entry.server) else f"servers[{_key(entry.server)}]"
     tool = f".{entry.tool.name}" if _IDENTIFIER.match(entry.tool.name) else f"[{_key(entry.tool.name)}]"
-    return f"{server}{tool}({parameters}){result}" + (f" // {about}" if about else "")
+    call = f"{tool}({parameters})"
+    if entry.tool.name in _TAKEN:
+        call = f'.call("{entry.tool.name}"{parameters and f", {parameters}"})'
+    return f"{server}{call}{result}" + (f" // {about}" if about else "")
 
 
 def describe(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> Described:
@@ -76,9 +81,10 @@ def describe(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> 
     returns = printer.type(unfold(schema)) if schema is not None else "unknown"
     about = _comment(entry.tool.description, _DESCRIPTION)
     lines = [f"/** {about} */"] if about else []
-    lines += [
-        f"{_key(entry.tool.name)}(args{optional}: {parameters}): Promise<{returns}>; // output: {kind}",
-    ]
+    called = f"{_key(entry.tool.name)}("
+    if entry.tool.name in _TAKEN:
+        called = f'call(tool: "{entry.tool.name}", '
+    lines += [f"{called}args{optional}: {parameters}): Promise<{returns}>; // output: {kind}"]
     member = f".{entry.server}" if _IDENTIFIER.match(entry.server) else f"[{_key(entry.server)}]"
     return Described(entry.name, f"servers{member}", "\n".join(lines), kind, entry.changed)
 
