@@ -1,9 +1,9 @@
 """What travels between a guest worker and its parent, seen from the parent, which trusts none of it.
 
 A message is four bytes of length (little-endian) and that many bytes of UTF-8 JSON: an array whose first item names the
-message. One that begins with a space holds numbers that a double does not (glue/numbers.js): to read them takes longer,
-in either direction. The guest's own glue writes messages, but a program that has broken the engine can write anything: so sizes are
-checked before bytes are kept, and every item of a message is checked before it is used.
+message. In either direction one that begins with a space may hold numbers that a double does not (glue/numbers.js): to
+read it takes longer. The guest's own glue writes messages, but a program that has broken the engine can write anything:
+so sizes are checked before bytes are kept, and every item of a message is checked before it is used.
 """
 
 import json
@@ -266,7 +266,7 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             raise ValueError
 
 
-def _call(
+def _call(  # noqa: PLR0917 - the items of a message
     number: Json, server: Json, tool: Json, arguments: Json, raw: Json, encoded: Json = None, *, size: int
 ) -> Call:
     """Return a call. A match statement would take longer than all else that a frame needs."""

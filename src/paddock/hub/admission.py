@@ -93,14 +93,14 @@ class Admission:
             )
 
     def admit_bytes(self, server: str, tool: str, places: Places) -> None:
-        """Let bytes pass as base64. Raises InvalidArguments where the schema of the tool does not say that it reads such."""
+        """Let bytes pass as base64. Raises InvalidArguments where the tool's schema does not say that it reads such."""
         definition = self.definition(server, tool)
         if definition is None and self._standings[server]:
             return  # `admit` says that there is no such tool
         if place := misplaced(definition.input_schema if definition is not None else {}, places):
             raise InvalidArguments(
-                f"{server}.{tool} was not called: `{place}` holds bytes, and its schema does not say that they go as base64 "
-                "(`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]"
+                f"{server}.{tool} was not called: `{place}` holds bytes, and its schema does not say that they go as "
+                "base64 (`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]"
             )
 
     def _problems(self, server: str, tool: ToolInfo, arguments: Mapping[str, Json]) -> tuple[str, ...]:

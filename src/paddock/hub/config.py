@@ -196,16 +196,16 @@ def load_servers(
     for name, raw in cast("dict[str, object]", entries).items():
         found: list[str] = []
         server = _server(name, raw, path.parent, _Interpolation(environ, found.append))
-        if name in _UNREACHED:
-            found.append("programs cannot name it, as JavaScript looks up a member of this name; rename it")
         if server is not None:
             asks = any(fnmatchcase(name, glob) for glob in questions)
             servers[name] = replace(server, questions=asks)
+        found += _UNREACHED.get(name, ())
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
     return ServersConfig(servers, tuple(warnings))
 
 
-_UNREACHED = ("then", "toJSON")
+_UNREACHED = dict.fromkeys(("then", "toJSON"), ("programs cannot reach it by this name; rename it",))
+"""Servers with names that JavaScript itself looks up on objects (glue/servers.js)."""
 _COMMENT = re.compile(r"//|/\*|#")
 _LAST_COMMA = re.compile(r",\s*[]}]")
 _NEAR = 200

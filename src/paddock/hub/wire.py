@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from paddock.hub.failure import TRACE
 from paddock.hub.lane import EMPTY, is_answer, odd, written
 from paddock.hub.process import LINE_LIMIT
-from paddock.model.numbers import may_lose
+from paddock.model.numbers import may_lose, unmarked_text
 
 
 class PipeStream:
@@ -90,7 +90,7 @@ class PipeWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
-        data = written(item.message.model_dump(by_alias=True, exclude_unset=True))
+        data = unmarked_text(written(item.message.model_dump(by_alias=True, exclude_unset=True)))
         if self._stdin.is_closing():
             raise anyio.BrokenResourceError
         if (trace := TRACE.get()) is not None:

@@ -1,16 +1,16 @@
 """Numbers of JSON that a double does not hold, read and written with their own digits.
 
 Whole numbers need nothing: Python's have any size. A decimal that its nearest double does not equal becomes an
-`ExactFloat`, which is that double for all who calculate and has its digits for those who write. What writes JSON without
-knowing it writes the double, except orjson, which raises TypeError: so the fast way costs nothing, and fails loudly.
+`ExactFloat`: that double in calculations, and its own digits in what is written here. Other writers of JSON write the
+double, except orjson, which raises TypeError: therefore the fast way costs nothing, and fails loudly.
 """
 
 import json
 import math
+import os
 import re
-import secrets
 from decimal import Decimal
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Self, cast
 
 import orjson
 
@@ -45,7 +45,7 @@ class ExactFloat(float):
 
     digits: str
 
-    def __new__(cls, digits: str) -> "ExactFloat":
+    def __new__(cls, digits: str) -> Self:
         """Return the number with these digits, a number of JSON."""
         number = super().__new__(cls, digits)
         number.digits = digits
@@ -62,11 +62,11 @@ class ExactFloat(float):
 
 def read_float(digits: str) -> float:
     """Return a decimal of JSON. Raises NumberTooLongError."""
+    if len(digits) > MAX_DIGITS:
+        raise NumberTooLongError(len(digits))
     number = float(digits)
     if len(digits) <= _SAFE_CHARS and number and math.isfinite(number) and math.frexp(number)[1] in _USUAL:
         return number
-    if len(digits) > MAX_DIGITS:
-        raise NumberTooLongError(len(digits))
     return number if _equals(number, digits) else ExactFloat(digits)
 
 
@@ -124,17 +124,40 @@ def dumps(value: Json, **options: Any) -> str:  # noqa: ANN401 - those of json.d
 
 def dumps_exact(value: Json, **options: Any) -> str:  # noqa: ANN401 - as above
     """Return a value as `dumps` does; quicker where orjson has refused it, slower where it would not."""
-    mark = secrets.token_hex(8)  # nobody who wrote a text in the value knew it
-    text = json.dumps(_marked(value, mark), **options)
-    return re.sub(f'"{mark}([^"]+)"', r"\1", text)
+    return _MARKED.sub(r"\1", json.dumps(marked(value), **options))
 
 
-def _marked(value: Json, mark: str) -> Json:
+# The MCP library turns all numbers into doubles. What goes through it is marked: texts stand for the numbers that no
+# double equals. Only this process knows the mark, therefore nobody else can write one.
+MARK = os.urandom(8).hex()
+_MARKED = re.compile(f'"{MARK}([^"]+)"')
+_MARKED_BYTES = re.compile(_MARKED.pattern.encode())
+
+
+def marked(value: Json) -> Json:
     """Return a value with marked texts in the place of numbers that no double equals."""
     if isinstance(value, ExactFloat):
-        return mark + value.digits
+        return MARK + value.digits
     if isinstance(value, dict):
-        return {key: _marked(each, mark) for key, each in cast("dict[str, Json]", value).items()}
+        return {key: marked(each) for key, each in cast("dict[str, Json]", value).items()}
     if isinstance(value, list | tuple):
-        return [_marked(each, mark) for each in cast("list[Json]", value)]
+        return [marked(each) for each in cast("list[Json]", value)]
     return value
+
+
+def unmarked(value: Json) -> Json:
+    """Return a value with numbers again in the place of marked texts."""
+    if isinstance(value, str):
+        return ExactFloat(value.removeprefix(MARK)) if value.startswith(MARK) else value
+    if isinstance(value, dict):
+        return {key: unmarked(each) for key, each in cast("dict[str, Json]", value).items()}
+    if isinstance(value, list | tuple):
+        return [unmarked(each) for each in cast("list[Json]", value)]
+    return value
+
+
+def unmarked_text(data: bytes, *, as_long: bool = False) -> bytes:
+    """Return a JSON text with numbers again in the place of marked texts; `as_long` keeps its length, by spaces."""
+    if MARK.encode() not in data:
+        return data
+    return _MARKED_BYTES.sub(lambda found: found[1].ljust(len(found[0]) if as_long else 0), data)

@@ -98,7 +98,9 @@ class Schema:
         work = self._work(value, measured)
         try:
             is_valid = self._validator.is_valid(value)
-        except ValueError:  # half of a character, or a number that no double equals: the library takes neither
+        except (
+            ValueError
+        ):  # half of a character, or a number that no double equals: the library takes neither
             value = _readable(value)
             is_valid = self._validator.is_valid(value)
         if is_valid:

@@ -86,7 +86,7 @@ class Servers:
         return self.admission.reads_only(server, tool)
 
     async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
-        """Raise InvalidArguments where a tool does not say that it reads base64 at all of these places, or ServerError."""
+        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
         await self._live().listed(server)
         self.admission.admit_bytes(server, tool, places)
 

@@ -5,11 +5,14 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from .conftest import ERAS, MODERN, PADDOCK, Place
+from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, Place
+from .test_http import modern, shaken_hands
 
 SERVER = Path(__file__).resolve().parents[2] / "servers/digits.py"
 
@@ -116,6 +119,26 @@ def test_numbers_written_in_a_program_keep_their_digits(digits: Place) -> None:
     assert f'"n": {0xFFFF_FFFF_FFFF_FFFF}' in ran(digits, "return {n: 0xffff_ffff_ffff_ffff}")
 
 
+Call = Callable[[str, str], Awaitable[str]]
+"""Calls a tool with arguments as JSON, and returns the answer as it came."""
+
+
+async def agents_get_all_digits(called: Call) -> None:
+    for tool in ("text", "data"):
+        given = f'{{"server":"digits","tool":"{tool}","args":{TABLE}}}'
+        assert digits_in(await called("call_tool", given)) == NUMBERS
+    code = json.dumps("return [input, await servers.digits.text(input)]")
+    answer = await called("execute_code", f'{{"code":{code},"input":{TABLE}}}')
+    text, structured = answer.split('"structuredContent"')
+    assert (digits_in(text), digits_in(structured)) == (NUMBERS, NUMBERS)
+
+
+def message(name: str, arguments: str, mode: str) -> str:
+    meta = "" if mode == "legacy" else f',"_meta":{json.dumps(MODERN)}'
+    params = f'{{"name":"{name}","arguments":{arguments}{meta}}}'
+    return f'{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{params}}}'
+
+
 @pytest.mark.parametrize("mode", ERAS)
 def test_agents_get_all_digits(digits: Place, mode: str) -> None:
     async def main() -> None:
@@ -124,19 +147,46 @@ def test_agents_get_all_digits(digits: Place, mode: str) -> None:
                 await lines.begin()
 
             async def called(name: str, arguments: str) -> str:
-                meta = "" if mode == "legacy" else f',"_meta":{json.dumps(MODERN)}'
-                lines.write(
-                    f'{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{{"name":"{name}","arguments":{arguments}{meta}}}}}\n'.encode()
-                )
+                lines.write(f"{message(name, arguments, mode)}\n".encode())
                 return (await lines.process.stdout.readline()).decode()
 
-            for tool in ("text", "data"):
-                given = f'{{"server":"digits","tool":"{tool}","args":{TABLE}}}'
-                assert digits_in(await called("call_tool", given)) == NUMBERS
-            code = json.dumps("return [input, await servers.digits.text(input)]")
-            answer = await called("execute_code", f'{{"code":{code},"input":{TABLE}}}')
-            assert digits_in(answer) == NUMBERS
-            structured = answer[answer.index('"structuredContent"') :]
-            assert digits_in(structured) == NUMBERS
+            await agents_get_all_digits(called)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_agents_get_all_digits_over_http(digits: Place, mode: str) -> None:
+    async def main() -> None:
+        async with digits.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=120) as http:
+            if mode == "legacy":
+                headers = await shaken_hands(http, web.url)
+            else:
+                headers, _ = modern("tools/call", {})
+
+            async def called(name: str, arguments: str) -> str:
+                named = headers if mode == "legacy" else {**headers, "Mcp-Name": name}
+                content = message(name, arguments, mode)
+                return (await http.post(web.url, content=content, headers=named)).text
+
+            await agents_get_all_digits(called)
+
+    asyncio.run(main())
+
+
+@pytest.fixture(params=["--json", "--events"])
+def remote(digits: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Have the server be one over HTTP, which answers with JSON or with events."""
+    command = [sys.executable, "-I", "-S", str(SERVER), str(digits.workspace / "table.json"), request.param]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        digits.servers({"digits": {"url": f"http://127.0.0.1:{server.stdout.readline().strip()}/mcp"}})
+        yield digits
+        server.kill()
+
+
+def test_servers_over_http_give_and_get_all_digits(remote: Place) -> None:
+    for way in ("a text that is read", "structured content", "arguments", "callRaw"):
+        assert digits_in(ran(remote, THROUGH[way], "--input", TABLE)) == NUMBERS
+    status, out, told = paddock(remote, "servers", "call", "digits", "data", TABLE, "--json")
+    assert (status, told, digits_in(out)) == (0, "", NUMBERS)

@@ -16,6 +16,7 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
+from paddock.surfaces.mcp.digits import AllDigits
 from paddock.surfaces.mcp.door import PATH, Door
 from paddock.surfaces.mcp.patience import PatientConnection, Strangers
 from paddock.surfaces.mcp.places import SessionPlaces
@@ -156,7 +157,7 @@ async def http_service(
     """
     port = door.listener.getsockname()[1]
     hosts = [f"{host}:{port}" for host in door.names]
-    app: App = AbandonedSessions(SessionPlaces(application(server, hosts), SESSIONS))
+    app: App = AbandonedSessions(SessionPlaces(AllDigits(application(server, hosts), LINE_LIMIT), SESSIONS))
     if metrics is not None:
         app = Measured(app, metrics, hosts)
     config = uvicorn.Config(
