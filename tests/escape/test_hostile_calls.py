@@ -21,7 +21,7 @@ def test_a_worker_that_reads_no_answer_gets_no_further_ones():
             on_reply: OnReply,
             *,
             raw: bool,
-            encoded: object = (),
+            **_: object,
         ) -> None:
             def larger(_: HostReply) -> None:
                 on_reply(HostReply(Status.OK, value="x" * 1_000_000))

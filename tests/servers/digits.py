@@ -1,6 +1,6 @@
 """An MCP server whose results repeat its arguments, digit by digit as they came: no number is ever read.
 
-`text` answers with them as a text, `data` as structured content, `given` with what the file of its command line holds.
+The tools may be those of a second file. `text` answers with them as a text, `data` as structured content, `given` with what the file of its command line holds.
 Over stdio, or with the flag `--json` or `--events` over HTTP, whose port it prints; then with answers of that kind.
 """
 
@@ -19,14 +19,18 @@ def result(line, request):
         info = {"name": "digits", "version": "1"}
         return json.dumps({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
     if method == "tools/list":
-        return json.dumps({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]})
+        listed = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
+        if sys.argv[2:] and not sys.argv[2].startswith("--"):
+            with open(sys.argv[2], encoding="utf-8") as file:  # noqa: PTH123
+                listed = json.load(file)
+        return json.dumps({"tools": listed})
     if method != "tools/call":
         return None
     start = line.index("{", line.index('"arguments"'))
     given = line[start : json.JSONDecoder().raw_decode(line, start)[1]]
     name = request["params"]["name"]
     if name == "given":
-        with open(sys.argv[1], encoding="utf-8") as file:
+        with open(sys.argv[1], encoding="utf-8") as file:  # noqa: PTH123
             given = file.read()
     text = json.dumps({"content": [{"type": "text", "text": given}]})
     return text if name != "data" else f'{text[:-1]},"structuredContent":{given}}}'
@@ -65,10 +69,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_error(405)
 
 
-if len(sys.argv) > 2:
+if sys.argv[2:] in (["--json"], ["--events"]):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    print(server.server_port, flush=True)
+    print(server.server_port, flush=True)  # noqa: T201
     server.serve_forever()
 for line in sys.stdin:
     if (said := answer(line)) is not None:
-        print(said, flush=True)
+        print(said, flush=True)  # noqa: T201

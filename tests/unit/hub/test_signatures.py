@@ -137,3 +137,13 @@ def test_a_hostile_tool_costs_little_text():
         entry = tool("t" * 10_000, schema, "d" * 100_000)
         assert len(signature(entry)) < 2_000
         assert len(describe(entry).declaration) < 400_000
+
+
+@pytest.mark.parametrize("name", ["then", "call", "callRaw", "toJSON", "toString", "valueOf"])
+def test_names_that_are_taken_are_declared_as_they_can_be_called(name):
+    entry = tool(name, {"properties": {"a": {"type": "string"}}, "required": ["a"]}, "Does it.")
+    assert signature(entry) == f'github.call("{name}", {{ a: string }}) // Does it.'
+    assert describe(entry).declaration == (
+        f'/** Does it. */\ncall(tool: "{name}", args: {{\n  a: string;\n}}): Promise<unknown>; // output: unknown'
+    )
+    assert signature(tool(name, {}, server="a-b")) == f'servers["a-b"].call("{name}")'
