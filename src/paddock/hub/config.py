@@ -151,7 +151,7 @@ class _Entry(BaseModel):
         return cast("object", value) if isinstance(value, dict) else {}  # other programs write `true`
 
 
-def load_servers(
+def load_servers(  # noqa: C901 - one warning after the other
     path: Path,
     environ: Mapping[str, str],
     questions: Sequence[str] = (),
@@ -199,12 +199,13 @@ def load_servers(
         if server is not None:
             asks = any(fnmatchcase(name, glob) for glob in questions)
             servers[name] = replace(server, questions=asks)
-        found += _UNREACHED.get(name, ())
+        if name in _UNREACHED:
+            found.append("programs cannot reach it by this name; rename it")
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
     return ServersConfig(servers, tuple(warnings))
 
 
-_UNREACHED = dict.fromkeys(("then", "toJSON"), ("programs cannot reach it by this name; rename it",))
+_UNREACHED = ("then", "toJSON")
 """Servers with names that JavaScript itself looks up on objects (glue/servers.js)."""
 _COMMENT = re.compile(r"//|/\*|#")
 _LAST_COMMA = re.compile(r",\s*[]}]")

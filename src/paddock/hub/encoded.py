@@ -40,8 +40,8 @@ def _same(node: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
 
 def _below(node: Mapping[str, Json], step: str) -> Iterator[dict[str, Json]]:
     """Yield the schemas of a member or element."""
-    named, first, items = (node.get(keyword) for keyword in ("properties", "prefixItems", "items"))
-    first = items if isinstance(items, list) else first
+    named, items = node.get("properties"), node.get("items")
+    first: Json = cast("Json", items) if isinstance(items, list) else node.get("prefixItems")
     found: list[Json] = []
     if isinstance(named, dict) and step in named:
         found.append(cast("dict[str, Json]", named)[step])
