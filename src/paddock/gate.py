@@ -47,7 +47,7 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
+from paddock.model.request import ExecutionRequest, GuestRun, Places, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
 from paddock.policy.decision import Policy
 from paddock.policy.outgoing import OnCall, Outgoing
@@ -82,6 +82,10 @@ class Servers(offered.Servers, Protocol):
 
     def spelled(self, server: str, tool: str) -> str:
         """Return the tool that a name means, as far as its server is known: a tool may have an alias."""
+        ...
+
+    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
         ...
 
 
@@ -375,6 +379,8 @@ class Gate:
         started = time.perf_counter()
         person = PERSON.set(partial(self.approvals.pass_on, Behind.of(request), work.server))
         try:
+            if work.encoded:
+                await self._engines.servers.admit_bytes(work.server, work.tool, work.encoded)
             result = await self._engines.servers.call(
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )

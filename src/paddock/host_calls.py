@@ -19,7 +19,7 @@ from paddock.model.errors import (
 from paddock.model.limits import Calls
 from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
 from paddock.model.places import in_workspace, without_places
-from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.model.request import ExecutionRequest, GuestRun, Places, ServerCall
 from paddock.offered import METHODS, NotOffered, Offered
 from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
@@ -58,11 +58,20 @@ class HostCalls:
     """Warnings about tools that the program has heard; each comes once."""
 
     async def call(
-        self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
+        self,
+        server: str,
+        tool: str,
+        arguments: dict[str, Json],
+        on_reply: OnReply,
+        *,
+        raw: bool,
+        encoded: Places = (),
     ) -> None:
         """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
         tool = self.spelled(server, tool)
-        request = self._request(ServerCall(server=server, tool=tool, arguments=arguments, raw=raw))
+        request = self._request(
+            ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
+        )
         heard = self._heard(server, tool, on_reply)
         replied = False
 

@@ -57,7 +57,14 @@ class Echo:
         self.calls: list[tuple[str, str]] = []
 
     async def call(
-        self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
+        self,
+        server: str,
+        tool: str,
+        arguments: dict[str, object],
+        on_reply: OnReply,
+        *,
+        raw: bool,
+        encoded: object = (),
     ) -> None:
         self.calls.append((server, tool))
         if tool == "hang":

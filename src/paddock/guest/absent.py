@@ -100,14 +100,20 @@ _RESULT = (
     "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "
     "servers.<name>.callRaw(tool, args) gives the whole message"
 )
+_BIG = (
+    "whole numbers beyond 2**53 are BigInt: calculate with BigInt alone (`n + 1n`, `BigInt(m)`), "
+    "or with Number(n), which may lose the last digits"
+)
 _NO_CODE = "a text does not become code: write the code itself; JSON.parse(text) reads data"
 _BY_MESSAGE = {
     ("EvalError", "Code generation from strings disallowed for this context"): _NO_CODE,
     ("SyntaxError", '"undefined" is not valid JSON'): _RESULT,
     ("SyntaxError", '"[object Object]" is not valid JSON'): _RESULT,
     ("TypeError", "Do not know how to serialize a BigInt"): (
-        "JSON has no BigInt: use String(n), or Number(n) where it is small"
+        "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"
     ),
+    ("TypeError", "Cannot mix BigInt and other types, use explicit conversions"): _BIG,
+    ("TypeError", "Cannot convert a BigInt value to a number"): _BIG,
 }
 
 _EMIT = "a computation gives its result by emit(text), as often as it likes"

@@ -95,6 +95,8 @@ class Dialogue(Listener):
         }
         if work.input is not None:
             settings["input"] = work.input
+        if self._program.numbers:
+            settings["numbers"] = self._program.numbers
         self._worker.listener = self
         self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes))
         if not self._worker.is_alive():
@@ -240,7 +242,9 @@ class Dialogue(Listener):
     async def _answer(self, call: frames.Call | frames.SdkCall) -> None:
         on_reply = partial(self._reply, call, time.perf_counter())
         if isinstance(call, frames.Call):
-            await self._host.call(call.server, call.tool, call.arguments, on_reply, raw=call.raw)
+            await self._host.call(
+                call.server, call.tool, call.arguments, on_reply, raw=call.raw, encoded=call.encoded
+            )
         else:
             await self._host.sdk(call.name, call.arguments, on_reply)
         # A worker that does not read gets no further answers: they would pile up here.

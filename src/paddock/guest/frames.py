@@ -1,8 +1,9 @@
 """What travels between a guest worker and its parent, seen from the parent, which trusts none of it.
 
 A message is four bytes of length (little-endian) and that many bytes of UTF-8 JSON: an array whose first item names the
-message. The guest's own glue writes them, but a program that has broken the engine can write anything: so sizes are
-checked before bytes are kept, and every item of a message is checked before it is used.
+message. In either direction one that begins with a space may hold numbers that a double does not (glue/numbers.js): to
+read it takes longer. The guest's own glue writes messages, but a program that has broken the engine can write anything:
+so sizes are checked before bytes are kept, and every item of a message is checked before it is used.
 """
 
 import json
@@ -19,7 +20,9 @@ from paddock.model.base import Json
 from paddock.model.errors import EngineError
 from paddock.model.json_meter import COUNTED_BYTES, JsonMeter
 from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import dumps_exact, read_float
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
+from paddock.model.request import Places
 
 _LENGTH = struct.Struct("<I")
 _START = struct.Struct("<cQI")
@@ -29,6 +32,8 @@ _MESSAGE_LEVELS = 2
 _LARGEST_CODE = 2**53 - 1
 _DATA_CHARS = 16 * 1024
 _DATA_LEVELS = 32
+_ENCODED = 100
+"""Places of bytes in the arguments of a call; glue/arguments.js has the same number."""
 
 
 class FrameError(EngineError):
@@ -81,6 +86,8 @@ class Call(NamedTuple):
     """Bytes of the message."""
     values: int = 0
     """Values in the message; 0 for a short one."""
+    encoded: Places = ()
+    """Where bytes stand in the arguments as base64, by names and numbers from the outside in."""
 
 
 class SdkCall(NamedTuple):
@@ -182,7 +189,8 @@ class Large(NamedTuple):
     async def decode(self) -> Message:
         """Return the message. Raises FrameError as `decode` does."""
         try:
-            items = await decode_in_slices(_text(self.frame), _DECODER.raw_decode)
+            text = _text(self.frame)
+            items = await decode_in_slices(text, (_EXACT if text[:1] == " " else _DECODER).raw_decode)
         except ValueError as error:
             raise _not_json(error) from None
         return _read(items, len(self.frame), self.values)
@@ -277,12 +285,12 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
 
 def _written(parts: list[Json]) -> bytes:
     try:
-        return orjson.dumps(parts)
-    except TypeError:  # also for integers beyond 64 bits and deep nesting
-        text = json.dumps(parts)
+        return orjson.dumps(parts, option=orjson.OPT_STRICT_INTEGER)
+    except TypeError:  # also for deep nesting and lone surrogates
+        text = dumps_exact(parts)
         if "Infinity" in text or "NaN" in text:
-            text = json.dumps(json.loads(text, parse_constant=lambda _: None))
-        return text.encode()
+            text = dumps_exact(json.loads(text, parse_float=read_float, parse_constant=lambda _: None))
+        return b" " + text.encode()
 
 
 def decode(frame: bytes, values: int = 0) -> Message:
@@ -292,7 +300,7 @@ def decode(frame: bytes, values: int = 0) -> Message:
     """
     try:
         text = _text(frame)
-        items, end = _DECODER.raw_decode(text)
+        items, end = _EXACT.raw_decode(text, 1) if text[:1] == " " else _DECODER.raw_decode(text)
     except RecursionError:
         raise TooDeep from None
     except ValueError as error:
@@ -354,12 +362,23 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             raise ValueError
 
 
-def _call(number: Json, server: Json, tool: Json, arguments: Json, raw: Json, *, size: int) -> Call:
+def _call(  # noqa: PLR0917 - the items of a message
+    number: Json, server: Json, tool: Json, arguments: Json, raw: Json, encoded: Json = None, *, size: int
+) -> Call:
     """Return a call. A match statement would take longer than all else that a frame needs."""
     kinds = tuple(map(type, (number, server, tool, arguments, raw)))
     if kinds != _CALL or len(server) > _NAME_LENGTH or len(tool) > _NAME_LENGTH:
         raise ValueError
-    return Call(number, server, tool, arguments, raw, size)
+    if encoded is None:
+        return Call(number, server, tool, arguments, raw, size)
+    return Call(number, server, tool, arguments, raw, size, encoded=_places(encoded))
+
+
+def _places(value: Json) -> Places:
+    places = cast("list[Json]", value) if isinstance(value, list) else None
+    if places is None or len(places) > _ENCODED or not all(isinstance(place, list) for place in places):
+        raise TypeError
+    return tuple(tuple(_string(step) for step in place) for place in places)
 
 
 def _failed(body: dict[str, Json]) -> Failed:
@@ -410,3 +429,4 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_EXACT = json.JSONDecoder(parse_constant=_no_constant, parse_float=read_float)

@@ -2,14 +2,14 @@
 // module_words.js, wording.js and markdown.js; defines the pure function intake(requestJson) -> responseJson.
 //
 //   request    {"source", "language": "auto" | "javascript" | "typescript"}
-//   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}}
+//   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}, "numbers"?}
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
 //           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and ask again
 //
 // `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (glue/program.js). The text is never
 // moved: prose around fences becomes empty lines, `export` becomes spaces, types become spaces. What must be added (the
 // head on line 1, `return ` before the last expression) is listed in `positions`, which positions.py reads backwards.
-// A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
+// `numbers` are those that a double may not hold, as JSON writes them. A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
 "use strict";
 
 (() => {
@@ -33,6 +33,12 @@
           super.checkUnreserved(reference);
         }
 
+        parseLiteral(value) {
+          const node = super.parseLiteral(value);
+          if (typeof value === "number" && node.raw.length > SHORT) noteNumber(node.raw, value);
+          return node;
+        }
+
         // A script may not say `using` at its top, but this is the body of a function.
         get allowUsing() {
           return super.allowUsing || this.scopeStack.length === 1;
@@ -45,6 +51,19 @@
         }
       },
   );
+
+  const SHORT = 15; // characters of a number that a double always holds
+  const [LONGEST, NUMBERS] = [4000, 1000]; // glue/numbers.js takes no longer ones
+  const DECIMAL = /^(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i;
+  const longNumbers = new Set();
+
+  function noteNumber(raw, value) {
+    const plain = raw.replaceAll("_", "");
+    if (value === 0 || value === Infinity || plain.length > LONGEST || longNumbers.size >= NUMBERS) return;
+    if (/^0[box]/i.test(plain)) return void longNumbers.add(String(BigInt(plain)));
+    const [, whole, fraction, exponent] = DECIMAL.exec(plain);
+    longNumbers.add(`${whole || "0"}${fraction ? `.${fraction}` : ""}${exponent ? `e${exponent}` : ""}`);
+  }
 
   const MODULE_WORDS = 100;
   const OPTIONS = {
@@ -285,7 +304,9 @@
       const { line, column } = placeOf(text, offset, starts);
       return [line, column, added.length];
     });
-    return { ok: true, code: pieces.join(""), language, positions: { prefix: prefix.length, insertions: listed, map } };
+    const numbers = longNumbers.size > 0 ? { numbers: [...longNumbers] } : {};
+    const positions = { prefix: prefix.length, insertions: listed, map };
+    return { ok: true, code: pieces.join(""), language, positions, ...numbers };
   }
 
   // --- places -----------------------------------------------------------------------------------------------------
@@ -305,6 +326,7 @@
 
   function answer(text, language) {
     let reading = { text };
+    longNumbers.clear();
     try {
       const half = text.isWellFormed() ? -1 : text.search(/\p{Surrogate}/u);
       if (half >= 0) throw new Refusal("Half of a character (a lone surrogate); write it as an escape like \\ud83d", half, true);

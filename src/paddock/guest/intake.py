@@ -40,6 +40,8 @@ class Program(Value):
     """A script that hands an async function of one parameter, `input`, to the glue."""
     language: Literal["javascript", "typescript"]
     positions: Positions
+    numbers: tuple[str, ...] = ()
+    """Numbers in it that a double may not hold, as JSON writes them."""
 
     def error(self, name: str, message: str, thrown: str, line: int | None, column: int | None) -> ErrorInfo:
         """Return an error in the user's coordinates; `line` and `column` are those of the running code, from 1."""
@@ -69,6 +71,7 @@ class _Answer(Value):
     code: str = ""
     language: Literal["javascript", "typescript"] = "javascript"
     positions: Positions = Positions(prefix=0)
+    numbers: tuple[str, ...] = ()
     error: ErrorInfo | None = None
 
 
@@ -87,7 +90,13 @@ def answer(response: bytes, source: str) -> Program:
         raise ValueError(f"more than {MOST_VALUES} values")
     read = _Answer.model_validate_json(response)
     if read.ok and read.code:
-        return Program(source=source, code=read.code, language=read.language, positions=read.positions)
+        return Program(
+            source=source,
+            code=read.code,
+            language=read.language,
+            positions=read.positions,
+            numbers=read.numbers,
+        )
     if read.ok or read.error is None or read.error.line is None or read.error.column is None:
         raise ValueError("neither a program nor a refusal that says where")
     spot = place(read.error.line, read.error.column, source)

@@ -9,7 +9,7 @@ from paddock.guest.clock import Clock
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import ConsoleLine, Status
-from paddock.model.request import GuestRun
+from paddock.model.request import GuestRun, Places
 
 OnConsole = Callable[[ConsoleLine], None]
 
@@ -35,9 +35,16 @@ class Host(Protocol):
     """
 
     async def call(
-        self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
+        self,
+        server: str,
+        tool: str,
+        arguments: dict[str, Json],
+        on_reply: OnReply,
+        *,
+        raw: bool,
+        encoded: Places = (),
     ) -> None:
-        """Call `tool` on `server`."""
+        """Call `tool` on `server`; bytes stand as base64 at the places `encoded` of the arguments."""
         ...
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from paddock.hub.aliases import aliases
 from paddock.hub.argument_schema import ArgumentSchema, compile_arguments
 from paddock.hub.config import Server
+from paddock.hub.encoded import misplaced
 from paddock.hub.pins import Pins, Standing
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool
@@ -18,6 +19,7 @@ from paddock.hub.signatures import signature
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
 from paddock.model.invisible import spell_invisible
+from paddock.model.request import Places
 
 _SCHEMAS = 256
 """Compiled schemas that are kept."""
@@ -109,6 +111,17 @@ class Admission:
             shape = signature(CatalogTool(server, standing.tool)).partition(" // ")[0]
             text = f"{server}.{tool} was not called: {'; '.join(problems)}. Its signature: {shape}"
             raise InvalidArguments(spell_invisible(text))
+
+    def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Let bytes pass as base64. Raises InvalidArguments where the tool's schema does not say that it reads such."""
+        definition = self.definition(server, tool)
+        if definition is None and self._standings[server]:
+            return  # `admit` says that there is no such tool
+        if place := misplaced(definition.input_schema if definition is not None else {}, places):
+            raise InvalidArguments(
+                f"{server}.{tool} was not called: `{place}` holds bytes, and its schema does not say that they go as "
+                "base64 (`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]"
+            )
 
     def unchecked(self, server: str, tool: str) -> str:
         """Return what of a tool's arguments is not checked, and why; empty when all is."""

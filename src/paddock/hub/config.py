@@ -212,10 +212,14 @@ def _read_entries(
             absent[name] = f"its entry in {path.name} cannot be used; `paddock servers list` says why"
         else:
             absent[name] = f"{name} is disabled in {path.name}; `paddock servers enable {name}` enables it"
+        if name in _UNREACHED:
+            found.append("programs cannot reach it by this name; rename it")
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
     return ServersConfig(servers, tuple(warnings), absent)
 
 
+_UNREACHED = ("then", "toJSON")
+"""Servers with names that JavaScript itself looks up on objects (glue/servers.js)."""
 _COMMENT = re.compile(r"//|/\*|#")
 _LAST_COMMA = re.compile(r",\s*[]}]")
 _NEAR = 200

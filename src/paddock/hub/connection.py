@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import orjson
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -57,6 +58,7 @@ from paddock.model.errors import (
 )
 from paddock.model.invisible import spell_invisible
 from paddock.model.json_meter import MOST_VALUES
+from paddock.model.numbers import MARK, marked, unmarked
 
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
@@ -162,6 +164,8 @@ class Connection:
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
         """Return the raw answer to `tools/call`. Raises CallFailed."""
+        if self._process is None and not _is_plain(tool, arguments):
+            arguments = marked(arguments)
         if self._process is None and not _is_text(tool, arguments):
             text = (
                 f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
@@ -180,7 +184,8 @@ class Connection:
                 f"person be asked: `servers.questions` names the servers that may."
             )
             raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS)
-        return (self._server.credentials | self._login_secrets).hide_in(answer)
+        answer = (self._server.credentials | self._login_secrets).hide_in(answer)
+        return answer if self._process is not None or _is_plain(answer) else unmarked(answer)
 
     async def tools(self, timeout_ms: float) -> tuple[list[object], str]:
         """Return the raw entries of all pages of `tools/list`, and what is missing. Raises CallFailed."""
@@ -360,6 +365,14 @@ def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
     """
     refused = trace.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
     return refused and error.code != METHOD_NOT_FOUND and "session" in error.message.lower()
+
+
+def _is_plain(*values: object) -> bool:
+    """Tell whether no number in JSON values has, or wants, a mark to go through the library."""
+    try:
+        return MARK.encode() not in orjson.dumps(values)
+    except TypeError:
+        return False
 
 
 def _is_text(tool: str, arguments: dict[str, Any]) -> bool:

@@ -11,24 +11,26 @@ import json
 import re
 from typing import Any, cast
 
+import orjson
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, ErrorData
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json
 
 from paddock.hub.failure import TRACE
 from paddock.hub.output import DEEPEST
 from paddock.large_json import decode_in_slices
 from paddock.model.nesting import is_deeper
+from paddock.model.numbers import NumberTooLongError, decoder_for, dumps_exact, may_lose, read_float, read_int
 
 _FIRST = 1 << 30
 """The library counts its own requests from 1."""
 _ID_FIRST = re.compile(r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,18})"?\s*,')
 _ID_LAST = re.compile(r'"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-_DECODER = json.JSONDecoder()
 _NEAR = 200
 """Where the number of an answer stands that is too deep for any reader: servers write it first or last."""
+_TOO_DEEP = f"the answer is nested more than {DEEPEST} deep"
 EMPTY = "the answer has neither a result nor an error"
 
 
@@ -85,7 +87,7 @@ class Lane:
         if not self._waiting:
             return False
         try:
-            document: object = await decode_in_slices(line.decode(), _DECODER.raw_decode)
+            document: object = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
         except ValueError:
             return self._settle(odd(line))
         return self._settle(_object(document))
@@ -134,12 +136,14 @@ def is_answer(message: dict[str, Any]) -> bool:
 def written(message: dict[str, Any]) -> bytes:
     """Return a message as a line. A lone surrogate goes as an escape: UTF-8 has no form for it, but JSON has."""
     try:
-        return to_json(message) + b"\n"
-    except PydanticSerializationError:
-        return json.dumps(message).encode() + b"\n"
+        return orjson.dumps(message) + b"\n"
+    except TypeError:  # also for numbers beyond 64 bits, and those that no double equals
+        return dumps_exact(message, separators=(",", ":")).encode() + b"\n"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
+    if may_lose(line):
+        return odd(line)
     try:
         document: object = from_json(line)
     except ValueError:  # also for what is nested more than 200 deep
@@ -155,14 +159,16 @@ def odd(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object in a line that quicker readers do not take; None when there is none.
 
     One that is nested too deep is an error in its place: whoever writes it as JSON needs as deep a stack as its reader.
+    So is one with a number that is too long to be read. All other numbers keep their digits.
     Bytes that are not UTF-8 are replaced, as in JavaScript, and a text may hold any control character.
     """
     text = line.decode("utf-8-sig", "replace")
     try:
-        document: object = json.loads(text, strict=False)
+        document: object = json.loads(text, strict=False, parse_float=read_float, parse_int=read_int)
     except RecursionError:
-        number = _number(text[:_NEAR], text[-_NEAR:])
-        return None if number is None else _too_deep(number)
+        return _unreadable(_number(text[:_NEAR], text[-_NEAR:]), _TOO_DEEP)
+    except NumberTooLongError as problem:
+        return _unreadable(_number(text[:_NEAR], text[-_NEAR:]), f"the answer holds {problem}")
     except ValueError:
         return None
     if not isinstance(document, dict):
@@ -170,7 +176,7 @@ def odd(line: bytes) -> dict[str, Any] | None:
     fields = cast("dict[str, Any]", document)
     if not is_deeper(fields, DEEPEST):
         return fields
-    return _too_deep(fields.get("id"))
+    return _unreadable(fields.get("id"), _TOO_DEEP)
 
 
 def _number(start: str, end: str) -> int | None:
@@ -179,9 +185,8 @@ def _number(start: str, end: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _too_deep(number: object) -> dict[str, Any]:
-    text = f"the answer is nested more than {DEEPEST} deep"
-    return {"id": number, "error": {"code": INTERNAL_ERROR, "message": text}}
+def _unreadable(number: object, why: str) -> dict[str, Any] | None:
+    return None if number is None else {"id": number, "error": {"code": INTERNAL_ERROR, "message": why}}
 
 
 def _closed() -> MCPError:

@@ -3,7 +3,7 @@
 import json
 import string
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, cast
 
 from paddock.hub.output import DEEPEST
 from paddock.large_json import SLICED_VALUES, count_in_slices, decode_in_slices
@@ -20,6 +20,7 @@ from paddock.model.errors import (
 )
 from paddock.model.invisible import has_invisible, spell_invisible
 from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES
+from paddock.model.numbers import decoder_for, dumps, loads
 from paddock.model.outcome import Status
 
 _EXACT = 2**53 - 1
@@ -136,7 +137,8 @@ async def read_native(result: ToolResult) -> Json:
     text = _single_text(result)
     if text is None or len(text) <= COUNTED_BYTES or text[:1] in _LETTERS:
         return native_value(result)
-    meter = await count_in_slices(text.encode("utf-8", "surrogatepass"), result.most_values, DEEPEST)
+    data = text.encode("utf-8", "surrogatepass")
+    meter = await count_in_slices(data, result.most_values, DEEPEST)
     if meter.values > result.most_values:
         what = f"its text is JSON of more than {result.most_values} values"
         how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"
@@ -144,7 +146,7 @@ async def read_native(result: ToolResult) -> Json:
     if meter.values <= SLICED_VALUES or meter.too_deep:
         return native_value(result)
     try:
-        return await decode_in_slices(text, _DECODER.raw_decode)
+        return await decode_in_slices(text, decoder_for(data).raw_decode)
     except ValueError:
         return text
 
@@ -152,7 +154,7 @@ async def read_native(result: ToolResult) -> Json:
 def native_value(result: ToolResult) -> Json:
     """Return what a program wants: structured content, else JSON in text, else text, else the content array.
 
-    A text is parsed only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
+    A number alone is read only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
     """
     structured = result.raw.get("structuredContent")
     if structured is not None:
@@ -163,7 +165,7 @@ def native_value(result: ToolResult) -> Json:
     if text[:1] in _LETTERS:
         return text
     try:
-        value: Json = _DECODER.decode(text)
+        value: Json = loads(text)
     except (ValueError, RecursionError):
         return text
     if isinstance(value, dict | list | str | bool | None):
@@ -194,17 +196,12 @@ def _is_block(block: object) -> bool:
     return isinstance(block, dict) and isinstance(cast("dict[str, Json]", block).get("type"), str)
 
 
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_not_json)
 _LETTERS = frozenset(string.ascii_letters) - frozenset("tfn")
 """What no JSON begins with, and most texts do."""
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else dumps(value)
 
 
 def blame(error: ServerError) -> Status:

@@ -29,6 +29,8 @@ _DESCRIPTION = 600
 _LINE = 160
 """Characters for the parameters of a one-line signature; what is required stays."""
 
+_TAKEN = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
+"""Members that `servers.NAME` has of its own, or that JavaScript looks up there (glue/servers.js)."""
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,199}\Z")
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)")
@@ -70,7 +72,10 @@ def signature(entry: CatalogTool, observed: Mapping[str, Json] | None = None) ->
     server = entry.server if _IDENTIFIER.match(entry.server) else f"servers[{_key(entry.server)}]"
     name = entry.alias or entry.tool.name
     tool = f".{name}" if _IDENTIFIER.match(name) else f"[{_key(name)}]"
-    return f"{server}{tool}({parameters}){result}" + (f" // {about}" if about else "")
+    call = f"{tool}({parameters})"
+    if entry.tool.name in _TAKEN:
+        call = f'.call("{entry.tool.name}"{parameters and f", {parameters}"})'
+    return f"{server}{call}{result}" + (f" // {about}" if about else "")
 
 
 def describe(
@@ -89,8 +94,10 @@ def describe(
     about = _comment(entry.tool.description, _DESCRIPTION)
     lines = [f"/** {about} */"] if about else []
     named = f"; tool {_key(entry.tool.name)}" if entry.alias else ""
-    name = _key(entry.alias or entry.tool.name)
-    lines += [f"{name}(args{optional}: {parameters}): Promise<{returns}>; // output: {kind}{named}"]
+    called = f"{_key(entry.alias or entry.tool.name)}("
+    if entry.tool.name in _TAKEN:
+        called = f'call(tool: "{entry.tool.name}", '
+    lines += [f"{called}args{optional}: {parameters}): Promise<{returns}>; // output: {kind}{named}"]
     member = f".{entry.server}" if _IDENTIFIER.match(entry.server) else f"[{_key(entry.server)}]"
     notes = tuple(filter(None, (entry.warning, unchecked)))
     declaration = "\n".join(lines)

@@ -4,20 +4,24 @@ What a server sends is bounded in size and, where nobody waits for it, in time: 
 """
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import httpx2
+from mcp_types import INTERNAL_ERROR
 from pydantic_core import from_json, to_json
 
 from paddock.hub.config import HttpServer
 from paddock.hub.failure import TRACE, CallFailed, Trace
+from paddock.hub.lane import odd
 from paddock.hub.lifecycle import Verdict
 from paddock.hub.output import DEEPEST, LINE_LIMIT
 from paddock.hub.unreached import cause, explain_environment, find_proxy_variable
 from paddock.model.errors import ServerUnavailable
 from paddock.model.json_meter import MOST_VALUES, JsonMeter
+from paddock.model.numbers import MARK, NumberTooLongError, loads, marked, may_lose, unmarked_text
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -63,6 +67,7 @@ class _Client(httpx2.AsyncClient):
             return await self._farewell(request, options)
         if request.method == "GET":
             await _rest(trace)
+        request = _unmarked(request)
         before, trace.sent = trace.sent, True  # also for whoever waits no longer
         try:
             response = await super().send(request, **options)
@@ -87,7 +92,7 @@ class _Client(httpx2.AsyncClient):
             return await _bare(response, trace)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         if trace.kind == "text/event-stream":
-            response.stream = _Events(response.stream, trace, self._most_values)
+            response.stream = _Marked(_Events(response.stream, trace, self._most_values))
         else:
             response.stream = _Bounded(response.stream, trace, self._most_values)
             if response.is_success and request.method == "POST" and trace.kind == "application/json":
@@ -198,7 +203,7 @@ class _Addressed(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = b"".join([chunk async for chunk in self._stream])
-        yield self._addressed(body) if len(body) <= _CHECKED else body
+        yield _marked(self._addressed(body) if len(body) <= _CHECKED else body)
 
     def _addressed(self, body: bytes) -> bytes:
         try:
@@ -221,6 +226,72 @@ class _Addressed(httpx2.AsyncByteStream):
 def _oversize(trace: Trace, text: str) -> httpx2.StreamError:
     trace.oversize = True
     return _fault(trace, text)
+
+
+class _Marked(httpx2.AsyncByteStream):
+    """Events whose numbers keep their digits on their way through the library (`paddock.model.numbers`)."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        line = bytearray()
+        async for chunk in self._stream:
+            whole, end, rest = chunk.rpartition(b"\n")
+            if not end and len(line) + len(rest) <= LINE_LIMIT:
+                line += rest
+                continue
+            lines = bytes(line) + whole + end
+            line[:] = rest
+            yield b"".join(map(_marked_event, lines.splitlines(keepends=True))) if may_lose(lines) else lines
+        yield bytes(line)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _marked_event(line: bytes) -> bytes:
+    if not line.startswith(b"data:") or not may_lose(line):
+        return line
+    data = line[len(b"data:") :].strip()
+    return b"data: " + _marked(data) + b"\n"
+
+
+def _marked(body: bytes) -> bytes:
+    """Return an answer with marks in its result; the library checks other numbers, which hold no data."""
+    if not may_lose(body):
+        return body
+    try:
+        answer = cast("dict[str, Any]", loads(body.decode()))
+        answer["result"] = marked(answer["result"])
+        return json.dumps(answer).encode()
+    except NumberTooLongError as problem:
+        return _refusal(body, str(problem))
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return body  # no answer, or the library says what is wrong with it
+
+
+def _refusal(body: bytes, problem: str) -> bytes:
+    """Return an error in the place of an answer that no reader takes."""
+    answer = odd(body) or {
+        "id": None,
+        "error": {"code": INTERNAL_ERROR, "message": f"the answer holds {problem}"},
+    }
+    return to_json({"jsonrpc": "2.0", **answer})
+
+
+def _unmarked(request: httpx2.Request) -> httpx2.Request:
+    """Return a request with numbers in the place of marked texts, in its body and its headers."""
+    if MARK.encode() not in request.content:
+        return request
+    kept = [
+        (name, value) for name, value in request.headers.multi_items() if name.lower() != "content-length"
+    ]
+    headers = [(name, value.replace(MARK, "")) for name, value in kept]
+    content = unmarked_text(request.content)
+    return httpx2.Request(
+        request.method, request.url, headers=headers, content=content, extensions=request.extensions
+    )
 
 
 def _fault(trace: Trace, text: str) -> httpx2.StreamError:

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from paddock.hub.failure import TRACE
 from paddock.hub.lane import EMPTY, is_answer, odd, written
 from paddock.hub.output import ServerOutput
+from paddock.model.numbers import may_lose, unmarked_text
 
 
 class PipeStream:
@@ -89,7 +90,7 @@ class PipeWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
-        data = written(item.message.model_dump(by_alias=True, exclude_unset=True))
+        data = unmarked_text(written(item.message.model_dump(by_alias=True, exclude_unset=True)))
         if self._stdin.is_closing():
             raise anyio.BrokenResourceError
         if (trace := TRACE.get()) is not None:
@@ -104,6 +105,8 @@ class PipeWriter(PipeStream):
 def parse(line: bytes) -> SessionMessage | None:
     """Return the message in a line, or None. An answer with a small fault is still taken as the answer."""
     try:
+        if may_lose(line) and (document := odd(line)) is not None:
+            return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
         return _answer(line)

@@ -79,6 +79,10 @@ class GuestRun(Value):
         return self
 
 
+Places = tuple[tuple[str, ...], ...]
+"""Places in a JSON value: names and numbers from the outside in."""
+
+
 class ServerCall(Value):
     """One call of one tool of an upstream MCP server."""
 
@@ -88,6 +92,8 @@ class ServerCall(Value):
     arguments: dict[str, Json] = Field(default_factory=dict)
     raw: bool = False
     """Whether the value is the whole CallToolResult, with `isError` a value like any other (X27)."""
+    encoded: Places = ()
+    """Where the arguments hold bytes as base64, which are sent where the schema of the tool says that it reads such."""
     read_only: bool | None = None
     """Whether the server says that the tool only reads. The gate asks where it matters; None is: not asked."""
 

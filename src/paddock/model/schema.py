@@ -114,16 +114,17 @@ class Schema:
         measured = _measured(value)
         work = self._work(value, measured)
         try:
-            if self._validator.is_valid(value):
-                return
-            if not self._tellable(work, measured):
-                raise CostlyValueError("the value does not match its schema, and is too large to tell where")
-            found = self._validator.iter_errors(value)
+            is_valid = self._validator.is_valid(value)
         except (
-            UnicodeEncodeError
-        ):  # half of a character: the library takes none, and no schema can ask for one
-            found = self.errors(_encodable(value))
-        yield from found
+            ValueError
+        ):  # half of a character, or a number that no double equals: the library takes neither
+            value = _readable(value)
+            is_valid = self._validator.is_valid(value)
+        if is_valid:
+            return
+        if not self._tellable(work, measured):
+            raise CostlyValueError("the value does not match its schema, and is too large to tell where")
+        yield from self._validator.iter_errors(value)
 
     def _work(self, value: Json, measured: "_Measured") -> int:
         """Return the looks that a value costs at most. Raises CostlyValueError for too many, or too costly ones."""
@@ -315,8 +316,8 @@ def _shown(value: Json) -> str:
             return json.dumps(value)
 
 
-def _encodable(value: Json) -> Json:
-    """Return a value with U+FFFD for each half of a character."""
+def _readable(value: Json) -> Json:
+    """Return a value with U+FFFD for each half of a character, and with doubles: with more digits checks take long."""
     text = json.dumps(value, ensure_ascii=False)
     return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 

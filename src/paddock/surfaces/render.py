@@ -5,8 +5,10 @@ import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 
 from paddock.model.base import Json
+from paddock.model.numbers import ExactFloat, dumps
 from paddock.model.outcome import UNSEEN, CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
 from paddock.model.tool import ToolEnd
 
@@ -24,7 +26,7 @@ _BLAMES_THE_PROGRAM = frozenset(
 )
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
-compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+compact = partial(dumps, ensure_ascii=False, separators=(",", ":"))
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
 
 _DATA_SHOWN = 500
@@ -106,7 +108,7 @@ def as_json(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic gives up on values nested more than 255 deep, so the value goes around it.
     fields = outcome.model_dump(mode="json", exclude={"value"})
-    return json.dumps({**fields, "value": outcome.value}, separators=(",", ":"))
+    return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
 
 
 def for_terminal(text: str) -> str:
@@ -223,7 +225,12 @@ def _quoted(scalar: Json) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as JavaScript spells it: 1, 0.000001, 1e-7, 1e+21; NaN and infinities are null."""
+    """Return a number as JavaScript spells it: 1, 0.000001, 1e-7, 1e+21; NaN and infinities are null.
+
+    One that no double equals is spelled as it came.
+    """
+    if isinstance(value, ExactFloat):
+        return value.digits
     if not math.isfinite(value):
         return "null"
     if value == 0:

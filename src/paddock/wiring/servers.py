@@ -10,6 +10,7 @@ from paddock.files import read_bounded
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.limits import SERVERS_FILE_BYTES
+from paddock.model.request import Places
 from paddock.model.settings import Settings
 from paddock.policy.environment import child_environment
 
@@ -89,6 +90,11 @@ class Servers:
     def spelled(self, server: str, tool: str) -> str:
         """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
         return self.admission.spelled(server, tool) if "_" in tool else tool  # as every alias has
+
+    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
+        await self._live().listed(server)
+        self.admission.admit_bytes(server, tool, places)
 
     async def offered(self, server: str) -> Mapping[str, bool]:
         """Return the tools of a server by name, and which of them only read, as it says now. Raises ServerError.

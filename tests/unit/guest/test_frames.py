@@ -176,7 +176,7 @@ def test_a_reply_holds_what_few_encoders_take():
     assert json.loads(frames.reply(1, ok=True, value=value)[4:].decode()) == ["reply", 1, True, value]
     value = {"a": 2**70, "b": [math.inf, math.nan, "Infinity"]}
     assert frames.reply(1, ok=True, value=value)[4:] == (
-        b'["reply", 1, true, {"a": 1180591620717411303424, "b": [null, null, "Infinity"]}]'
+        b' ["reply", 1, true, {"a": 1180591620717411303424, "b": [null, null, "Infinity"]}]'
     )
 
 

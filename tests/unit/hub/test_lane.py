@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
 from paddock.hub.failure import TRACE, Trace
-from paddock.hub.lane import Lane
+from paddock.hub.lane import Lane, written
 from paddock.hub.wire import parse
 
 FIRST = 1 << 30
@@ -257,5 +257,39 @@ def test_a_lone_surrogate_goes_as_an_escape() -> None:
         assert pipe.lines[0]["params"] == {"a": "\ud800"}
         lane.end()
         await asyncio.gather(request, return_exceptions=True)
+
+    on_lane(use)
+
+
+@pytest.mark.parametrize("digits", [b"1" * 4001, b"0." + b"1" * 1_000_000, b"-" + b"1" * 1_000_000])
+@pytest.mark.parametrize("form", [b'{"jsonrpc":"2.0","id":%d,"result":{"a":%b}}', b'{"result":[%b],"id":%d}'])
+def test_a_number_that_no_side_reads_is_an_error_and_no_wait(digits: bytes, form: bytes) -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        answer = form % ((FIRST, digits) if form.startswith(b'{"jsonrpc"') else (digits, FIRST))
+        told = f"the answer holds a number of {len(digits)} characters, where at most 4000 are read"
+        read = parse(answer)
+        assert read is not None
+        assert isinstance(read.message, JSONRPCError)
+        assert read.message.error.message == told
+        assert lane.take(answer)
+        with pytest.raises(MCPError) as raised:
+            await request
+        assert raised.value.error.message == told
+
+    on_lane(use)
+
+
+def test_numbers_keep_their_digits_in_both_directions() -> None:
+    async def use(lane: Lane, pipe: Pipe) -> None:
+        request = await asked(lane)
+        digits = '{"a":0.1000000000000000055511151231257827,"b":[123456789012345678901234567890,1e400]}'
+        assert lane.take(f'{{"jsonrpc":"2.0","id":{FIRST},"result":{digits}}}\n'.encode())
+        value = await request
+        message = parse(f'{{"jsonrpc":"2.0","id":7,"result":{digits}}}\n'.encode())
+        assert message is not None
+        assert isinstance(message.message, JSONRPCResponse)
+        for each in (value, message.message.result):
+            assert written({"x": each}) == f'{{"x":{digits}}}\n'.encode()
 
     on_lane(use)

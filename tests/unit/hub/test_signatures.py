@@ -230,3 +230,13 @@ def test_what_is_not_seen_is_spelled_out_wherever_a_schema_says_it():
     assert describe(entry).notes == (
         "github.t has invisible characters in its definition; they are spelled out",
     )
+
+
+@pytest.mark.parametrize("name", ["then", "call", "callRaw", "toJSON", "toString", "valueOf"])
+def test_names_that_are_taken_are_declared_as_they_can_be_called(name):
+    entry = tool(name, {"properties": {"a": {"type": "string"}}, "required": ["a"]}, "Does it.")
+    assert signature(entry) == f'github.call("{name}", {{ a: string }}) // Does it.'
+    assert describe(entry).declaration == (
+        f'/** Does it. */\ncall(tool: "{name}", args: {{\n  a: string;\n}}): Promise<unknown>; // output: unknown'
+    )
+    assert signature(tool(name, {}, server="a-b")) == f'servers["a-b"].call("{name}")'

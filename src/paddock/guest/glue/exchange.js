@@ -69,6 +69,9 @@ function deliver(text) {
   else send(text);
 }
 
+// The beginning of a message: a space where it may hold numbers that a double does not.
+const head = (kind) => (remembers ? ' ["' : '["') + kind + '",';
+
 function receive() {
   let text = "";
   for (;;) {
@@ -81,4 +84,15 @@ function receive() {
     header[OPERATION] = FILL;
     post();
   }
+}
+
+// The next message, in which numbers and what it quotes are taken note of.
+function received() {
+  const text = receive();
+  if (!quoted && holds(text, PROMISE_TEXT)) quoted = true;
+  const message = parse(text);
+  if (unitAt(text, 0) !== 32) return message;
+  if (message[0] === "run" && !message[1].raw) message[1].input = parseExactly(text)[1].input;
+  if (message[0] === "reply" && !rawResults) message[3] = parseExactly(text)[3];
+  return message;
 }

@@ -3,7 +3,7 @@ let settings = null;
 function settle(kind, body) {
   if (header[SETTLED] !== 0) return;
   header[SETTLED] = 1;
-  deliver('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
+  deliver(head(kind) + (typeof body === "string" ? body : stringify(body)) + "]");
 }
 
 // Tells of promises that were rejected and that nobody has asked about, as browsers do: a forgotten `await` hides errors.
@@ -46,7 +46,7 @@ function finish(value) {
   if (header[SETTLED] !== 0) return;
   let text;
   try {
-    text = stringify(value);
+    text = rawResults ? stringify(value) : exactly(value, "result");
   } catch (thrown) {
     return fail(thrown);
   }
@@ -78,8 +78,10 @@ function stuck() {
   settle("stuck", "{}");
 }
 
-function start(program) {
+let program = null;
+function start(given) {
   delete global.__paddock;
+  program = given;
   let running;
   try {
     running = program(settings.input);
@@ -103,7 +105,11 @@ function configure(given) {
   sleepCap = given.sleep;
   seedRandom(given.seed);
   rawResults = given.raw;
-  if (!rawResults) provide("toJSON", errorJson, NativeError.prototype);
+  if (!rawResults) {
+    provide("toJSON", errorJson, NativeError.prototype);
+    provide("toJSON", bigJson, BigIntOf.prototype);
+    if (given.numbers !== undefined) rememberWritten(given.numbers);
+  }
   const sdk = { __proto__: null, ...methods, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
   if (given.input !== undefined) {
     sdk.input = given.input;
@@ -132,6 +138,7 @@ function rehearse() {
 function forget() {
   for (const name of ["input", "paddock", "mentu"]) delete global[name];
   delete NativeError.prototype.toJSON;
+  delete BigIntOf.prototype.toJSON;
   apply(mapDelete, known, ["rehearsal"]);
   header[SETTLED] = 0;
   callCount = raced = 0;
@@ -161,7 +168,7 @@ function turn() {
       case TIMER: return fire();
       case TAKE: return take();
     }
-    const message = parse(receive());
+    const message = received();
     if (message[0] === "reply") return answer(message[1], message[2], message[3]);
     if (message[0] === "stuck") return computing ? computed() : stuck();
     if (message[0] === "rehearse") return rehearse();

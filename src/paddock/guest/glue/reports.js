@@ -99,7 +99,8 @@ function shown(value) {
 }
 function readable(value) {
   const holders = [];
-  function member(key, inner) {
+  function member(key, json) {
+    const inner = typeof this[key] === "bigint" ? this[key] : json;
     while (holders.length > 0 && holders[holders.length - 1] !== this) holders.length--;
     if (typeof inner === "bigint") return inner + "n";
     if (typeof inner !== "object" || inner === null) return inner;

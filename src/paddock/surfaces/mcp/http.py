@@ -17,6 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.surfaces.mcp.bodies import CountedBodies
+from paddock.surfaces.mcp.digits import AllDigits
 from paddock.surfaces.mcp.door import PATH, Door
 from paddock.surfaces.mcp.patience import PatientConnection, Strangers
 from paddock.surfaces.mcp.places import SessionPlaces
@@ -157,7 +158,8 @@ async def http_service(
     """
     port = door.listener.getsockname()[1]
     hosts = [f"{host}:{port}" for host in door.names]
-    app: App = AbandonedSessions(CountedBodies(SessionPlaces(application(server, hosts), SESSIONS)))
+    app: App = CountedBodies(SessionPlaces(AllDigits(application(server, hosts), LINE_LIMIT), SESSIONS))
+    app = AbandonedSessions(app)
     if metrics is not None:
         app = Measured(app, metrics, hosts)
     config = uvicorn.Config(

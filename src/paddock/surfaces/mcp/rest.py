@@ -1,13 +1,13 @@
 """The rest of a result that is too large: stored like the output of a program, to be searched and read by ranges."""
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.base import Json
+from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.surfaces import render
 from paddock.surfaces.mcp.outputs import links
@@ -81,7 +81,7 @@ def _write(recording: "Recording", streams: dict[Stream, str]) -> None:
 def _spelled(outcome: Outcome) -> str:
     """Return a value in lines, so that it can be searched; a text as it is."""
     value = outcome.value
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    return value if isinstance(value, str) else dumps(value, ensure_ascii=False, indent=1)
 
 
 def _with(shown: Answer, line: str) -> Answer:

@@ -24,9 +24,11 @@ from pydantic_core import from_json
 
 from paddock.hub.wire import PipeStream, PipeWriter
 from paddock.large_json import SLICED_VALUES, count_in_slices, decode_in_slices
+from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.json_meter import COUNTED_BYTES
-from paddock.model.nesting import MAX_DEPTH
+from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import NumberTooLongError, decoder_for, dumps, loads, may_lose
 from paddock.surfaces import render
 
 if TYPE_CHECKING:
@@ -40,7 +42,6 @@ _ID = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,")
 _LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
-_DECODER = json.JSONDecoder()
 _HALF = b"\\ud"
 """How JSON begins to spell half of a character."""
 
@@ -69,6 +70,9 @@ class LineReader(PipeStream):
                 message = await _any_message(line)
             except TooManyValuesError as error:
                 await self._refuse(_outer_id(line), INVALID_REQUEST, str(error))
+                continue
+            except NumberTooLongError as problem:
+                await self._refuse(_outer_id(line), INVALID_REQUEST, f"this message holds {problem}")
                 continue
             except ValueError:
                 await self._refuse(*_fault(line))
@@ -122,18 +126,31 @@ async def _any_message(line: bytes) -> SessionMessage:
         raise TooManyValuesError
     if meter.values <= SLICED_VALUES or meter.too_deep or _HALF in line.lower():
         return _message(line)
-    document = await decode_in_slices(line.decode(), _DECODER.raw_decode)
+    document = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
     return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
 
 
 def _message(line: bytes) -> SessionMessage:
-    """Return the message in a line. Raises ValidationError."""
+    """Return the message in a line, with the digits of all numbers. Raises ValidationError and NumberTooLongError."""
+    if may_lose(line) and (document := _document(line)) is not None:
+        return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
         if (spelled := _without_halves(line)) is None:
             raise
         return SessionMessage(jsonrpc_message_adapter.validate_json(spelled, by_name=False))
+
+
+def _document(line: bytes) -> Json:
+    """Return the value in a line; None where the library's reader takes it, or says why it does not."""
+    try:
+        document = loads(line.decode())
+    except NumberTooLongError:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    return None if is_deeper(document, MAX_DEPTH) else document
 
 
 def _without_halves(line: bytes) -> str | None:
@@ -144,7 +161,7 @@ def _without_halves(line: bytes) -> str | None:
     if _HALF not in line.lower():
         return None
     try:
-        return render.encodable(json.dumps(json.loads(line.decode()), ensure_ascii=False))
+        return render.encodable(dumps(loads(line.decode()), ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
 

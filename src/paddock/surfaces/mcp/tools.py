@@ -10,12 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import orjson
 from mcp.shared.exceptions import MCPError
 
 from paddock.approvals import Asker
 from paddock.guest.job import OnConsole
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
+from paddock.model.numbers import MARK, marked, unmarked
 from paddock.model.outcome import Status
 from paddock.model.schema import Schema
 from paddock.policy.redact import may_hold_secrets, redact_json
@@ -175,7 +177,12 @@ class Toolbox:
             hint = f"; did you mean {near[0]}?" if near else ""
             return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
-        if not _is_finite(given):
+        try:
+            # The library reads NaN, and 1e999 as infinity.
+            if MARK in json.dumps(given, allow_nan=False):
+                given = unmarked(given)
+                json.dumps(given, allow_nan=False)
+        except ValueError:
             told = f"{tool.name}: a number is not finite; JSON has no form for it"
             return refusal(Status.INVALID, "InvalidArguments", told)
         if tool.checks and (problems := tool.schema.problems(given)):
@@ -196,15 +203,6 @@ class Toolbox:
         return {tool.name: tool for tool in found if tool.name not in self._known}
 
 
-def _is_finite(given: Json) -> bool:
-    """Return whether all numbers are finite: the library reads NaN, and 1e999 as infinity."""
-    try:
-        json.dumps(given, allow_nan=False)
-    except ValueError:
-        return False
-    return True
-
-
 async def _whole(work: Coroutine[Any, Any, Answer]) -> Answer:
     """Wait for work that, when cancelled, is cancelled once and then left to clean up.
 
@@ -221,9 +219,13 @@ async def _whole(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 def _fit_to_leave(answer: Answer) -> Answer:
-    """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold."""
+    """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold, marked for the library."""
     parts: Any = [answer.content, answer.structured, answer.meta]
-    text = json.dumps(parts)
+    try:
+        text = orjson.dumps(parts).decode()
+    except TypeError:
+        text = json.dumps(parts)
+        parts = marked(parts)
     if may_hold_secrets(text):
         parts = redact_json(parts)
     if _SURROGATE in text:
