@@ -9,7 +9,7 @@ const PIECE = 8192;
 const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
 const [SEND, FILL, WAIT, HALT, CLOCK] = [1, 2, 3, 4, 5]; // in OPERATION, when the glue posts
 const [GATHER, MEET] = [6, 7]; // in OPERATION, when the glue rejects a promise
-const [IDLE, TIMER, TAKE] = [-1, -2, -3]; // in IN_LENGTH, when the worker asks for something else than a message
+const [IDLE, TIMER, TAKE, FOLLOW] = [-1, -2, -3, -4]; // in IN_LENGTH, when the worker asks for something else than a message
 header[NEXT_DUE] = Infinity;
 let post = null; // calls the worker, which looks into the header
 

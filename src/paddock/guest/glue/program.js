@@ -6,10 +6,9 @@ function settle(kind, body) {
   deliver('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
 }
 
-// Tells of promises that were rejected and that nobody has asked about, as browsers do: a forgotten `await` hides errors.
-// The worker hears of every rejection, so also of this one, and answers by filling `reasons`. `known` is told elsewhere.
-function tellRejections(known) {
-  if (rawResults) return;
+// The reasons of promises that were rejected and that nobody has asked about, by number. The worker hears of every rejection,
+// so also of this one, and answers by filling `reasons`.
+function unhandledReasons() {
   const reasons = create(null);
   header[OPERATION] = GATHER;
   try {
@@ -17,6 +16,13 @@ function tellRejections(known) {
   } finally {
     header[OPERATION] = 0; // or the worker would take a rejection of the program for this one
   }
+  return reasons;
+}
+
+// Tells of unhandled rejections as browsers do: a forgotten `await` hides errors. `known` is told elsewhere.
+function tellRejections(known) {
+  if (rawResults) return;
+  const reasons = unhandledReasons();
   for (let i = 0; i in reasons; i++) {
     if (reasons[i] !== known) send('["unhandled",' + stringify(describe(reasons[i])) + "]");
   }
@@ -160,6 +166,7 @@ function turn() {
       case IDLE: return undefined;
       case TIMER: return fire();
       case TAKE: return take();
+      case FOLLOW: return follow(this);
     }
     const message = parse(receive());
     if (message[0] === "reply") return answer(message[1], message[2], message[3]);
