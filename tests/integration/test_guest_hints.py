@@ -108,6 +108,29 @@ def test_a_result_of_which_json_leaves_nothing(guest, source, value, text):
     assert (outcome.status, outcome.value, told(outcome)) == ("ok", value, [("warn", text)])
 
 
+def test_a_program_that_only_declares_is_told_so(guest):
+    source = 'const R = "a"; async function run() { return 1 }  async function other() {}'
+    outcome = guest.run(source)
+    text = "Nothing was called: the program only declares `run` and `other`. End it with `return await run()`"
+    assert (outcome.status, outcome.has_value, told(outcome)) == ("ok", False, [("warn", text)])
+    assert told(guest.run(source, raw_results=True)) == []
+    text = "Nothing was called: the program only declares `Job`. End it with `return await new Job().run()`"
+    assert told(guest.run("class Job { run() { return 1 } }")) == [("warn", text)]
+
+
+def test_a_program_that_does_its_work_is_not_told_that_it_only_declares(guest):
+    source = "async function run() { console.log(1) }\nfunction other() {}\nconst done = await run()"
+    assert told(guest.run(source)) == [("log", "1")]
+
+
+FUNCTIONS = "The result holds an object of functions, in JSON {}: call one of them"
+
+
+def test_a_result_of_functions_alone(guest):
+    assert told(guest.run("export default { async fetch() { return 5 } }")) == [("warn", FUNCTIONS)]
+    assert told(guest.run("return { a: [], b: {}, c: () => 1 }")) == []
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
-from paddock.guest.verdict import STOPPED, End, Verdict, rejection_text
+from paddock.guest.verdict import STOPPED, End, Verdict, rejection_text, uncalled_text
 from paddock.guest.vigil import SOON_S, Vigil
 from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.errors import PaddockError
@@ -124,6 +124,8 @@ class Dialogue(Listener):
             case frames.Emitted() | frames.Overflow():
                 self._refuse("what only computations say")
             case _:
+                if isinstance(message, frames.Done) and not self._job.work.raw_results:
+                    self._warn(uncalled_text(self._program))
                 self._end = self._end or message
                 self._finish()
 
@@ -155,7 +157,9 @@ class Dialogue(Listener):
         self._keep(line)
 
     def _warn(self, text: str) -> None:
-        """Say something beside the program, within its budget, of which the glue did not take it."""
+        """Say something beside the program, within its budget, of which the glue did not take it; no text says nothing."""
+        if not text:
+            return
         line = ConsoleLine(level="warn", text=text)
         if self._console_bytes + len(text.encode("utf-8", "surrogatepass")) <= self._job.limits.output_bytes:
             self._print(line)

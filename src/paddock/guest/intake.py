@@ -30,6 +30,13 @@ _READ_SECONDS = 5.0
 """A parser may backtrack exponentially on a hostile text; nobody else's program waits longer than this."""
 
 
+class Uncalled(Value):
+    """Something that a program declares, and how it would be called."""
+
+    name: str
+    call: str
+
+
 class Program(Value):
     """A program ready to run."""
 
@@ -39,6 +46,8 @@ class Program(Value):
     """A script that hands an async function of one parameter, `input`, to the glue."""
     language: Literal["javascript", "typescript"]
     positions: Positions
+    uncalled: tuple[Uncalled, ...] = ()
+    """What a program of nothing but declarations declares, where nothing of it is called."""
 
     def error(self, name: str, message: str, thrown: str, line: int | None, column: int | None) -> ErrorInfo:
         """Return an error in the user's coordinates; `line` and `column` are those of the running code, from 1."""
@@ -68,6 +77,7 @@ class _Answer(Value):
     code: str = ""
     language: Literal["javascript", "typescript"] = "javascript"
     positions: Positions = Positions(prefix=0)
+    uncalled: tuple[Uncalled, ...] = ()
     error: ErrorInfo | None = None
 
 
@@ -84,7 +94,13 @@ def answer(response: bytes, source: str) -> Program:
     """
     read = _Answer.model_validate_json(response)
     if read.ok and read.code:
-        return Program(source=source, code=read.code, language=read.language, positions=read.positions)
+        return Program(
+            source=source,
+            code=read.code,
+            language=read.language,
+            positions=read.positions,
+            uncalled=read.uncalled,
+        )
     if read.ok or read.error is None or read.error.line is None or read.error.column is None:
         raise ValueError("neither a program nor a refusal that says where")
     spot = place(read.error.line, read.error.column, source)

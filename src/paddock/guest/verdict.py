@@ -69,6 +69,15 @@ def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
     return f"Unhandled rejection: {(named or error.name)[:_CAUSE_LENGTH]}{place}"
 
 
+def uncalled_text(program: Program) -> str:
+    """Return what to say of a program that only declares; empty for any other."""
+    if not program.uncalled:
+        return ""
+    names = " and ".join(", ".join(f"`{each.name}`" for each in program.uncalled).rsplit(", ", 1))
+    example = next((each for each in program.uncalled if not each.call.startswith("new ")), program.uncalled[0])
+    return f"Nothing was called: the program only declares {names}. End it with `return await {example.call}`"
+
+
 class Verdict(NamedTuple):
     """Judges the end of one program."""
 

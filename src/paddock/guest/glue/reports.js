@@ -116,6 +116,11 @@ const EMPTIED = [
   [NativeRegExp, "a regular expression, in JSON {}: use String(pattern)"],
   [NativeBuffer, "an ArrayBuffer, in JSON {}: use [...new Uint8Array(buffer)], or new Uint8Array(buffer).toBase64()"],
 ];
+function holdsOnlyFunctions(object) {
+  const names = keys(object);
+  for (let i = 0; i < names.length; i++) if (typeof object[names[i]] !== "function") return false;
+  return names.length > 0;
+}
 function lost(value, text) {
   if (text === undefined) {
     if (typeof value === "symbol") return "The result is a symbol, which JSON cannot write: use its description";
@@ -128,6 +133,7 @@ function lost(value, text) {
     if (left-- === 0) throw said;
     if (typeof member !== "object" || member === null) return undefined;
     for (let i = 0; i < EMPTIED.length && said === ""; i++) if (member instanceof EMPTIED[i][0]) said = "The result holds " + EMPTIED[i][1];
+    if (said === "" && holdsOnlyFunctions(member)) said = "The result holds an object of functions, in JSON {}: call one of them";
     if (said !== "") throw said;
     return member;
   }
