@@ -52,6 +52,7 @@ from paddock.policy.outgoing import OnCall, Outgoing
 from paddock.policy.rehearsal import planned_call, stub, would_ask
 from paddock.programs import Programs
 from paddock.record import CANCELLED, ending, identity
+from paddock.results import Results
 from paddock.scripts import Scripts
 from paddock.store.audit import AuditSink
 from paddock.store.unrecorded import Lenient
@@ -115,6 +116,7 @@ class Engines(NamedTuple):
     programs: Programs
     scripts: Scripts
     sdk: Sdk
+    results: Results
 
 
 class Gate:
@@ -302,6 +304,7 @@ class Gate:
     async def _work(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         match request.work:
             case GuestRun() as work:
+                sink = None if work.computes or work.raw_results else self._engines.results.sink()
                 job = GuestJob(
                     work,
                     decision.limits,
@@ -310,6 +313,7 @@ class Gate:
                     commands=self._commands,
                     depth=request.depth,
                     clock=self.approvals.clock(request),
+                    sink=sink,
                 )
                 heard = self._outgoing.calls(beside.on_call)
                 calls = HostCalls(
@@ -321,7 +325,13 @@ class Gate:
                     offered=self._offered,
                 )
                 console = self._outgoing.console(beside.on_console)
-                result = await self._engines.guest.run(job, calls, console, beside.stop)
+                try:
+                    result = await self._engines.guest.run(job, calls, console, beside.stop)
+                    if sink is not None and result.status is Status.OUTPUT_LIMIT:
+                        result = await sink.finish(request, decision, result)
+                finally:
+                    if sink is not None:
+                        await sink.discard()
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 counted = beside.on_result is None  # a program never hears what a call used

@@ -152,6 +152,8 @@ class HostCalls:
         error = _told(outcome, name) | {"status": outcome.status.value}
         if outcome.has_value:  # what a computation has emitted
             error["partial"] = outcome.value
+        if outcome.artifact is not None:
+            error["artifact"] = outcome.artifact
         return HostReply(outcome.status, error=error)
 
 

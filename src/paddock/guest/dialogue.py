@@ -73,6 +73,8 @@ class Dialogue(Listener):
         self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
         self._end: End = None
         self._in_flight = 0
+        self._room = 0 if job.sink is None else job.sink.limit
+        """How many characters of a result over its limit are still taken."""
 
     async def run(self) -> None:
         """Send the program and wait until the worker has gone."""
@@ -83,6 +85,7 @@ class Dialogue(Listener):
             "calls": limits.host_calls,
             "frame": self._worker.frame_bytes,
             "result": limits.result_bytes,
+            "kept": self._room,
             "sleep": limits.sleep_ms,
             "seed": _SEED.unpack(os.urandom(_SEED.size)),
             "raw": work.raw_results,
@@ -104,6 +107,9 @@ class Dialogue(Listener):
     def heard(self, message: frames.Message) -> None:
         """Act on a message; what comes after the end counts for nothing."""
         if self._ended.done():
+            return
+        if isinstance(message, frames.ResultPiece):
+            self._take(message.text)
             return
         self._heard += 1
         self._vigil.end()
@@ -137,6 +143,13 @@ class Dialogue(Listener):
     def gone(self) -> None:
         """End the dialogue with a worker that died."""
         self._finish()
+
+    def _take(self, text: str) -> None:
+        self._room -= len(text)
+        if self._job.sink is None or self._room < 0:
+            self._refuse("a result larger than may be kept")  # the glue keeps this limit itself
+        else:
+            self._job.sink.take(text)
 
     def _refuse(self, what: str) -> None:
         """End a worker that does what the glue never does."""
@@ -273,7 +286,8 @@ class Dialogue(Listener):
     @property
     def has_word(self) -> bool:
         """Whether the program itself said how it ended, and now waits."""
-        return isinstance(self._end, frames.Done | frames.Failed | frames.Stuck | frames.Broken)
+        said = frames.Done | frames.Oversized | frames.Failed | frames.Stuck | frames.Broken
+        return isinstance(self._end, said)
 
     def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""

@@ -98,6 +98,20 @@ class Done(NamedTuple):
     """The stack of the first of them."""
 
 
+class ResultPiece(NamedTuple):
+    """The next piece, never an empty one, of a result that is over its limit."""
+
+    text: str
+
+
+class Oversized(NamedTuple):
+    """The program returned a result over its limit; its pieces came before, if it was not too large to keep."""
+
+    characters: int
+    """Length of its JSON."""
+    kept: bool
+
+
 class Failed(NamedTuple):
     """The program threw."""
 
@@ -135,6 +149,8 @@ Message = (
     | Emitted
     | Overflow
     | Done
+    | ResultPiece
+    | Oversized
     | Failed
     | Unhandled
     | Stuck
@@ -243,6 +259,10 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             return SdkCall(number, name, cast("list[Json]", parts[2]), size)
         case "emit", [str(text)] if text:
             return Emitted(text)
+        case "piece", [str(text)] if text:
+            return ResultPiece(text)
+        case "oversized", [{"characters": int(characters), "kept": bool(kept)}]:
+            return Oversized(int(characters), kept)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])

@@ -15,6 +15,7 @@ from paddock.model.outcome import ErrorInfo, Status
 
 End = (
     frames.Done
+    | frames.Oversized
     | frames.Overflow
     | frames.Failed
     | frames.Stuck
@@ -90,6 +91,10 @@ class Verdict(NamedTuple):
         match end:
             case frames.Done() as done:
                 return self._returned(done)
+            case frames.Oversized(characters):
+                return Status.OUTPUT_LIMIT, ErrorInfo(
+                    name="OutputLimit", message=self._too_large(characters)
+                )
             case frames.Failed() as failed:
                 return self._threw(failed)
             case frames.Stuck():
@@ -107,6 +112,14 @@ class Verdict(NamedTuple):
                 return Status.CANCELLED if told is STOPPED else Status.TIMEOUT, told
             case None:
                 return self._crashed()
+
+    def _too_large(self, characters: int) -> str:
+        profile, limits = self.job.work.profile, self.job.limits
+        if characters > limits.result_bytes:
+            bound = f"limits.{profile}.result_bytes is {limits.result_bytes}"
+        else:
+            bound = f"limits.execute.frame_bytes, which holds for its UTF-8, is {self.worker.frame_bytes}"
+        return f"The result has {characters} characters as JSON, and {bound}"
 
     def _broke(self, error: frames.FrameError) -> Judgement:
         if isinstance(error, frames.TooDeep):

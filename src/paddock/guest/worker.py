@@ -66,6 +66,7 @@ _REHEARSED = json.dumps(
             "calls": 1,
             "frame": 1 << 20,
             "result": 100,
+            "kept": 0,
             "sleep": 0,
             "seed": [1, 2, 3, 4],
             "raw": False,

@@ -25,7 +25,7 @@ class Status(StrEnum):
     MEMORY_LIMIT = "memory_limit"
     """It wanted more memory than its limit, and was ended."""
     OUTPUT_LIMIT = "output_limit"
-    """It wrote more than its limit, and was ended."""
+    """It wrote more than its limit, and was ended; or it returned more, which is stored."""
     PROCESS_LIMIT = "process_limit"
     """It started more processes than its limit, and was ended."""
     CANCELLED = "cancelled"
@@ -78,6 +78,12 @@ class ConsoleLine(Value):
     """Which method of the console was called."""
     text: str
     """The arguments as the console prints them."""
+
+
+    @property
+    def printed(self) -> str:
+        """The line as the seeds print it: all but `log` carry their level (X3, M10)."""
+        return self.text if self.level == "log" else f"[{self.level}] {self.text}"
 
 
 class ErrorInfo(Value):
@@ -165,6 +171,9 @@ class RawResult(Value):
     """What the program returned, as JSON."""
     has_value: bool = False
     """False when the program returned undefined."""
+    artifact: str | None = None
+    """Handle of the stored result where it was over its limit, with the console as its standard error; None when there
+    is none. The output of a program in a language runtime is in `program.artifact`."""
     console: tuple[ConsoleLine, ...] = ()
     """What it wrote to the console, in order."""
     console_truncated: bool = False

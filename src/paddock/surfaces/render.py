@@ -10,8 +10,6 @@ from paddock.model.base import Json
 from paddock.model.outcome import UNSEEN, CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
 from paddock.model.tool import ToolEnd
 
-_PREFIXES = {"log": "", "warn": "[warn] ", "error": "[error] ", "info": "[info] ", "debug": "[debug] "}
-
 _BLAMES_THE_PROGRAM = frozenset(
     {
         Status.FAILED,
@@ -37,7 +35,7 @@ _CONTROL_OF_PIECES = re.compile(r"(\x1b\[[0-9;:]*m|\r)|[\x00-\x08\x0b-\x1f\x7f-\
 
 def console_text(line: ConsoleLine) -> str:
     """Return a console line as the seeds print it: all but `log` carry their level (X3, M10)."""
-    return _PREFIXES[line.level] + line.text
+    return line.printed
 
 
 def value_text(value: Json) -> str:

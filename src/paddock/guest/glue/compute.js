@@ -10,8 +10,6 @@ let unsent = "";
 let ending = null;
 let pending = false; // whether it is asked, and has not answered
 
-const isHigh = (unit) => unit >= 0xd800 && unit <= 0xdbff;
-
 // The beginning of a text that fits into `room` bytes of UTF-8, at whole characters, and its bytes.
 function fitting(text, room) {
   const head = apply(toWellFormed, text.length > room ? apply(slice, text, [0, room]) : text, []);

@@ -58,11 +58,23 @@ function sendLater(text) {
   header[QUEUED]++;
 }
 function take() {
-  const text = queue[taken];
+  const next = queue[taken];
   queue[taken++] = "";
   header[QUEUED]--;
-  return text;
+  return typeof next === "string" ? next : '["piece",' + stringify(next.piece) + "]";
 }
+// Hands over a text of any length. A slice costs nothing, and its JSON is made when its turn comes: so the text is there once.
+const PIECE_OF_RESULT = 131072;
+function sendPieces(text, most) {
+  const length = min(PIECE_OF_RESULT, most);
+  for (let at = 0; at < text.length; ) {
+    let end = min(at + length, text.length);
+    if (end < text.length && end - at > 1 && isHigh(unitAt(text, end - 1))) end--; // at whole characters
+    sendLater({ piece: apply(slice, text, [at, end]) });
+    at = end;
+  }
+}
+const isHigh = (unit) => unit >= 0xd800 && unit <= 0xdbff;
 const LATER = 16384;
 function deliver(text) {
   if (text.length > LATER) sendLater(text);

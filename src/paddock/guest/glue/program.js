@@ -70,6 +70,7 @@ function finish(value) {
   if (text === undefined) return settle("done", head + "}");
   let room = settings.result;
   if (text.length > room || !fits(text)) {
+    if (!rawResults) return names.length > 0 ? settle("done", head + "}") : handOver(value, text);
     const whole = typeof value === "string" ? value : text;
     do {
       text = stringify(apply(slice, whole, [0, room]) + "... [result truncated]");
@@ -77,6 +78,25 @@ function finish(value) {
     } while (room > 0 && !fits(text));
   }
   settle("done", head + ',"value":' + text + "}");
+}
+
+// A result over its limit goes out as a text, to be kept: nothing may stand in its place. `text` is its JSON.
+let keptLimit = 0;
+function handOver(value, text) {
+  const whole = typeof value === "string" ? value : inLines(value, text);
+  const kept = whole.length <= keptLimit;
+  if (kept) sendPieces(whole, max((frameLimit / 8) >>> 0, 1)); // an escape has six characters
+  header[SETTLED] = 1;
+  sendLater('["oversized",' + stringify({ characters: text.length, kept }) + "]"); // behind the pieces
+}
+// JSON with a line for each member, which can be searched and read in parts; `text` where that cannot be had.
+function inLines(value, text) {
+  try {
+    const lines = stringify(value, null, 1);
+    return typeof lines === "string" && lines.length <= keptLimit ? lines : text;
+  } catch {
+    return text;
+  }
 }
 
 function stuck() {
@@ -105,6 +125,7 @@ function configure(given) {
   outputLeft = given.output;
   linesLeft = given.lines;
   frameLimit = given.frame;
+  keptLimit = given.kept;
   callLimit = given.calls;
   sleepCap = given.sleep;
   seedRandom(given.seed);
