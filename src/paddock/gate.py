@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from paddock import offered
 from paddock.approvals import Approvals, Asker, Behind, refusal_name
 from paddock.ends import to_the_end
+from paddock.guest.absent import called
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
@@ -332,6 +333,8 @@ class Gate:
                 finally:
                     if sink is not None:
                         await sink.discard()
+                if result.status is Status.FAILED and not work.raw_results:
+                    result = await _with_hint(result, work, calls)
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 counted = beside.on_result is None  # a program never hears what a call used
@@ -395,6 +398,14 @@ _WITHDRAWN = ErrorInfo(
 
 def _waited(since: float) -> Usage:
     return Usage(wall_ms=round((time.perf_counter() - since) * 1000, 3))
+
+
+async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
+    """Return the result of a program that failed; if it reached for a tool where there is none, with how it is called."""
+    error = result.error
+    if error is None or work.computes or not (call := await calls.meant(called(error, work.source))):
+        return result
+    return result.but(error=error.but(hint=f"tools are in `servers`: await {call}"))
 
 
 def _refusal(decision: Decision) -> ErrorInfo:

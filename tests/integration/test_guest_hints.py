@@ -38,7 +38,7 @@ def told(outcome):
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn JSON.parse(r.content?.[0]?.text)", RESULT),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.structuredContent.value", RESULT),
         ("const { content } = await servers.odd.echo({ text: 'x' })\nreturn content[0].text", RESULT),
-        ("return JSON.parse({ a: 1 })", RESULT),
+        ("return JSON.parse({ a: 1 })", "this is data already, as the result of a tool is: leave JSON.parse out"),
         ("return JSON.parse('{')", ""),
         ("const none = undefined; return none.contents[0]", ""),
         ("throw new Error('content[0].text')", ""),

@@ -181,7 +181,7 @@ class Computation(Listener):
         place = POSITION.search(text, head.end())
         line, column = (int(place[1]), int(place[2])) if place else (int(head[1]), len(head[3]) + 1)
         error = self._program.error(name, message, "" if named else told, line, column)
-        return error.model_copy(update={"hint": advice_for_computations(error)})
+        return error.model_copy(update={"hint": advice_for_computations(error, self._program.source)})
 
 
 def fixed_by(source: str, given: str) -> tuple[int, int, int, int, int]:

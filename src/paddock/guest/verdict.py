@@ -142,7 +142,7 @@ class Verdict(NamedTuple):
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
         hint = f"{'caused by' if failed.is_error else 'it threw'} {causes}" if causes else ""
         if not hint and not self.job.work.raw_results:
-            hint = (advice_for_computations if self.job.work.computes else advice)(info)
+            hint = (advice_for_computations if self.job.work.computes else advice)(info, self.program.source)
         return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info
 
     def _refused(self, text: str) -> ErrorInfo:
