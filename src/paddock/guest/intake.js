@@ -250,6 +250,21 @@
     }
   }
 
+  // Where the program throws, an argument goes through the glue, which remembers the place of what has no stack.
+  function markThrown(body, mark, insert) {
+    const todo = [...body];
+    for (let node; (node = todo.pop()); ) {
+      if (node.type === "ThrowStatement" && node.argument.type !== "NewExpression") {
+        const { type, start, end } = node.argument;
+        insert(start, type === "SequenceExpression" ? `${mark}((` : `${mark}(`);
+        insert(end, type === "SequenceExpression" ? "))" : ")");
+      }
+      for (const value of Object.values(node)) {
+        for (const child of Array.isArray(value) ? value : [value]) if (typeof child?.type === "string") todo.push(child);
+      }
+    }
+  }
+
   const mentions = (root, name) => nodesAtOnce(root).some((node) => node.type === "Identifier" && node.name === name);
 
   // Whether code waits, or calls something that can have an effect: the host, or what the program declares.
@@ -322,7 +337,10 @@
       insert(text[end - 1] === ";" ? end - 1 : end, `)(${parameter})`);
     } else returnLast(body, insert);
 
-    const prefix = `"use strict";__paddock(async function(${parameter}){`;
+    const mark = /\bthrow\b/.test(text) ? freshName(`${text}${parameter}`) : "";
+    if (mark) markThrown(body, mark, insert);
+    insertions.sort(([one], [other]) => one - other);
+    const prefix = `"use strict";__paddock(async function(${mark ? `${parameter},${mark}` : parameter}){`;
     const pieces = [prefix];
     let done = 0;
     for (const [offset, added] of insertions) {

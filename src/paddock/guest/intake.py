@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from paddock.guest.answers import Answers
 from paddock.guest.launch import Launcher
-from paddock.guest.positions import Positions, locate, place
+from paddock.guest.positions import Place, Positions, locate, place
 from paddock.model.base import Json, Value
 from paddock.model.errors import EngineError, explained
 from paddock.model.outcome import ErrorInfo
@@ -53,7 +53,7 @@ class Program(Value):
         """Return an error in the user's coordinates; `line` and `column` are those of the running code, from 1."""
         if line is None or column is None:
             return ErrorInfo(name=name, message=message, thrown=thrown)
-        spot = locate(line, column, self.positions, self.source)
+        spot = self.place(line, column)
         return ErrorInfo(
             name=name,
             message=message,
@@ -62,6 +62,14 @@ class Program(Value):
             column=spot.column,
             excerpt=spot.excerpt,
         )
+
+    def place(self, line: int, column: int) -> Place:
+        """Return the place in the user's source of one in the running code."""
+        return locate(line, column, self.positions, self.source)
+
+    def wraps(self, line: int, column: int) -> bool:
+        """Return whether a place in the running code is in the head that is put before the program."""
+        return line == 1 and column <= self.positions.prefix
 
 
 class ProgramError(Exception):

@@ -2,6 +2,7 @@
 
 import re
 import signal
+from itertools import islice
 from typing import NamedTuple
 
 from paddock.guest import frames
@@ -11,7 +12,7 @@ from paddock.guest.job import GuestJob
 from paddock.guest.v8 import EXIT_MEMORY
 from paddock.guest.worker_handle import Worker
 from paddock.model.limits import KIB
-from paddock.model.outcome import ErrorInfo, Status
+from paddock.model.outcome import ErrorInfo, Frame, Status
 
 End = (
     frames.Done
@@ -32,6 +33,7 @@ STOPPED = ErrorInfo(name="Cancelled", message="Cancelled")
 Judgement = tuple[Status, ErrorInfo | None]
 
 POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
+_FRAME = re.compile(r"^ +at (?:(?:async )?([^\n()]{1,200}) \()?(?:async )?paddock:program:(\d{1,7}):(\d{1,7})\)?$", re.MULTILINE)
 _REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
@@ -44,13 +46,22 @@ _ALLOCATION_FAILED = "Array buffer allocation failed"
 _NAME_LENGTH = 256 + len("...")
 _TEXT_LENGTH = 65_536 + len("...")
 _CAUSE_LENGTH = 1000 + len("...")
-_SHOWN_CALLS = _SHOWN_CAUSES = 5
+_SHOWN_CALLS = _SHOWN_CAUSES = _SHOWN_FRAMES = 5
 
 
 def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
     """Return line and column of the innermost frame of the program, as the engine counts."""
     position = POSITION.search(stack)
     return (int(position[1]), int(position[2])) if position else (None, None)
+
+
+def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
+    """Return the program's own functions in a stack, in the user's coordinates."""
+    found = ((each[1] or "", int(each[2]), int(each[3])) for each in _FRAME.finditer(stack))
+    own = ((name, program.place(line, column)) for name, line, column in found if not program.wraps(line, column))
+    return tuple(
+        Frame(function=name, line=spot.line, column=spot.column) for name, spot in islice(own, _SHOWN_FRAMES)
+    )
 
 
 def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
@@ -137,6 +148,8 @@ class Verdict(NamedTuple):
 
     def _threw(self, failed: frames.Failed) -> Judgement:
         info = thrown_error(self.program, failed)
+        if not self.job.work.raw_results:
+            info = info.model_copy(update={"frames": call_path(self.program, failed.stack)})
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])

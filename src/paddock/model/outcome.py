@@ -86,6 +86,17 @@ class ConsoleLine(Value):
         return self.text if self.level == "log" else f"[{self.level}] {self.text}"
 
 
+class Frame(Value):
+    """One function of the program that was running."""
+
+    function: str
+    """Its name; empty for the program itself, and for a function without a name."""
+    line: int
+    """1-based line in the user's source."""
+    column: int
+    """1-based column in the user's source, in UTF-16 units."""
+
+
 class ErrorInfo(Value):
     """Why an outcome is not ok, in the program's own coordinates. Never a host path, never a host stack."""
 
@@ -101,6 +112,8 @@ class ErrorInfo(Value):
     thrown: str = ""
     """`String(thrown value)` for a value that is not an Error; what the seeds print (spec 1.2)."""
     hint: str = ""
+    frames: tuple[Frame, ...] = ()
+    """The program's own functions that were running, innermost first, five at most."""
     phase: Literal["decide", "parse", "run", "call"] = "run"
     """`decide` and `parse` mean that nothing of the program ran (spec 1.2: not a sandbox error)."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from paddock.model.base import Json
-from paddock.model.outcome import UNSEEN, CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
+from paddock.model.outcome import UNSEEN, CallRecord, ConsoleLine, ErrorInfo, Frame, Outcome, PlannedCall, Status
 from paddock.model.tool import ToolEnd
 
 _BLAMES_THE_PROGRAM = frozenset(
@@ -149,10 +149,17 @@ def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
         yield f"  at line {error.line}{column}"
     for line in error.excerpt.splitlines():
         yield f"    {line}"
+    if len(error.frames) > 1:
+        yield f"  called from {', '.join(map(_frame_text, error.frames[1:]))}"
     if outcome.calls or outcome.in_flight:
         yield f"  {_calls_text(outcome.calls, outcome.in_flight)}"
     if error.hint:
         yield f"  hint: {error.hint}"
+
+
+def _frame_text(frame: Frame) -> str:
+    place = f"line {frame.line}, column {frame.column}"
+    return f"{frame.function} ({place})" if frame.function else place
 
 
 def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:

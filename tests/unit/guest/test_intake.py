@@ -338,6 +338,25 @@ def test_main_is_not_called_twice(host):
     assert settled == {"value": U, "seen": ["ran"]}
 
 
+THROWN = [
+    ("try { throw 1 } catch (e) { e + 1 }", 2),
+    ("try { throw 1, 2 } catch (e) { e }", 2),
+    ("try { throw (1, 2) } catch (e) { e }", 2),
+    ("try { throw (() => { throw 3 })() } catch (e) { e }", 3),
+    ("try { throw async (x) => x } catch (e) { await e(4) }", 4),
+    ("try { throw { a: [1] } /* it */ } catch ({ a }) { a }", [1]),
+    ("function* f() { throw yield 1 }\nconst g = f(); g.next()\ntry { g.next(5) } catch (e) { e }", 5),
+    ("const $00000 = 1, $00001 = 2, input = 3\ntry { throw $00000 } catch (e) { e + $00001 + input }", 6),
+    ("(x) => { try { throw x.a } catch (e) { return e } }", 7),
+    ("enum A { B = 8 }\ntry { throw A.B as A } catch (e) { e }", 8),
+]
+
+
+@pytest.mark.parametrize(("source", "value"), THROWN)
+def test_what_is_thrown_is_what_was_written(host, source, value):
+    assert host.value(source, {"a": 7}) == value
+
+
 UNCALLED = [
     ("function a() {}\nfunction b() {}", [("a", "a()"), ("b", "b()")]),
     ('const R = "a"; async function run() {}  async function other() {}', [("run", "run()"), ("other", "other()")]),

@@ -108,7 +108,7 @@ function start(program) {
   delete global.__paddock;
   let running;
   try {
-    running = program(settings.input);
+    running = program(settings.input, marked);
   } catch (thrown) {
     return fail(thrown);
   }

@@ -11,6 +11,21 @@ const symbolText = Symbol.prototype.toString;
 const [NAME, TEXT, STACK, CAUSE, CAUSES] = [256, 65536, 8192, 1000, 5];
 const cut = (text, length) => (text.length > length ? apply(slice, text, [0, length]) + "..." : text);
 
+// Remembers where the program threw what has no stack of its own, and returns it.
+let lastThrown = null;
+function marked(value) {
+  if (rawResults) return value;
+  try {
+    if (value instanceof NativeError) return value;
+  } catch {
+    // a proxy, which has no stack either
+  }
+  const site = { stack: "" };
+  captureStackTrace(site, marked);
+  lastThrown = { value, site };
+  return value;
+}
+
 // What is reported of a thrown value. Reading it may run guest code (getters, proxies): it can only fool its author.
 function describe(thrown) {
   const report = { name: "Error", message: "", thrown: cut(textOf(thrown), TEXT), stack: "", causes: [], error: false };
@@ -26,6 +41,7 @@ function describe(thrown) {
       addCauses(report.causes, thrown);
     } else {
       report.name = "Thrown";
+      if (lastThrown !== null && lastThrown.value === thrown) report.stack = framesOf(lastThrown.site.stack, "");
       report.message = report.thrown;
       const seen = shown(thrown);
       if (seen !== report.thrown && seen !== "{}") report.causes[0] = cut(seen, CAUSE);
