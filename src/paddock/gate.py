@@ -401,7 +401,7 @@ def _waited(since: float) -> Usage:
 
 
 async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
-    """Return the result of a program that failed; if it reached for a tool where there is none, with how it is called."""
+    """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
     error = result.error
     if error is None or work.computes or not (call := await calls.meant(called(error, work.source))):
         return result

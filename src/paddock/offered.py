@@ -97,8 +97,8 @@ async def meant(offered: Offered, names: Sequence[str], request: ExecutionReques
     Empty where there is no such tool for it. Raises as `Offered.answer`.
     """
     servers = [str(each) for each in await offered.answer("servers.list", "", request)]
-    rooted = names[0] in _ROOTS
-    for path, bare in ((names, False), (names[1:] if rooted else [], True)):
+    paths = [(names, False), *([(names[1:], True)] if names[0] in _ROOTS else [])]
+    for path, bare in paths:
         for server, tool in _readings(path, servers, bare=bare):
             for name in await offered.answer("servers.tools", server, request):
                 if _plain(str(name)) == _plain(tool):
@@ -107,7 +107,7 @@ async def meant(offered: Offered, names: Sequence[str], request: ExecutionReques
 
 
 def _readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -> Iterator[tuple[str, str]]:
-    """Yield the servers and tools that names may stand for: two names, one that joins both, or `bare` that of a tool."""
+    """Yield the servers and tools that names may stand for: two names, one that joins both, or a tool's (`bare`)."""
     for server in servers if path else ():
         if len(path) > 1 and _plain(path[0]) == _plain(server):
             yield server, path[1]

@@ -1,6 +1,5 @@
-"""Results over their limit: stored whole, like the output of programs, so that nothing stands in the place of a value."""
+"""Results over their limit: stored whole, like the output of programs, so that nothing stands in a value's place."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from paddock.model.outcome import Decision, RawResult
@@ -8,6 +7,8 @@ from paddock.model.request import ExecutionRequest
 from paddock.model.settings import ArtifactSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from paddock.model.artifact import RunFacts
     from paddock.store.artifacts import Artifacts
     from paddock.store.recording import Recording

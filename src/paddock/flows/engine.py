@@ -48,9 +48,7 @@ class Flows:
     `on_step` sees each step as it ends, `on_console` the console lines of scripts; neither sees a secret.
     """
 
-    def __init__(
-        self, execute: Execute, find_tool: FindTool, outgoing: Outgoing, results: Results
-    ) -> None:
+    def __init__(self, execute: Execute, find_tool: FindTool, outgoing: Outgoing, results: Results) -> None:
         self.results = results
         self._execute = execute
         self._find_tool = find_tool
@@ -221,7 +219,9 @@ class _Run:
             return look_up(self._scope, path)
         except Missing:
             name = path.split(".")[1] if path.startswith("steps.") else ""
-            if "omitted_bytes" in (record := self._results.get(name, {})) and path.split(".")[2:3] == ["value"]:
+            if "omitted_bytes" in (record := self._results.get(name, {})) and path.split(".")[2:3] == [
+                "value"
+            ]:
                 raise SdkError(_too_large(path, record)) from None
             if name in self._kinds and name not in self._results:
                 raise Missing(f"${{{path}}}: step {name} has not run") from None
@@ -257,7 +257,9 @@ def _variables(name: str, sequence: Sequence, given: Mapping[str, Json]) -> dict
 def _too_large(path: str, record: StepRecord) -> str:
     size, handle = record["omitted_bytes"], record.get("artifact")
     where = f"read it with: paddock output show {handle}" if handle else record["not_kept"]
-    told = f"${{{path}}}: the value of the step has {size} bytes, and a step may refer to {VALUE_BYTES} at most"
+    told = (
+        f"${{{path}}}: the value of the step has {size} bytes, and a step may refer to {VALUE_BYTES} at most"
+    )
     return f"{told}; return less of it there, or {where}"
 
 

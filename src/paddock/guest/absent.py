@@ -1,7 +1,7 @@
 """What programs ask for and do not have, and what does the same here: advice for those who know other worlds.
 
-A hint that has nothing to do with the error misleads whoever reads it, so each asks for what makes it certain: the name alone
-where that means nothing else, the way in which it is used otherwise. Where it is not clear, there is none.
+A hint that has nothing to do with the error misleads its reader. So each needs what makes it certain: the name alone
+where that means nothing else, otherwise the way in which the name is used. Where it is not clear, there is none.
 """
 
 import re
@@ -113,7 +113,8 @@ _NO_LOG = re.compile(r"console\.\w+ is not a function")
 _NOT_READ = re.compile(r"Cannot read properties of (?:undefined|null) \(reading '([^']{1,64})'\)")
 _NO_FUNCTION = re.compile(r"(.{1,200})\.([A-Za-z_$][\w$]{0,40}) is not a function", re.DOTALL)
 _NOT_ITERABLE = re.compile(
-    r"(?:(.{1,200}) is not iterable|undefined is not iterable \(cannot read property Symbol\(Symbol\.iterator\)\))", re.DOTALL
+    r"(?:(.{1,200}) is not iterable|undefined is not iterable \(cannot read property Symbol\(Symbol\.iterator\)\))",
+    re.DOTALL,
 )
 _OF_KEYS = re.compile(r"(?:keys|values|entries|getOwnPropertyNames)\(\s*")
 _OF_A_MESSAGE = re.compile(r"\.(?:content|structuredContent)$")
@@ -137,15 +138,19 @@ _BY_MESSAGE = {
 }
 
 
-_METHODS = (
-    "at charAt charCodeAt codePointAt concat endsWith includes indexOf lastIndexOf localeCompare match matchAll normalize padEnd "
-    "padStart repeat replace replaceAll search slice split startsWith substring toLowerCase toUpperCase toString trim trimEnd "
-    "trimStart every fill filter find findIndex findLast flat flatMap forEach join keys map pop push reduce reduceRight reverse "
-    "shift some sort splice toReversed toSorted toSpliced unshift values with entries has get set add delete clear union "
-    "intersection difference then catch finally all allSettled race any resolve reject assign fromEntries hasOwn freeze "
-    "isArray from of parse stringify toISOString getTime getFullYear getMonth getDate getDay getHours getMinutes toFixed "
-    "toPrecision isInteger isFinite isNaN parseInt parseFloat test exec abs ceil floor max min pow random round sqrt trunc groupBy"
-).split()
+_METHOD_NAMES = (
+    "at charAt charCodeAt codePointAt concat endsWith includes indexOf lastIndexOf localeCompare match "
+    "matchAll normalize padEnd padStart repeat replace replaceAll search slice split startsWith substring "
+    "toLowerCase toUpperCase toString trim trimEnd trimStart every fill filter find findIndex findLast "
+    "flat flatMap forEach join keys map pop push reduce reduceRight reverse shift some sort splice "
+    "toReversed toSorted toSpliced unshift values with entries has get set add delete clear union "
+    "intersection difference then catch finally all allSettled race any resolve reject assign fromEntries "
+    "hasOwn freeze isArray from of parse stringify toISOString getTime getFullYear getMonth getDate "
+    "getDay getHours getMinutes toFixed toPrecision isInteger isFinite isNaN parseInt parseFloat test "
+    "exec abs ceil floor max min pow random round sqrt trunc groupBy "
+)
+_METHODS = _METHOD_NAMES.split()
+"""Methods of what ECMAScript brings, to compare misspelt ones with."""
 _ELSEWHERE = {
     "contains": "includes",
     "append": "push",
@@ -248,7 +253,9 @@ def _of_a_promise(error: ErrorInfo, site: Site, source: str) -> str:
         base = found[1]
     elif found := _NOT_ITERABLE.fullmatch(error.message):
         base = found[1] or site.next()
-    elif error.message == "Cannot convert undefined or null to object" and (found := _OF_KEYS.match(site.after)):
+    elif error.message == "Cannot convert undefined or null to object" and (
+        found := _OF_KEYS.match(site.after)
+    ):
         base = Site("", site.after[found.end() :]).next()
     else:
         return ""
@@ -278,9 +285,11 @@ def _of_a_result(error: ErrorInfo, site: Site) -> str:
     if base.startswith("(") and _OF_A_MESSAGE.search(base):
         return _RESULT if re.match(r"\(\s*await\s+servers\b", base) else ""
     names = parts(base)
-    if names not in (["content"], names[:1] + ["content"]):
+    if names not in (["content"], [*names[:1], "content"]):
         return ""
-    return _RESULT if re.match(r"await\s+servers\b(?!.*\.callRaw\()", given(names[0], site.before).value) else ""
+    return (
+        _RESULT if re.match(r"await\s+servers\b(?!.*\.callRaw\()", given(names[0], site.before).value) else ""
+    )
 
 
 def _of_a_method(error: ErrorInfo) -> str:

@@ -130,10 +130,13 @@ class Dialogue(Listener):
             case frames.Emitted() | frames.Overflow():
                 self._refuse("what only computations say")
             case _:
-                if isinstance(message, frames.Done) and not self._job.work.raw_results:
-                    self._warn(uncalled_text(self._program))
-                self._end = self._end or message
-                self._finish()
+                self._conclude(message)
+
+    def _conclude(self, message: End) -> None:
+        if isinstance(message, frames.Done) and not self._job.work.raw_results:
+            self._warn(uncalled_text(self._program))
+        self._end = self._end or message
+        self._finish()
 
     def broken(self, error: frames.FrameError) -> None:
         """End the dialogue with a worker that broke the rules."""
@@ -170,7 +173,7 @@ class Dialogue(Listener):
         self._keep(line)
 
     def _warn(self, text: str) -> None:
-        """Say something beside the program, within its budget, of which the glue did not take it; no text says nothing."""
+        """Add a line to the console, within the program's budget; the glue does not count it. An empty one is none."""
         if not text:
             return
         line = ConsoleLine(level="warn", text=text)

@@ -1,11 +1,12 @@
 """The expression at which a program failed, and what its first name was given, as far as the text tells.
 
-V8 reports a line and a column; the names around them are read from the program's own text. It is a guess about text, good
-enough for a hint and for nothing else: where it is not clear, there is no answer. Bounded: a program is at most as long as
-`limits.*.code_bytes`, and every pattern takes linear time.
+V8 reports a line and a column; the names around them are read from the program's own text. It is a guess about text,
+good enough for a hint and for nothing else: where it is not clear, there is no answer. A program has at most
+`limits.*.code_bytes`, and every pattern is bounded.
 """
 
 import re
+from collections import deque
 from typing import NamedTuple
 
 from paddock.guest.positions import NEWLINE
@@ -43,7 +44,9 @@ class Site(NamedTuple):
                 return None
             start = found.end()
         line = NEWLINE.split(text[start : start + 100_000], maxsplit=1)[0]
-        at = len(line.encode("utf-16-le", "surrogatepass")[: 2 * (error.column - 1)].decode("utf-16-le", "ignore"))
+        at = len(
+            line.encode("utf-16-le", "surrogatepass")[: 2 * (error.column - 1)].decode("utf-16-le", "ignore")
+        )
         return cls(text[: start + at], text[start + at :])
 
     def base(self) -> str:
@@ -120,9 +123,7 @@ def given(name: str, before: str) -> Given:
         rf"(?:(?<![\w$.]){own}\s*(?::[^=;\n]{{1,200}})?|\{{[^{{}}]{{0,500}}(?<![\w$.]){own}\b[^{{}}]{{0,500}}\}}"
         rf"|\[[^\[\]]{{0,500}}(?<![\w$.]){own}\b[^\[\]]{{0,500}}\])\s*=(?![=>])\s*"
     )
-    last = None
-    for last in assigned.finditer(before):
-        pass
+    last = next(iter(deque(assigned.finditer(before), maxlen=1)), None)
     if last is None:
         return Given("")
     rest = before[last.end() :]
@@ -134,7 +135,7 @@ def given(name: str, before: str) -> Given:
 
 
 def callee(text: str) -> str:
-    """Return what a text calls at its beginning, without the arguments: `servers.g.search`; empty where it calls nothing."""
+    """Return what a text calls at its beginning, without arguments: `servers.g.search`. Empty where it calls none."""
     found = _MEMBERS.match(text)
     if found is None or not text[found.end() :].lstrip().startswith("("):
         return ""
@@ -142,7 +143,7 @@ def callee(text: str) -> str:
 
 
 def gives_promise(called: str, source: str) -> bool:
-    """Tell whether a call of `called` gives a promise: a tool, a method of the SDK, or an async function of the program."""
+    """Tell whether calling `called`, a tool, a method of the SDK or a function of the program, gives a promise."""
     called = called.replace("mentu.", "paddock.", 1) if called.startswith("mentu.") else called
     if called.startswith(("servers.", "servers[")):
         return len(parts(called)) > 2  # noqa: PLR2004 - a tool, not a server

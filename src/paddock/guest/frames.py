@@ -257,12 +257,8 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             number, bool
         ):
             return SdkCall(number, name, cast("list[Json]", parts[2]), size)
-        case "emit", [str(text)] if text:
-            return Emitted(text)
-        case "piece", [str(text)] if text:
-            return ResultPiece(text)
-        case "oversized", [{"characters": int(characters), "kept": bool(kept)}]:
-            return Oversized(int(characters), kept)
+        case "emit" | "piece" | "oversized", [body]:
+            return _output(kind, body)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
@@ -285,6 +281,18 @@ def _call(number: Json, server: Json, tool: Json, arguments: Json, raw: Json, *,
     if kinds != _CALL or len(server) > _NAME_LENGTH or len(tool) > _NAME_LENGTH:
         raise ValueError
     return Call(number, server, tool, arguments, raw, size)
+
+
+def _output(kind: str, body: Json) -> Message:
+    match kind, body:
+        case "emit", str(text) if text:
+            return Emitted(text)
+        case "piece", str(text) if text:
+            return ResultPiece(text)
+        case "oversized", {"characters": int(characters), "kept": bool(kept)}:
+            return Oversized(int(characters), kept)
+        case _:
+            raise ValueError
 
 
 def _failed(body: dict[str, Json]) -> Failed:

@@ -33,7 +33,10 @@ STOPPED = ErrorInfo(name="Cancelled", message="Cancelled")
 Judgement = tuple[Status, ErrorInfo | None]
 
 POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
-_FRAME = re.compile(r"^ +at (?:(?:async )?([^\n()]{1,200}) \()?(?:async )?paddock:program:(\d{1,7}):(\d{1,7})\)?$", re.MULTILINE)
+_FRAME = re.compile(
+    r"^ +at (?:(?:async )?([^\n()]{1,200}) \()?(?:async )?paddock:program:(\d{1,7}):(\d{1,7})\)?$",
+    re.MULTILINE,
+)
 _REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
@@ -58,7 +61,9 @@ def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
 def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
     """Return the program's own functions in a stack, in the user's coordinates."""
     found = ((each[1] or "", int(each[2]), int(each[3])) for each in _FRAME.finditer(stack))
-    own = ((name, program.place(line, column)) for name, line, column in found if not program.wraps(line, column))
+    own = (
+        (name, program.place(line, column)) for name, line, column in found if not program.wraps(line, column)
+    )
     return tuple(
         Frame(function=name, line=spot.line, column=spot.column) for name, spot in islice(own, _SHOWN_FRAMES)
     )
@@ -86,7 +91,9 @@ def uncalled_text(program: Program) -> str:
     if not program.uncalled:
         return ""
     names = " and ".join(", ".join(f"`{each.name}`" for each in program.uncalled).rsplit(", ", 1))
-    example = next((each for each in program.uncalled if not each.call.startswith("new ")), program.uncalled[0])
+    example = next(
+        (each for each in program.uncalled if not each.call.startswith("new ")), program.uncalled[0]
+    )
     return f"Nothing was called: the program only declares {names}. End it with `return await {example.call}`"
 
 
@@ -102,19 +109,13 @@ class Verdict(NamedTuple):
         match end:
             case frames.Done() as done:
                 return self._returned(done)
-            case frames.Oversized(characters):
-                return Status.OUTPUT_LIMIT, ErrorInfo(
-                    name="OutputLimit", message=self._too_large(characters)
-                )
             case frames.Failed() as failed:
                 return self._threw(failed)
             case frames.Stuck():
                 hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
-            case frames.Overflow():
-                kib, odd = divmod(most := self.job.limits.output_bytes, KIB)
-                told = f"output exceeded {most} bytes" if odd else f"output exceeded {kib} KB"
-                return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=told)
+            case frames.Overflow() | frames.Oversized():
+                return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=self._too_large(end))
             case frames.Broken(text):
                 return Status.FAILED, self._refused(text)
             case frames.FrameError() as error:
@@ -124,8 +125,12 @@ class Verdict(NamedTuple):
             case None:
                 return self._crashed()
 
-    def _too_large(self, characters: int) -> str:
+    def _too_large(self, end: frames.Overflow | frames.Oversized) -> str:
         profile, limits = self.job.work.profile, self.job.limits
+        if isinstance(end, frames.Overflow):
+            kib, odd = divmod(limits.output_bytes, KIB)
+            return f"output exceeded {limits.output_bytes} bytes" if odd else f"output exceeded {kib} KB"
+        characters = end.characters
         if characters > limits.result_bytes:
             bound = f"limits.{profile}.result_bytes is {limits.result_bytes}"
         else:

@@ -79,7 +79,6 @@ class ConsoleLine(Value):
     text: str
     """The arguments as the console prints them."""
 
-
     @property
     def printed(self) -> str:
         """The line as the seeds print it: all but `log` carry their level (X3, M10)."""

@@ -78,7 +78,9 @@ class Outgoing:
                 key: self.text(getattr(error, key))
                 for key in ("name", "message", "excerpt", "thrown", "hint")
             }
-            frames = tuple(each.model_copy(update={"function": self.text(each.function)}) for each in error.frames)
+            frames = tuple(
+                each.model_copy(update={"function": self.text(each.function)}) for each in error.frames
+            )
             changes["error"] = error.model_copy(update={**texts, "frames": frames})
         return outcome.model_copy(update=changes) if changes else outcome
 

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from paddock.model.base import Json
-from paddock.model.outcome import UNSEEN, CallRecord, ConsoleLine, ErrorInfo, Frame, Outcome, PlannedCall, Status
+from paddock.model.outcome import (
+    UNSEEN,
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    Frame,
+    Outcome,
+    PlannedCall,
+    Status,
+)
 from paddock.model.tool import ToolEnd
 
 _BLAMES_THE_PROGRAM = frozenset(

@@ -173,8 +173,9 @@ async def open_session(
             engine = partial(_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
-            results = Results(settings.artifacts, output.artifacts)
-            flowing = Flowing(settings, scripts, outgoing, results)
+            flowing = Flowing(
+                settings, scripts, outgoing, results := Results(settings.artifacts, output.artifacts)
+            )
             facts = Facts(
                 output.artifacts,
                 servers.configured,

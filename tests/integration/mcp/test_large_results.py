@@ -286,7 +286,9 @@ def test_a_result_over_its_limit_is_stored_and_not_shown_in_part(place: Place, m
             assert text.endswith(f"\n{told}")
             links = [part.uri for part in result.content[1:]]
             assert links == [f"paddock://artifacts/{handle}/{stream}" for stream in ("stdout", "stderr")]
-            found = await call(client, "query_output", artifactHandle=handle, queryTerms=["7"], contextLines=0)
+            found = await call(
+                client, "query_output", artifactHandle=handle, queryTerms=["7"], contextLines=0
+            )
             assert found.structured_content["excerpts"][0]["content"] == '  "id": 7'
             whole = (await client.read_resource(links[0])).contents[0].text
             assert json.loads(whole) == [{"id": number} for number in range(9)]

@@ -84,7 +84,10 @@ VALUES = [
     ("const one = 1;\nasync function main(x) { return one + x.a }", 8),
     ("async function main() { seen.push(1); return 2 }\nconst got = await main();", U),
     ("function a() {}\nfunction b() {}", U),
-    ("const own = /(a)/, seenOnes = new Map(), text = `b`;\nfunction main(x) { return x.a + seenOnes.size }", 7),
+    (
+        "const own = /(a)/, seenOnes = new Map(), text = `b`;\nfunction main(x) { return x.a + seenOnes.size }",
+        7,
+    ),
     ("const rows = await servers.github.list({ limit: 2 })\nfunction main() { return rows }", [1, 2]),
     ("enum A { B = 4 }\nfunction main(): number { return A.B }", 4),
     ("(() => 3)()", 3),

@@ -115,7 +115,9 @@ def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
-    elif answer["ok"] and (ended := [step for step in answer["steps"] if {"value", "omitted_bytes"} & step.keys()]):
+    elif answer["ok"] and (
+        ended := [step for step in answer["steps"] if {"value", "omitted_bytes"} & step.keys()]
+    ):
         if "value" in ended[-1]:
             print_text(value_text(ended[-1]["value"]))
         else:

@@ -44,9 +44,9 @@ class Rest:
         console = [render.encodable(render.console_text(line)) for line in outcome.console]
         explained = [] if outcome.ok else [render.explanation(outcome)]
         streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}
-        filled = [stream for stream in streams if streams[stream]]
+        filled: list[Stream] = [stream for stream in streams if streams[stream]]
         if (handle := outcome.artifact) is not None:
-            filled = ["stdout", *(["stderr"] if console else [])]
+            filled = ["stdout", "stderr"] if console else ["stdout"]
         else:
             handle, why = await self._kept(outcome, streams, what)
             if handle is None:
