@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from paddock import offered
 from paddock.approvals import Approvals, Asker, Behind, refusal_name
 from paddock.ends import to_the_end
-from paddock.guest.absent import called
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
@@ -402,6 +401,8 @@ def _waited(since: float) -> Usage:
 
 async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
     """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
+    from paddock.guest.absent import called  # noqa: PLC0415 - only errors pay for it
+
     error = result.error
     if error is None or work.computes or not (call := await calls.meant(called(error, work.source))):
         return result

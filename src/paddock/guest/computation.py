@@ -11,7 +11,6 @@ import re
 import struct
 
 from paddock.guest import frames
-from paddock.guest.absent import advice_for_computations
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
 from paddock.guest.positions import Positions
@@ -180,6 +179,8 @@ class Computation(Listener):
         name, message = (named[1], told[named.end() :]) if named else ("Thrown", told)
         place = POSITION.search(text, head.end())
         line, column = (int(place[1]), int(place[2])) if place else (int(head[1]), len(head[3]) + 1)
+        from paddock.guest.absent import advice_for_computations  # noqa: PLC0415 - only errors pay for it
+
         error = self._program.error(name, message, "" if named else told, line, column)
         return error.model_copy(update={"hint": advice_for_computations(error, self._program.source)})
 

@@ -23,7 +23,6 @@ from paddock.model.settings import AuditSettings, Settings
 from paddock.policy.known import KnownSecrets
 from paddock.policy.outgoing import Outgoing
 from paddock.programs import Programs
-from paddock.results import Results
 from paddock.scripts import Scripts
 from paddock.sdk.events import Events
 from paddock.sdk.service import Facts, Services
@@ -173,9 +172,7 @@ async def open_session(
             engine = partial(_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
-            flowing = Flowing(
-                settings, scripts, outgoing, results := Results(settings.artifacts, output.artifacts)
-            )
+            flowing = Flowing(settings, scripts, outgoing, output.results)
             facts = Facts(
                 output.artifacts,
                 servers.configured,
@@ -186,7 +183,7 @@ async def open_session(
                 outgoing.json,
             )
             services = Services(settings, secrets, facts)
-            engines = Engines(guest, servers, programs, scripts, services, results)
+            engines = Engines(guest, servers, programs, scripts, services, output.results)
             watch = _watch(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
