@@ -54,6 +54,7 @@ from paddock.policy.outgoing import OnCall, Outgoing
 from paddock.policy.rehearsal import planned_call, stub, would_ask
 from paddock.programs import Programs
 from paddock.record import CANCELLED, ending, identity
+from paddock.results import Results
 from paddock.scripts import Scripts
 from paddock.store.audit import AuditSink
 from paddock.store.unrecorded import Lenient
@@ -125,6 +126,7 @@ class Engines(NamedTuple):
     programs: Programs
     scripts: Scripts
     sdk: Sdk
+    results: Results
 
 
 class Gate:
@@ -322,6 +324,7 @@ class Gate:
     async def _work(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         match request.work:
             case GuestRun() as work:
+                sink = None if work.computes or work.raw_results else self._engines.results.sink()
                 job = GuestJob(
                     work,
                     decision.limits,
@@ -330,6 +333,7 @@ class Gate:
                     commands=self._commands,
                     depth=request.depth,
                     clock=self.approvals.clock(request),
+                    sink=sink,
                 )
                 heard = self._outgoing.calls(beside.on_call)
                 calls = HostCalls(
@@ -342,7 +346,15 @@ class Gate:
                     spelled=self._engines.servers.spelled,
                 )
                 console = self._outgoing.console(beside.on_console)
-                result = await self._engines.guest.run(job, calls, console, beside.stop)
+                try:
+                    result = await self._engines.guest.run(job, calls, console, beside.stop)
+                    if sink is not None and result.status is Status.OUTPUT_LIMIT:
+                        result = await sink.finish(request, decision, result)
+                finally:
+                    if sink is not None:
+                        await sink.discard()
+                if result.status is Status.FAILED and not work.raw_results:
+                    result = await _with_hint(result, work, calls)
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 counted = beside.on_result is None  # a program never hears what a call used
@@ -414,6 +426,16 @@ def _unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
 
 def _waited(since: float) -> Usage:
     return Usage(wall_ms=round((time.perf_counter() - since) * 1000, 3))
+
+
+async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
+    """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
+    from paddock.guest.absent import called  # noqa: PLC0415 - only errors pay for it
+
+    error = result.error
+    if error is None or work.computes or not (call := await calls.meant(called(error, work.source))):
+        return result
+    return result.but(error=error.but(hint=f"tools are in `servers`: await {call}"))
 
 
 def _refusal(decision: Decision) -> ErrorInfo:

@@ -1,5 +1,6 @@
 """The gate as a program sees it: its calls of servers and of the SDK go through as child requests."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -20,7 +21,7 @@ from paddock.model.limits import Calls
 from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, GuestRun, Places, ServerCall
-from paddock.offered import METHODS, NotOffered, Offered
+from paddock.offered import METHODS, NotOffered, Offered, meant
 from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
 from paddock.sdk.requests import ENDED, FindTool, child, shown
@@ -34,6 +35,8 @@ OnResult = Callable[[RawResult], None]
 """Hears the result of a request that has run, before the record of its end is made."""
 
 
+_ASKED_S = 5.0
+"""Maximum time to ask a server for its tools, for a hint."""
 _NAME_LENGTH = 256
 """Who looks for a name like a longer one would take long."""
 
@@ -116,6 +119,20 @@ class HostCalls:
             return
         self._heard("paddock", name, on_reply)(await self._sdk(name, arguments))
 
+    async def meant(self, names: list[str]) -> str:
+        """Return how a program calls the tool that it reached for by `names`, such as `["g", "search"]`.
+
+        Empty where it may call no such tool. A server that is not running is started to be asked, for some seconds.
+        """
+        if self.offered is None or not names:
+            return ""
+        request = self._request(ServerCall(server="", tool="*"))
+        try:
+            async with asyncio.timeout(_ASKED_S):
+                return await meant(self.offered, names, request)
+        except (TimeoutError, SdkError, ServerError, ConfigurationError, LedgerError):
+            return ""
+
     def _request(self, work: ServerCall) -> ExecutionRequest:
         return ExecutionRequest(
             parent=self.parent.id,
@@ -184,6 +201,8 @@ class HostCalls:
         error = _told(outcome, name) | {"status": outcome.status.value}
         if outcome.has_value:  # what a computation has emitted
             error["partial"] = outcome.value
+        if outcome.artifact is not None:
+            error["artifact"] = outcome.artifact
         return HostReply(outcome.status, error=error)
 
 

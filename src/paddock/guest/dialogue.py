@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
-from paddock.guest.verdict import STOPPED, End, Verdict, rejection_text
+from paddock.guest.verdict import STOPPED, End, Verdict, rejection_text, uncalled_text
 from paddock.guest.vigil import SOON_S, Vigil
 from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.errors import PaddockError
@@ -76,6 +76,8 @@ class Dialogue(Listener):
         self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
         self._end: End = None
         self._in_flight = 0
+        self._room = 0 if job.sink is None else job.sink.limit
+        """How many characters of a result over its limit are still taken."""
 
     async def run(self) -> None:
         """Send the program and wait until the worker has gone."""
@@ -86,6 +88,7 @@ class Dialogue(Listener):
             "calls": limits.host_calls,
             "frame": self._worker.frame_bytes,
             "result": limits.result_bytes,
+            "kept": self._room,
             "sleep": limits.sleep_ms,
             "seed": _SEED.unpack(os.urandom(_SEED.size)),
             "raw": work.raw_results,
@@ -110,6 +113,9 @@ class Dialogue(Listener):
         """Act on a message; what comes after the end counts for nothing."""
         if self._ended.done():
             return
+        if isinstance(message, frames.ResultPiece):
+            self._take(message.text)
+            return
         self._heard += 1
         self._vigil.end()
         if self._heard > _CONSOLE_LINES + 2 * self._job.limits.host_calls + _OTHER_MESSAGES:
@@ -126,13 +132,17 @@ class Dialogue(Listener):
                 self._print_cut()
             case frames.Unhandled():
                 self._warn(rejection_text(self._program, message))
-            case frames.Ready():
-                self._refuse("a second greeting")
-            case frames.Emitted() | frames.Overflow():
-                self._refuse("what only computations say")
+            case frames.Ready() | frames.Emitted() | frames.Overflow():
+                again = isinstance(message, frames.Ready)
+                self._refuse("a second greeting" if again else "what only computations say")
             case _:
-                self._end = self._end or message
-                self._finish()
+                self._conclude(message)
+
+    def _conclude(self, message: End) -> None:
+        if isinstance(message, frames.Done) and not self._job.work.raw_results:
+            self._warn(uncalled_text(self._program))
+        self._end = self._end or message
+        self._finish()
 
     def broken(self, error: frames.FrameError) -> None:
         """End the dialogue with a worker that broke the rules."""
@@ -142,6 +152,13 @@ class Dialogue(Listener):
     def gone(self) -> None:
         """End the dialogue with a worker that died."""
         self._finish()
+
+    def _take(self, text: str) -> None:
+        self._room -= len(text)
+        if self._job.sink is None or self._room < 0:
+            self._refuse("a result larger than may be kept")  # the glue keeps this limit itself
+        else:
+            self._job.sink.take(text)
 
     def _refuse(self, what: str) -> None:
         """End a worker that does what the glue never does."""
@@ -162,7 +179,9 @@ class Dialogue(Listener):
         self._keep(line)
 
     def _warn(self, text: str) -> None:
-        """Say something beside the program, within its budget, of which the glue did not take it."""
+        """Add a line to the console, within the program's budget; the glue does not count it. An empty one is none."""
+        if not text:
+            return
         line = ConsoleLine(level="warn", text=text)
         if self._console_bytes + len(text.encode("utf-8", "surrogatepass")) <= self._job.limits.output_bytes:
             self._print(line)
@@ -314,7 +333,8 @@ class Dialogue(Listener):
     @property
     def has_word(self) -> bool:
         """Whether the program itself said how it ended, and now waits."""
-        return isinstance(self._end, frames.Done | frames.Failed | frames.Stuck | frames.Broken)
+        said = frames.Done | frames.Oversized | frames.Failed | frames.Stuck | frames.Broken
+        return isinstance(self._end, said)
 
     def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""

@@ -131,6 +131,20 @@ class Done(NamedTuple):
     """The stack of the first of them."""
 
 
+class ResultPiece(NamedTuple):
+    """The next piece, never an empty one, of a result that is over its limit."""
+
+    text: str
+
+
+class Oversized(NamedTuple):
+    """The program returned a result over its limit; its pieces came before, if it was not too large to keep."""
+
+    characters: int
+    """Length of its JSON."""
+    kept: bool
+
+
 class Failed(NamedTuple):
     """The program threw."""
 
@@ -173,6 +187,8 @@ Message = (
     | Emitted
     | Overflow
     | Done
+    | ResultPiece
+    | Oversized
     | Failed
     | Unhandled
     | Stuck
@@ -344,8 +360,8 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             number, bool
         ):
             return SdkCall(number, name, cast("list[Json]", parts[2]), size)
-        case "emit", [str(text)] if text:
-            return Emitted(text)
+        case "emit" | "piece" | "oversized", [body]:
+            return _output(kind, body)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
@@ -379,6 +395,18 @@ def _places(value: Json) -> Places:
     if places is None or len(places) > _ENCODED or not all(isinstance(place, list) for place in places):
         raise TypeError
     return tuple(tuple(_string(step) for step in place) for place in places)
+
+
+def _output(kind: str, body: Json) -> Message:
+    match kind, body:
+        case "emit", str(text) if text:
+            return Emitted(text)
+        case "piece", str(text) if text:
+            return ResultPiece(text)
+        case "oversized", {"characters": int(characters), "kept": bool(kept)}:
+            return Oversized(int(characters), kept)
+        case _:
+            raise ValueError
 
 
 def _failed(body: dict[str, Json]) -> Failed:

@@ -52,6 +52,17 @@ class Host(Protocol):
         ...
 
 
+class ResultSink(Protocol):
+    """Keeps a result that is over its limit."""
+
+    limit: int
+    """Maximum length of a result that it takes, in characters."""
+
+    def take(self, text: str) -> None:
+        """Take the next piece."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class GuestJob:
     """One program with the limits and grants that policy decided."""
@@ -66,3 +77,5 @@ class GuestJob:
     """How many programs wait for this one, each for the next."""
     clock: Clock = field(default_factory=Clock)
     """What its wall time is counted by."""
+    sink: ResultSink | None = None
+    """What takes a result over its limit."""

@@ -31,7 +31,8 @@ class GuestLimits(Value):
     output_bytes: PositiveInt = 10 * MIB
     """Bytes of console lines kept, newlines not counted; then one `[output truncated]` (M15, X20)."""
     result_bytes: PositiveInt = 10 * MIB
-    """Characters of the JSON form of the result; then `... [result truncated]` (X21)."""
+    """Maximum length of the result as JSON, in characters. A longer one ends the program with `output_limit` and is
+    stored whole; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]` (X21)."""
     sleep_ms: PositiveInt = 30_000
     """Longest single `sleep()`; longer ones are cut to it (M16)."""
     memory_bytes: PositiveInt = 256 * MIB

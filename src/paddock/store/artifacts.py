@@ -91,6 +91,16 @@ class Artifacts:
             on_output=on_output,
         )
 
+    def record_result(self) -> Recording:
+        """Return a recording for a result, of which as much is kept as may be read again; nothing stays in memory."""
+        return Recording(
+            self._redactor,
+            kept_bytes={"stdout": 0, "stderr": 0},
+            max_bytes=self.settings.max_read_bytes,
+            setting="artifacts.max_read_bytes",
+            shelf=self if self.settings.enabled else None,
+        )
+
     def begin(self, workspace: Path) -> Handle:
         """Return the handle of a new artifact; in a directory, its files are there then. Raises ArtifactError."""
         handle = Handle.make(workspace.name, self._clock(), secrets.token_hex(8))

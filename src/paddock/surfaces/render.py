@@ -9,10 +9,17 @@ from functools import partial
 
 from paddock.model.base import Json
 from paddock.model.numbers import ExactFloat, dumps
-from paddock.model.outcome import UNSEEN, CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
+from paddock.model.outcome import (
+    UNSEEN,
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    Frame,
+    Outcome,
+    PlannedCall,
+    Status,
+)
 from paddock.model.tool import ToolEnd
-
-_PREFIXES = {"log": "", "warn": "[warn] ", "error": "[error] ", "info": "[info] ", "debug": "[debug] "}
 
 _BLAMES_THE_PROGRAM = frozenset(
     {
@@ -42,7 +49,7 @@ _CONTROL_OF_PIECES = re.compile(r"(\x1b\[[0-9;:]*m|\r)|[\x00-\x08\x0b-\x1f\x7f-\
 
 def console_text(line: ConsoleLine) -> str:
     """Return a console line as the seeds print it: all but `log` carry their level (X3, M10)."""
-    return _PREFIXES[line.level] + line.text
+    return line.printed
 
 
 def value_text(value: Json) -> str:
@@ -156,6 +163,8 @@ def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
         yield f"  at line {error.line}{column}"
     for line in error.excerpt.splitlines():
         yield f"    {line}"
+    if len(error.frames) > 1:
+        yield f"  called from {', '.join(map(_frame_text, error.frames[1:]))}"
     if error.code is not None:
         data = "" if error.data is None else f", data {_shortened(compact(error.data))}"
         yield f"  the server's error: code {error.code}{data}"
@@ -167,6 +176,11 @@ def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _DATA_SHOWN else f"{text[:_DATA_SHOWN]}... [truncated]"
+
+
+def _frame_text(frame: Frame) -> str:
+    place = f"line {frame.line}, column {frame.column}"
+    return f"{frame.function} ({place})" if frame.function else place
 
 
 def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:

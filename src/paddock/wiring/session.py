@@ -177,7 +177,7 @@ async def open_session(
             engine = partial(_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
-            flowing = Flowing(settings, scripts, outgoing)
+            flowing = Flowing(settings, scripts, outgoing, output.results)
             facts = Facts(
                 output.artifacts,
                 servers.configured,
@@ -188,7 +188,7 @@ async def open_session(
                 outgoing.json,
             )
             services = Services(settings, secrets, facts)
-            engines = Engines(guest, servers, programs, scripts, services)
+            engines = Engines(guest, servers, programs, scripts, services, output.results)
             watch = _watch(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute

@@ -15,14 +15,30 @@ from paddock.model.outcome import ConsoleLine
 
 LIMIT = 4096
 MOST = 1000
-NAMES = ["ready", "console", "cut", "call", "done", "failed", "stuck", "broken", "reply", "run", ""]
+NAMES = [
+    "ready",
+    "console",
+    "cut",
+    "call",
+    "done",
+    "failed",
+    "piece",
+    "oversized",
+    "stuck",
+    "broken",
+    "reply",
+    "run",
+    "",
+]
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from([*NAMES, "log"])
 )
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
 )
-KEYS = st.sampled_from(["open", "value", "name", "message", "thrown", "stack", "causes", "error"])
+KEYS = st.sampled_from(
+    ["open", "value", "name", "message", "thrown", "stack", "causes", "error", "characters", "kept"]
+)
 BODIES = st.dictionaries(KEYS, VALUES)
 MESSAGES = st.lists(VALUES | BODIES, max_size=5).flatmap(
     lambda rest: st.sampled_from(NAMES).map(lambda name: [name, *rest])

@@ -110,8 +110,8 @@ function walking(root, visit) {
 }
 
 // The JSON of a value, with the digits of numbers that were only passed on.
-function exactly(value, root) {
-  return remembers ? stringify(value, walking(root, exact)) : stringify(value);
+function exactly(value, root, space) {
+  return stringify(value, remembers ? walking(root, exact) : null, space);
 }
 function exact(holder, key, member, here) {
   if (typeof member !== "number") return member;

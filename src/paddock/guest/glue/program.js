@@ -6,10 +6,9 @@ function settle(kind, body) {
   deliver(head(kind) + (typeof body === "string" ? body : stringify(body)) + "]");
 }
 
-// Tells of promises that were rejected and that nobody has asked about, as browsers do: a forgotten `await` hides errors.
-// The worker hears of every rejection, so also of this one, and answers by filling `reasons`. `known` is told elsewhere.
-function tellRejections(known) {
-  if (rawResults) return;
+// The reasons of promises that were rejected and that nobody has asked about, by number. The worker hears of every rejection,
+// so also of this one, and answers by filling `reasons`.
+function unhandledReasons() {
   const reasons = create(null);
   header[OPERATION] = GATHER;
   try {
@@ -17,6 +16,13 @@ function tellRejections(known) {
   } finally {
     header[OPERATION] = 0; // or the worker would take a rejection of the program for this one
   }
+  return reasons;
+}
+
+// Tells of unhandled rejections as browsers do: a forgotten `await` hides errors. `known` is told elsewhere.
+function tellRejections(known) {
+  if (rawResults) return;
+  const reasons = unhandledReasons();
   for (let i = 0; i in reasons; i++) {
     if (reasons[i] !== known) send('["unhandled",' + stringify(describe(reasons[i])) + "]");
   }
@@ -64,6 +70,7 @@ function finish(value) {
   if (text === undefined) return settle("done", head + "}");
   let room = settings.result;
   if (text.length > room || !fits(text)) {
+    if (!rawResults) return names.length > 0 ? settle("done", head + "}") : handOver(value, text);
     const whole = typeof value === "string" ? value : text;
     do {
       text = stringify(apply(slice, whole, [0, room]) + "... [result truncated]");
@@ -71,6 +78,25 @@ function finish(value) {
     } while (room > 0 && !fits(text));
   }
   settle("done", head + ',"value":' + text + "}");
+}
+
+// A result over its limit goes out as a text, to be kept: nothing may stand in its place. `text` is its JSON.
+let keptLimit = 0;
+function handOver(value, text) {
+  const whole = typeof value === "string" ? value : inLines(value, text);
+  const kept = whole.length <= keptLimit;
+  if (kept) sendPieces(whole, max((frameLimit / 8) >>> 0, 1)); // an escape has six characters
+  header[SETTLED] = 1;
+  sendLater('["oversized",' + stringify({ characters: text.length, kept }) + "]"); // behind the pieces
+}
+// JSON with a line for each member, which can be searched and read in parts; `text` where that cannot be had.
+function inLines(value, text) {
+  try {
+    const lines = exactly(value, "result", 1);
+    return typeof lines === "string" && lines.length <= keptLimit ? lines : text;
+  } catch {
+    return text;
+  }
 }
 
 function stuck() {
@@ -84,7 +110,7 @@ function start(given) {
   program = given;
   let running;
   try {
-    running = program(settings.input);
+    running = program(settings.input, marked);
   } catch (thrown) {
     return fail(thrown);
   }
@@ -101,6 +127,7 @@ function configure(given) {
   outputLeft = given.output;
   linesLeft = given.lines;
   frameLimit = given.frame;
+  keptLimit = given.kept;
   callLimit = given.calls;
   sleepCap = given.sleep;
   seedRandom(given.seed);
@@ -167,6 +194,7 @@ function turn() {
       case IDLE: return undefined;
       case TIMER: return fire();
       case TAKE: return take();
+      case FOLLOW: return follow(this);
     }
     const message = received();
     if (message[0] === "reply") return answer(message[1], message[2], message[3]);

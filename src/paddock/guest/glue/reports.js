@@ -11,6 +11,21 @@ const symbolText = Symbol.prototype.toString;
 const [NAME, TEXT, STACK, CAUSE, CAUSES] = [256, 65536, 8192, 1000, 5];
 const cut = (text, length) => (text.length > length ? apply(slice, text, [0, length]) + "..." : text);
 
+// Remembers where the program threw what has no stack of its own, and returns it.
+let lastThrown = null;
+function marked(value) {
+  if (rawResults) return value;
+  try {
+    if (value instanceof NativeError) return value;
+  } catch {
+    // a proxy, which has no stack either
+  }
+  const site = { stack: "" };
+  captureStackTrace(site, marked);
+  lastThrown = { value, site };
+  return value;
+}
+
 // What is reported of a thrown value. Reading it may run guest code (getters, proxies): it can only fool its author.
 function describe(thrown) {
   const report = { name: "Error", message: "", thrown: cut(textOf(thrown), TEXT), stack: "", causes: [], error: false };
@@ -27,6 +42,7 @@ function describe(thrown) {
       addCauses(report.causes, thrown);
     } else {
       report.name = "Thrown";
+      if (lastThrown !== null && lastThrown.value === thrown) report.stack = framesOf(lastThrown.site.stack, "");
       report.message = report.thrown;
       const seen = shown(thrown);
       if (seen !== report.thrown && seen !== "{}") report.causes[0] = cut(seen, CAUSE);
@@ -126,6 +142,11 @@ const EMPTIED = [
   [NativeRegExp, "a regular expression, in JSON {}: use String(pattern)"],
   [NativeBuffer, "an ArrayBuffer, in JSON {}: use [...new Uint8Array(buffer)], or new Uint8Array(buffer).toBase64()"],
 ];
+function holdsOnlyFunctions(object) {
+  const names = keys(object);
+  for (let i = 0; i < names.length; i++) if (typeof object[names[i]] !== "function") return false;
+  return names.length > 0;
+}
 function lost(value, text) {
   if (text === undefined) {
     if (typeof value === "symbol") return "The result is a symbol, which JSON cannot write: use its description";
@@ -138,6 +159,7 @@ function lost(value, text) {
     if (left-- === 0) throw said;
     if (typeof member !== "object" || member === null) return undefined;
     for (let i = 0; i < EMPTIED.length && said === ""; i++) if (member instanceof EMPTIED[i][0]) said = "The result holds " + EMPTIED[i][1];
+    if (said === "" && holdsOnlyFunctions(member)) said = "The result holds an object of functions, in JSON {}: call one of them";
     if (said !== "") throw said;
     return member;
   }

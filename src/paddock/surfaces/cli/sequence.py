@@ -115,8 +115,13 @@ def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
-    elif answer["ok"] and (values := [step["value"] for step in answer["steps"] if "value" in step]):
-        print_text(value_text(values[-1]))
+    elif answer["ok"] and (
+        ended := [step for step in answer["steps"] if {"value", "omitted_bytes"} & step.keys()]
+    ):
+        if "value" in ended[-1]:
+            print_text(value_text(ended[-1]["value"]))
+        else:
+            _print(f"the value has {ended[-1]['omitted_bytes']} bytes{_where(ended[-1])}")
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 
@@ -124,7 +129,14 @@ def tell(record: StepRecord) -> None:
     """Print what became of a step to standard error."""
     took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
     why = f": {record['error']['message']}" if "error" in record else ""
-    _print(f"{record['name']}: {record['status']}{took}{why}")
+    _print(f"{record['name']}: {record['status']}{took}{why}{_where(record)}")
+
+
+def _where(record: StepRecord) -> str:
+    """Return where a value is that was too large."""
+    if "artifact" in record:
+        return f"; read it with: paddock output show {record['artifact']}"
+    return f"; {record['not_kept']}" if "not_kept" in record else ""
 
 
 def _line(line: ConsoleLine) -> None:
