@@ -26,7 +26,7 @@ def told(outcome):
         ("return Buffer.from('a').toString('base64')", BYTES),
         ("setInterval(() => 0, 10)", "use setTimeout, or a loop with `await sleep(ms)`"),
         ("const a = 1, b = 2; return a &lt; b", "the text is escaped for HTML; send it as it is"),
-        ("return 1n", "JSON has no BigInt: use String(n), or Number(n) where it is small"),
+        ("return 10n ** 4000n", "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"),
         ("await mcp.callTool('odd', 'echo', {})", "tools are in `servers`: await servers.<name>.<tool>(...)"),
         ("new AbortController()", "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"),
         ("return vars.NAME", "what a program is given is in `input` and `paddock.vars`"),
