@@ -57,7 +57,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
             input_schema=object_schema(
                 ["code"],
                 code={"type": "string"},
-                input={"type": "object"},
+                input={},
                 timeout_ms={"type": "integer", "minimum": 1},
                 mode={
                     "enum": [*get_args(Calls)],

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -68,6 +69,7 @@ class Service:
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
         seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
         seed.append(seed_compute_tool(session.gate, workspace))
+        seed = [replace(tool, exact=True) for tool in seed]
         self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap, rest)
         further = self._scripts.tools
         if names == "native":

@@ -20,6 +20,7 @@ from paddock.model.outcome import Status
 from paddock.model.schema import Schema
 from paddock.policy.redact import may_hold_secrets, redact_json
 from paddock.surfaces import render
+from paddock.surfaces.mcp.arguments import read_arguments
 from paddock.surfaces.mcp.icons import icons
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ class Tool:
     """Answers a call with invalid arguments."""
     checks: bool = True
     """Whether arguments are held against the schema here; else what runs the tool does it."""
+    exact: bool = False
+    """Whether arguments are held against the schema as they came, and not read as `read_arguments` does."""
 
     @cached_property
     def schema(self) -> Schema:
@@ -175,6 +178,8 @@ class Toolbox:
             hint = f"; did you mean {near[0]}?" if near else ""
             return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
+        if tool.checks and not tool.exact:
+            given = read_arguments(tool.input_schema, given)
         if not _is_finite(given):
             told = f"{tool.name}: a number is not finite; JSON has no form for it"
             return refusal(Status.INVALID, "InvalidArguments", told)
