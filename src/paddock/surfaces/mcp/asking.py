@@ -48,6 +48,10 @@ Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
 _KEY = "approval"
 _LABELS = {"once": "this call only", "run": "all such calls of this run"}
+_FORMS_SINCE = "2025-06-18"
+"""First protocol revision with elicitation."""
+_TITLED_OPTIONS_SINCE = "2025-11-25"
+"""First protocol revision whose forms have `oneOf` with titles, and a `mode`; before it was `enum` with `enumNames`."""
 _MOST_WAITING = 64
 """Requests that wait for the next one of their client."""
 _KINDS: dict[type[InputRequest], tuple[str, type[InputResponse]]] = {
@@ -66,7 +70,10 @@ class Repeated(Protocol):
 
 
 def can_ask(context: Context) -> bool:
-    """Tell whether a client says that it can ask its person to fill in a form; an empty capability says so."""
+    """Tell whether a client says that it can ask its person to fill in a form; an empty capability says so.
+
+    A revision without elicitation has no such request, whatever its client declares.
+    """
     return _offers(context, "elicitation")
 
 
@@ -78,8 +85,8 @@ def actor(context: Context) -> str:
     return f"{params.client_info.name} {params.client_info.version}".strip()
 
 
-def form(question: Question) -> ElicitRequest:
-    """Return a question as a form."""
+def form(question: Question, version: str) -> ElicitRequest:
+    """Return a question as a form of a protocol revision."""
     why = f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0]
     message = "\n".join(
         [
@@ -89,13 +96,20 @@ def form(question: Question) -> ElicitRequest:
             f"Why you are asked: {why}",
         ]
     )
-    allow = {
-        "type": "string",
-        "title": "Allow",
-        "oneOf": [{"const": scope, "title": _LABELS[scope]} for scope in question.scopes],
-    }
+    titled = version >= _TITLED_OPTIONS_SINCE
+    if titled:
+        options: dict[str, Json] = {
+            "oneOf": [{"const": scope, "title": _LABELS[scope]} for scope in question.scopes]
+        }
+    else:
+        options = {
+            "enum": [*question.scopes],
+            "enumNames": [_LABELS[scope] for scope in question.scopes],
+        }
+    allow = {"type": "string", "title": "Allow", **options}
     schema = {"type": "object", "properties": {"allow": allow}, "required": ["allow"]}
-    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
+    params = ElicitRequestFormParams(message=message, requested_schema=schema)
+    return ElicitRequest(params=params if titled else params.model_copy(update={"mode": None}))
 
 
 def read(result: object, question: Question, actor: str) -> approval.Answer:
@@ -115,11 +129,11 @@ def read(result: object, question: Question, actor: str) -> approval.Answer:
     return approval.Answer(verdict="denied", by=by)
 
 
-def asker(inquire: Inquire, actor: str) -> Asker:
-    """Return what asks the person behind a client."""
+def asker(inquire: Inquire, actor: str, version: str) -> Asker:
+    """Return what asks the person behind a client that speaks a protocol revision."""
 
     async def ask(question: Question) -> approval.Answer:
-        answers = await inquire({_KEY: form(question)})
+        answers = await inquire({_KEY: form(question, version)})
         return read(answers.get(_KEY), question, actor)
 
     return ask
@@ -166,7 +180,8 @@ class Rounds:
             return await current.asked(on_console) or await self._held.settled(current)
         inquire = at_once(context)
         if can_ask(context):
-            return await work(Caller(actor, on_console, asker(inquire, actor), inquire, present=True))
+            ask = asker(inquire, actor, context.protocol_version)
+            return await work(Caller(actor, on_console, ask, inquire, present=True))
         return await self._held.call(actor, lambda caller: work(replace(caller, inquire=inquire)), on_console)
 
     async def get(self, context: Context, params: Repeated, actor: str, work: Work[T]) -> T | dict[str, Json]:
@@ -213,7 +228,8 @@ class _Round(Errand[T]):
         """Return a caller who can be asked as the client says."""
         if not can_ask(self._context):
             return replace(super().caller(), inquire=self.inquire)
-        return Caller(self.actor, self.hear, asker(self.inquire, self.actor), self.inquire, present=True)
+        ask = asker(self.inquire, self.actor, self._context.protocol_version)
+        return Caller(self.actor, self.hear, ask, self.inquire, present=True)
 
     async def inquire(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the next request of the client. When none comes in time, nobody is there for the rest."""
@@ -258,7 +274,9 @@ class _Round(Errand[T]):
 
 def _offers(context: Context, kind: str) -> bool:
     offered = getattr(context.session.client_capabilities, kind, None)
-    return offered is not None and (kind != "elicitation" or offered.form is not None or offered.url is None)
+    if offered is None or kind != "elicitation":
+        return offered is not None
+    return context.protocol_version >= _FORMS_SINCE and (offered.form is not None or offered.url is None)
 
 
 def _check(context: Context, requests: InputRequests) -> None:
