@@ -228,6 +228,32 @@ def test_each_revision_gets_the_form_that_it_knows(place: Place, version: str) -
     assert result["structuredContent"]["value"] == "hi"
 
 
+@pytest.mark.parametrize("version", [*FORMS])
+def test_the_choice_of_a_script_is_of_the_revision_too(place: Place, version: str) -> None:
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    for name in ("first", "second"):
+        (scripts / f"{name}.js").write_text(f"return '{name}'")
+
+    async def main() -> tuple[Any, str]:
+        async with place.lines() as lines:
+            await lines.begin(version, {"elicitation": {}})
+            number = lines.send("prompts/get", {"name": "run-script"}, modern=False)
+            while (asked := await lines.receive()).get("method") != "elicitation/create":
+                pass
+            answer = {"action": "accept", "content": {"script": "second"}}
+            lines.write({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+            [message] = (await lines.answer(number))["result"]["messages"]
+            return asked["params"]["requestedSchema"]["properties"]["script"], message["content"]["text"]
+
+    field, text = asyncio.run(main())
+    names = ["first", "second"]
+    old: dict[str, Any] = {"enum": names, "enumNames": names}
+    new: dict[str, Any] = {"oneOf": [{"const": name, "title": name} for name in names]}
+    assert field == {"type": "string", **(old if version < "2025-11-25" else new)}
+    assert "return 'second'" in text
+
+
 def test_a_revision_without_elicitation_is_not_asked(place: Place) -> None:
     async def main() -> Any:
         async with place.lines() as lines:

@@ -2,7 +2,7 @@
 
 null                        an optional argument that was not given
 "5000", "true"              the number or the boolean, where the schema wants one
-"{\\"id\\": 5}", "[1]"        the object or the array, where the schema wants one
+'{"id": 5}', "[1]"           the object or the array, where the schema wants one
 
 Everything else stays as it is, and is held against the schema as it came. The published schemas name the plain form:
 this is what a server takes, not what it asks for.
@@ -30,7 +30,7 @@ def read_arguments(schema: Mapping[str, Json], value: Json) -> Json:
         return _read_members(schema, cast("dict[str, Json]", value))
     if kind == "array" and isinstance(value, list) and "items" in schema:
         return [read_arguments(schema["items"], each) for each in cast("list[Json]", value)]
-    return value
+    return cast("Json", value)
 
 
 def _read_members(schema: Mapping[str, Json], value: dict[str, Json]) -> dict[str, Json]:
@@ -52,9 +52,9 @@ def _read_text(kind: Json, text: str) -> Json:
             return _BOOLEANS.get(text.lower(), text)
         case "object" | "array":
             try:
-                read = from_json(text, allow_inf_nan=False)  # as deep and as exact as the message itself is read
+                read: Json = from_json(text, allow_inf_nan=False)  # like the message: as deep, as exact
             except ValueError:
                 return text
-            return read if isinstance(read, dict if kind == "object" else list) else text
+            return read if type(read) is (dict if kind == "object" else list) else text
         case _:
             return text

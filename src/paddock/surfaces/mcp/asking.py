@@ -85,8 +85,8 @@ def actor(context: Context) -> str:
     return f"{params.client_info.name} {params.client_info.version}".strip()
 
 
-def form(question: Question, version: str) -> ElicitRequest:
-    """Return a question as a form of a protocol revision."""
+def form(question: Question) -> ElicitRequest:
+    """Return a question as a form."""
     why = f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0]
     message = "\n".join(
         [
@@ -96,20 +96,13 @@ def form(question: Question, version: str) -> ElicitRequest:
             f"Why you are asked: {why}",
         ]
     )
-    titled = version >= _TITLED_OPTIONS_SINCE
-    if titled:
-        options: dict[str, Json] = {
-            "oneOf": [{"const": scope, "title": _LABELS[scope]} for scope in question.scopes]
-        }
-    else:
-        options = {
-            "enum": [*question.scopes],
-            "enumNames": [_LABELS[scope] for scope in question.scopes],
-        }
-    allow = {"type": "string", "title": "Allow", **options}
+    allow = {
+        "type": "string",
+        "title": "Allow",
+        "oneOf": [{"const": scope, "title": _LABELS[scope]} for scope in question.scopes],
+    }
     schema = {"type": "object", "properties": {"allow": allow}, "required": ["allow"]}
-    params = ElicitRequestFormParams(message=message, requested_schema=schema)
-    return ElicitRequest(params=params if titled else params.model_copy(update={"mode": None}))
+    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
 def read(result: object, question: Question, actor: str) -> approval.Answer:
@@ -129,29 +122,59 @@ def read(result: object, question: Question, actor: str) -> approval.Answer:
     return approval.Answer(verdict="denied", by=by)
 
 
-def asker(inquire: Inquire, actor: str, version: str) -> Asker:
-    """Return what asks the person behind a client that speaks a protocol revision."""
+def asker(inquire: Inquire, actor: str) -> Asker:
+    """Return what asks the person behind a client."""
 
     async def ask(question: Question) -> approval.Answer:
-        answers = await inquire({_KEY: form(question, version)})
+        answers = await inquire({_KEY: form(question)})
         return read(answers.get(_KEY), question, actor)
 
     return ask
 
 
 def at_once(context: Context) -> Inquire:
-    """Return what asks a client of 2025-11-25 while its request runs."""
+    """Return what asks a client of a revision up to 2025-11-25 while its request runs."""
 
     async def inquire(requests: InputRequests) -> Mapping[str, object]:
         _check(context, requests)
         related = ServerMessageMetadata(related_request_id=context.request_id)
         send = context.session.send_request
         return {
-            key: await send(request, _KINDS[type(request)][1], metadata=related)
+            key: await send(
+                _as_known(request, context.protocol_version), _KINDS[type(request)][1], metadata=related
+            )
             for key, request in requests.items()
         }
 
     return inquire
+
+
+def _as_known(request: InputRequest, version: str) -> InputRequest:
+    """Return a request as a client of a protocol revision reads it."""
+    if version >= _TITLED_OPTIONS_SINCE or not isinstance(request, ElicitRequest):
+        return request
+    params = request.params
+    if not isinstance(params, ElicitRequestFormParams):
+        return request
+    fields = {
+        name: _with_names(cast("dict[str, Json]", field))
+        for name, field in cast("dict[str, Json]", params.requested_schema["properties"]).items()
+    }
+    schema = {**params.requested_schema, "properties": fields}
+    return ElicitRequest(params=params.model_copy(update={"mode": None, "requested_schema": schema}))
+
+
+def _with_names(field: dict[str, Json]) -> dict[str, Json]:
+    """Return a field of a form with `enum` and `enumNames` in place of options with titles."""
+    options = cast("list[dict[str, Json]]", field.get("oneOf", []))
+    if not options:
+        return field
+    plain = {name: value for name, value in field.items() if name != "oneOf"}
+    return {
+        **plain,
+        "enum": [option["const"] for option in options],
+        "enumNames": [option["title"] for option in options],
+    }
 
 
 class Rounds:
@@ -180,8 +203,7 @@ class Rounds:
             return await current.asked(on_console) or await self._held.settled(current)
         inquire = at_once(context)
         if can_ask(context):
-            ask = asker(inquire, actor, context.protocol_version)
-            return await work(Caller(actor, on_console, ask, inquire, present=True))
+            return await work(Caller(actor, on_console, asker(inquire, actor), inquire, present=True))
         return await self._held.call(actor, lambda caller: work(replace(caller, inquire=inquire)), on_console)
 
     async def get(self, context: Context, params: Repeated, actor: str, work: Work[T]) -> T | dict[str, Json]:
@@ -228,8 +250,7 @@ class _Round(Errand[T]):
         """Return a caller who can be asked as the client says."""
         if not can_ask(self._context):
             return replace(super().caller(), inquire=self.inquire)
-        ask = asker(self.inquire, self.actor, self._context.protocol_version)
-        return Caller(self.actor, self.hear, ask, self.inquire, present=True)
+        return Caller(self.actor, self.hear, asker(self.inquire, self.actor), self.inquire, present=True)
 
     async def inquire(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the next request of the client. When none comes in time, nobody is there for the rest."""
