@@ -55,6 +55,6 @@ def _read_text(kind: Json, text: str) -> Json:
                 read: Json = from_json(text, allow_inf_nan=False)  # like the message: as deep, as exact
             except ValueError:
                 return text
-            return read if type(read) is (dict if kind == "object" else list) else text
+            return cast("Json", read) if type(read) is (dict if kind == "object" else list) else text
         case _:
             return text

@@ -33,7 +33,8 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
         )  # a whole number may be written 1e9
         request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
         outcome = await stopped_first(
-            lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop)
+            lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop),
+            caller.stop,
         )
         shown = answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
