@@ -5,14 +5,13 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.store.inbox import Inbox
-from paddock.surfaces.mcp.abandoned import App
 from paddock.surfaces.mcp.announce import Announcer
 from paddock.surfaces.mcp.asking import Rounds
 from paddock.surfaces.mcp.held import FETCHING, Held
@@ -21,6 +20,9 @@ from paddock.surfaces.mcp.offers import Offers
 from paddock.surfaces.mcp.requests import Requests
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
+
+if TYPE_CHECKING:
+    from paddock.surfaces.mcp.abandoned import App
 
 Header = tuple[bytes, bytes]
 PATIENCE_S = 60
@@ -81,7 +83,7 @@ class Server:
         nothing: Any = Nothing()
         server = protocol_server(Toolbox(tools), Offers(nothing, nothing), rounds, Announcer())
         server.middleware.append(self.requests.handle)
-        self.app: App = application(server, self.requests)
+        self.app: "App" = application(server, self.requests)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Server"]:
@@ -287,7 +289,9 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
-numbers = st.sampled_from([0, 1, -1, 2**53, 2**64, 10**4000, "1", "", "a" * 9000, None, True, 1.5, 1e400]) | values
+numbers = (
+    st.sampled_from([0, 1, -1, 2**53, 2**64, 10**4000, "1", "", "a" * 9000, None, True, 1.5, 1e400]) | values
+)
 methods = texts | st.sampled_from(
     [
         "initialize",
@@ -321,7 +325,9 @@ members: dict[str, Any] = {
     "protocolVersion": texts,
     "requestState": values,
     "inputResponses": values,
-    "_meta": values | st.just(META) | st.fixed_dictionaries({key: values | st.just(META[key]) for key in META}),
+    "_meta": values
+    | st.just(META)
+    | st.fixed_dictionaries({key: values | st.just(META[key]) for key in META}),
 }
 params = values | st.just(HELLO) | st.fixed_dictionaries({}, optional=members)
 message = st.fixed_dictionaries(
@@ -355,7 +361,9 @@ basis = st.sampled_from(
     ]
 )
 further = st.lists(
-    st.sampled_from([*plain]).flatmap(lambda name: st.tuples(st.just(name), st.sampled_from(plain[name]) | odd)),
+    st.sampled_from([*plain]).flatmap(
+        lambda name: st.tuples(st.just(name), st.sampled_from(plain[name]) | odd)
+    ),
     max_size=2,
 )
 headers = st.tuples(basis, further).map(lambda pair: [*pair[0], *pair[1]])
@@ -377,7 +385,9 @@ def test_hostile_requests_are_answered_and_never_with_a_failure(tmp_path: Path) 
                 known = await server.session()
             name = dict(known)[SESSION]
             together = [
-                server.ask(verb, [(key, name if value == b"SESSION" else value) for key, value in given], body)
+                server.ask(
+                    verb, [(key, name if value == b"SESSION" else value) for key, value in given], body
+                )
                 for verb, given, body in requests
             ]
             return [reply.status for reply in await asyncio.gather(*together)]
