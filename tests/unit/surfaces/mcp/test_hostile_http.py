@@ -83,7 +83,7 @@ class Server:
         nothing: Any = Nothing()
         server = protocol_server(Toolbox(tools), Offers(nothing, nothing), rounds, Announcer())
         server.middleware.append(self.requests.handle)
-        self.app: "App" = application(server, self.requests)
+        self.app: App = application(server, self.requests)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Server"]:
