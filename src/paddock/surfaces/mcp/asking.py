@@ -36,11 +36,12 @@ from mcp_types import (
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from paddock.approvals import Asker
+from paddock.approvals import Asker, ClientAsker
 from paddock.guest.job import OnConsole
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
+from paddock.surfaces.mcp.announce import at_the_end, session_of
 from paddock.surfaces.mcp.held import Errand, Held, Work, fetched_run
 from paddock.surfaces.mcp.tools import Answer, Caller, Inquire
 
@@ -85,6 +86,16 @@ def actor(context: Context) -> str:
     return f"{params.client_info.name} {params.client_info.version}".strip()
 
 
+def client_of(context: Context) -> str:
+    """Return which client calls: its session, or its connection where a revision has no sessions.
+
+    Over standard streams there is one client.
+    """
+    session = session_of(context)
+    peer = context.request.client if context.request is not None and not session else None
+    return session if peer is None else f"{peer.host}:{peer.port}"
+
+
 def form(question: Question) -> ElicitRequest:
     """Return a question as a form."""
     why = f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0]
@@ -122,14 +133,14 @@ def read(result: object, question: Question, actor: str) -> approval.Answer:
     return approval.Answer(verdict="denied", by=by)
 
 
-def asker(inquire: Inquire, actor: str) -> Asker:
+def asker(inquire: Inquire, actor: str, client: str) -> Asker:
     """Return what asks the person behind a client."""
 
     async def ask(question: Question) -> approval.Answer:
         answers = await inquire({_KEY: form(question)})
         return read(answers.get(_KEY), question, actor)
 
-    return ask
+    return ClientAsker(client, ask)
 
 
 def at_once(context: Context) -> Inquire:
@@ -201,10 +212,14 @@ class Rounds:
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             current = self._round(context, params, actor, work)
             return await current.asked(on_console) or await self._held.settled(current)
-        inquire = at_once(context)
+        inquire, client = at_once(context), client_of(context)
         if can_ask(context):
-            return await work(Caller(actor, on_console, asker(inquire, actor), inquire, present=True))
-        return await self._held.call(actor, lambda caller: work(replace(caller, inquire=inquire)), on_console)
+            return await work(Caller(actor, on_console, asker(inquire, actor, client), inquire, present=True))
+        if self._held.meets(client):
+            at_the_end(context, self._held.release)
+        return await self._held.call(
+            actor, client, lambda caller: work(replace(caller, inquire=inquire)), on_console
+        )
 
     async def get(self, context: Context, params: Repeated, actor: str, work: Work[T]) -> T | dict[str, Json]:
         """Return what any other request gives, or the result that asks its client first."""
@@ -244,13 +259,14 @@ class _Round(Errand[T]):
         self._requests: InputRequests = {}
         self._state = ""
         self._reply: asyncio.Future[Mapping[str, object]] | None = None
-        super().__init__(actor, work, held.inbox)
+        super().__init__(actor, client_of(context), work, held.inbox)
 
     def caller(self) -> Caller:
         """Return a caller who can be asked as the client says."""
         if not can_ask(self._context):
             return replace(super().caller(), inquire=self.inquire)
-        return Caller(self.actor, self.hear, asker(self.inquire, self.actor), self.inquire, present=True)
+        ask = asker(self.inquire, self.actor, self.client)
+        return Caller(self.actor, self.hear, ask, self.inquire, present=True)
 
     async def inquire(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the next request of the client. When none comes in time, nobody is there for the rest."""
