@@ -28,9 +28,8 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         wish = arguments.get("timeout_ms")
-        limits = LimitOverrides(
-            wall_ms=None if wish is None else int(wish)
-        )  # a whole number may be written 1e9
+        wall_ms = None if wish is None else int(wish)  # a whole number may be written 1e9
+        limits = LimitOverrides(wall_ms=wall_ms)
         request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
         outcome = await stopped_first(
             lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop),
