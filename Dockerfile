@@ -39,6 +39,6 @@ EXPOSE 8700
 # Without the token it answers 401, and that it does so says that it is there.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s CMD ["/opt/paddock/bin/python", "-c", "\
 import http.client; there = http.client.HTTPConnection('127.0.0.1', 8700, timeout=4); \
-there.request('GET', '/mcp'); raise SystemExit(there.getresponse().status != 401)"]
+there.request('GET', '/livez'); raise SystemExit(there.getresponse().status != 200)"]
 ENTRYPOINT ["paddock"]
 CMD ["serve", "mcp", "--http", "0.0.0.0:8700", "--allowed-host", "127.0.0.1", "--allowed-host", "localhost"]

@@ -9,6 +9,7 @@ question too many. An answer is an answer to one question, which holds the hash 
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,21 @@ from paddock.store.audit import AuditSink, Field
 Asker = Callable[[Question], Awaitable[Answer]]
 """Asks a person. Cancelled when nobody waits for the answer any more; an exception is a no."""
 
+
+@dataclass(frozen=True, slots=True)
+class ClientAsker:
+    """Asks the person behind one of several clients, each of which has `approvals.max_waiting` of its own."""
+
+    client: str
+    ask: Asker
+
+    async def __call__(self, question: Question) -> Answer:
+        """Follow Asker."""
+        return await self.ask(question)
+
+
+MOST_WAITING = 32
+"""Runs that wait for an answer at a time, of all clients together: each keeps a stopped process."""
 MOST_QUESTIONS = 50
 """Questions of one run. Who is asked for ever says yes in the end."""
 
@@ -120,7 +136,8 @@ class Approvals:
         self._outgoing = outgoing
         self._asker = asker or nobody
         self._runs: dict[str, Run] = {}
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
+        """Runs that wait for an answer, by client."""
 
     def begin(self, request: ExecutionRequest, asker: Asker | None) -> None:
         """Know a request of a person or an agent, and whom to ask about it and its children, until it ends."""
@@ -240,27 +257,40 @@ class Approvals:
         if run.questions > MOST_QUESTIONS:
             told = f"{why}: this run has asked {MOST_QUESTIONS} times, and nobody is asked once more"
             return Answer(verdict="denied", by="paddock", told=told)
-        if self._waiting >= self._settings.max_waiting:
-            told = (
-                f"{why}: {self._waiting} others wait for an answer (approvals.max_waiting); try again later"
-            )
+        client = run.asker.client if isinstance(run.asker, ClientAsker) else ""
+        others, of_all = self._waiting[client], self._waiting.total()
+        if others >= self._settings.max_waiting:
+            told = f"{why}: {others} others wait for an answer (approvals.max_waiting); try again later"
             return Answer(verdict="unasked", by="paddock", told=told)
-        self._waiting += 1
+        if of_all >= max(MOST_WAITING, self._settings.max_waiting):
+            told = f"{why}: {of_all} runs of all clients wait for an answer; try again later"
+            return Answer(verdict="unasked", by="paddock", told=told)
+        self._waiting[client] += 1
         try:
             with run.clock.held():
-                async with asyncio.timeout(question.wait_ms / 1000):
-                    answer = await _unless(stop, run.asker(question))
-        except TimeoutError:
-            told = f"{why}: nobody answered within {question.wait_ms} ms (approvals.wait_ms)"
-            return Answer(verdict="expired", told=told)
-        except Exception as error:  # noqa: BLE001 - whoever asks may be anybody, and their failure is no yes
-            told = f"{why}: asking failed ({type(error).__name__})"
-            return Answer(verdict="unasked", by="paddock", told=told)
+                answer = await _heard(run.asker, question, why, stop)
+                await run.clock.ready()
+                return answer
         finally:
-            self._waiting -= 1
-        if answer.verdict in YES and answer.verdict not in question.scopes:
-            answer = answer.model_copy(update={"verdict": "once"})
-        return answer.model_copy(update={"told": _told(answer, why)})
+            self._waiting[client] -= 1
+            if not self._waiting[client]:
+                del self._waiting[client]
+
+
+async def _heard(asker: Asker, question: Question, why: str, stop: asyncio.Event | None) -> Answer:
+    """Return what a person answers in time; no answer, or a failure to ask, is no yes."""
+    try:
+        async with asyncio.timeout(question.wait_ms / 1000):
+            answer = await _unless(stop, asker(question))
+    except TimeoutError:
+        told = f"{why}: nobody answered within {question.wait_ms} ms (approvals.wait_ms)"
+        return Answer(verdict="expired", told=told)
+    except Exception as error:  # noqa: BLE001 - whoever asks may be anybody, and their failure is no yes
+        told = f"{why}: asking failed ({type(error).__name__})"
+        return Answer(verdict="unasked", by="paddock", told=told)
+    if answer.verdict in YES and answer.verdict not in question.scopes:
+        answer = answer.model_copy(update={"verdict": "once"})
+    return answer.model_copy(update={"told": _told(answer, why)})
 
 
 def _told(answer: Answer, why: str) -> str:

@@ -24,12 +24,15 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     raise cancelled from None if task.cancelled() else task.exception()
 
 
-async def stopped_first(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
+async def stopped_first(
+    work: Callable[[asyncio.Event], Coroutine[Any, Any, T]], stop: asyncio.Event | None = None
+) -> T:
     """Return what `work` returns; a cancellation of whoever waits sets its event, and goes on when it has ended.
 
-    So what is under way ends in order, and the record says what it did, although nobody hears of it.
+    So what is under way ends in order, and the record says what it did, although nobody hears of it. Whoever gives
+    `stop` may set it themselves: then the work ends early, and what it returns is returned.
     """
-    stop = asyncio.Event()
+    stop = stop or asyncio.Event()
     running = asyncio.ensure_future(work(stop))
     try:
         return await asyncio.shield(running)

@@ -19,10 +19,12 @@ from paddock.store.inbox import Inbox
 from paddock.surfaces.mcp.announce import Announcer
 from paddock.surfaces.mcp.asking import Rounds
 from paddock.surfaces.mcp.held import FETCHING, Held
-from paddock.surfaces.mcp.http import application
+from paddock.surfaces.mcp.hosts import HostNames
+from paddock.surfaces.mcp.http import KnownHosts, application
 from paddock.surfaces.mcp.offers import Offers
 from paddock.surfaces.mcp.outputs import UnknownResourceError
 from paddock.surfaces.mcp.prompts import UnknownPromptError
+from paddock.surfaces.mcp.requests import Requests
 from paddock.surfaces.mcp.server import protocol_server
 from paddock.surfaces.mcp.tools import (
     Answer,
@@ -220,7 +222,8 @@ async def main(directory: Path) -> None:
     server = protocol_server(Toolbox(tools), offers, rounds, announcer)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    app = application(server, [f"{host}:{port}" for host in ("127.0.0.1", "localhost")])
+    names = HostNames.of(("127.0.0.1", "localhost"), port)
+    app = KnownHosts(application(server, Requests()), names)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])

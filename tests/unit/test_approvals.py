@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddock.approvals import Approvals, Asker, Behind
+from paddock.approvals import MOST_WAITING, Approvals, Asker, Behind, ClientAsker
 from paddock.hub.person import Form, Unanswerable
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.errors import LedgerError
@@ -201,6 +201,38 @@ def test_no_more_wait_at_a_time_than_the_settings_say() -> None:
         (True, "once"),
     ]
     assert found[1].reasons == ("why: 1 others wait for an answer (approvals.max_waiting); try again later",)
+
+
+def test_each_client_has_questions_of_its_own_up_to_a_bound_for_all() -> None:
+    async def work(approvals: Approvals) -> list[tuple[str, ...]]:
+        go, asked = asyncio.Event(), asyncio.Semaphore(0)
+
+        async def thinks(_question: Question) -> Answer:
+            asked.release()
+            await go.wait()
+            return Answer(verdict="once", by="ada")
+
+        async def one(run: str, client: str) -> Decision:
+            approvals.begin(ROOT.model_copy(update={"id": run}), ClientAsker(client, thinks))
+            return await approvals.settle(call(root=run), ASKING)
+
+        waiting: list[asyncio.Task[Decision]] = []
+        for number in range(MOST_WAITING):
+            waiting.append(asyncio.create_task(one(f"run {number}", f"client {number // 2}")))
+            await asked.acquire()
+            if number == 3:
+                refused = await one("more", "client 0")
+        last = await one("last", "client 100")
+        go.set()
+        assert all(decision.allowed for decision in await asyncio.gather(*waiting))
+        again = await one("again", "client 0")
+        assert again.allowed
+        return [refused.reasons, last.reasons]
+
+    assert with_approvals(work, Person(), max_waiting=2) == [
+        ("why: 2 others wait for an answer (approvals.max_waiting); try again later",),
+        (f"why: {MOST_WAITING} runs of all clients wait for an answer; try again later",),
+    ]
 
 
 def test_a_run_asks_fifty_times_and_not_once_more() -> None:

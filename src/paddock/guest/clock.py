@@ -18,6 +18,10 @@ class Stoppable(Protocol):
         """Hold it; harmless when it is gone."""
         ...
 
+    async def ready(self) -> None:
+        """Wait until it may go on: what it gave up when it was held is there again."""
+        ...
+
     def go_on(self) -> None:
         """Let it go on; harmless when it is gone, or was not held."""
         ...
@@ -85,6 +89,12 @@ class Clock:
             if not self._holds:
                 for limit in [*self._left]:
                     self._go_on(limit)
+
+    async def ready(self) -> None:
+        """Wait, while the clock still stands, until all that it holds may go on."""
+        for worker in [self._limits[limit] for limit in self._left]:
+            if worker is not None:
+                await worker.ready()
 
     def _stop(self, limit: asyncio.Timeout) -> None:
         when = limit.when()

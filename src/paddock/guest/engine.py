@@ -56,6 +56,36 @@ class _Places(asyncio.Semaphore):
             self.waiting -= 1
 
 
+class _Placed:
+    """A worker that has a place, and gives it up while it is held: a program that waits for a person keeps none out."""
+
+    def __init__(self, places: _Places, worker: Worker) -> None:
+        self._places = places
+        self._worker = worker
+        self._has_place = True
+
+    def stop(self) -> None:
+        """Follow Stoppable."""
+        self._worker.stop()
+        self.leave()
+
+    async def ready(self) -> None:
+        """Follow Stoppable."""
+        if not self._has_place:
+            await self._places.acquire()
+            self._has_place = True
+
+    def go_on(self) -> None:
+        """Follow Stoppable."""
+        self._worker.go_on()
+
+    def leave(self) -> None:
+        """Give the place up, if it has one."""
+        if self._has_place:
+            self._has_place = False
+            self._places.release()
+
+
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
@@ -120,29 +150,36 @@ class GuestEngine:
         begin: "Callable[[Worker], Dialogue | Computation]",
         stop: asyncio.Event | None,
     ) -> RawResult:
-        async with self._places[job.depth]:
+        places = self._places[job.depth]
+        await places.acquire()
+        try:
             worker = await self._pool.take(profile)
-            self._vigil.programs += 1
-            try:
-                facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
-                dialogue = begin(worker)
-                if stop is None:
-                    return await _run(dialogue, worker, job, facts)
-                with _stopped_by(stop, dialogue):
-                    return await _run(dialogue, worker, job, facts)
-            finally:
-                self._vigil.programs -= 1
-                # In the loop's next step: the kernel tears a process down on its killer's time, here a
-                # millisecond for which a program that has given its result need not wait.
-                asyncio.get_running_loop().call_soon(worker.end)
+        except BaseException:
+            places.release()
+            raise
+        placed = _Placed(places, worker)
+        self._vigil.programs += 1
+        try:
+            facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
+            dialogue = begin(worker)
+            if stop is None:
+                return await _run(dialogue, worker, placed, job, facts)
+            with _stopped_by(stop, dialogue):
+                return await _run(dialogue, worker, placed, job, facts)
+        finally:
+            placed.leave()
+            self._vigil.programs -= 1
+            # In the loop's next step: the kernel tears a process down on its killer's time, here a
+            # millisecond for which a program that has given its result need not wait.
+            asyncio.get_running_loop().call_soon(worker.end)
 
 
 async def _run(
-    dialogue: Dialogue | Computation, worker: Worker, job: GuestJob, facts: SandboxFacts
+    dialogue: Dialogue | Computation, worker: Worker, placed: _Placed, job: GuestJob, facts: SandboxFacts
 ) -> RawResult:
     started = time.perf_counter()
     try:
-        async with job.clock.limit(job.limits.wall_ms / 1000, worker):
+        async with job.clock.limit(job.limits.wall_ms / 1000, placed):
             await dialogue.run()
     except TimeoutError:
         dialogue.time_is_up()

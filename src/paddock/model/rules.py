@@ -91,6 +91,6 @@ class ApprovalSettings(Value):
     wait_ms: PositiveInt = 300_000
     """Milliseconds that a person has for an answer; none is a refusal. The time limit of a program stands still."""
     max_waiting: PositiveInt = 4
-    """Runs that wait for an answer at a time; what would be one more is refused at once."""
+    """Maximum number of runs of one client that wait for an answer at a time; a further one is refused at once."""
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "approvals")
     """Directory of what waits for `paddock approve`, by default `paddock/approvals` below the state directory."""

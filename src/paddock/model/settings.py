@@ -218,6 +218,9 @@ class McpSettings(Value):
     """Most characters of one result, as text and as data; what is more is cut and said to be cut."""
     repos: tuple[Repository, ...] = ()
     """Workspaces that `repoId` may name, of all files together."""
+    shutdown_grace_ms: Count = 5_000
+    """Maximum time that running calls have to finish after SIGTERM or Ctrl-C, in milliseconds. Calls that run longer
+    end as `cancelled`, and their clients are answered."""
 
 
 class GuestSettings(Value):

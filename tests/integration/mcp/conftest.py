@@ -8,9 +8,10 @@ import select
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx2
@@ -175,11 +176,13 @@ class Lines:
         """Return the result of a tool."""
         return (await self.ask("tools/call", {"name": tool, "arguments": arguments}))["result"]
 
-    async def begin(self) -> None:
-        """Shake hands as a client of 2025-11-25 does."""
+    async def begin(
+        self, version: str = "2025-11-25", capabilities: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Shake hands as a client of a revision up to 2025-11-25 does."""
         hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
+            "protocolVersion": version,
+            "capabilities": {**capabilities},
             "clientInfo": {"name": "l", "version": "1"},
         }
         await self.ask("initialize", hello, modern=False)

@@ -194,3 +194,71 @@ def test_a_client_that_fails_to_ask_has_not_agreed(place: Place) -> None:
 
     code, message = asyncio.run(main()).structured_content["value"]
     assert (code, message) == ("approval_unavailable", "echoes carry far: asking failed (MCPError)")
+
+
+OPTIONS = {"once": "this call only", "run": "all such calls of this run"}
+FORMS: dict[str, dict[str, Any]] = {
+    "2025-06-18": {"enum": [*OPTIONS], "enumNames": [*OPTIONS.values()]},
+    "2025-11-25": {"oneOf": [{"const": scope, "title": title} for scope, title in OPTIONS.items()]},
+}
+"""How each revision writes the options of a form."""
+
+
+@pytest.mark.parametrize("version", [*FORMS])
+def test_each_revision_gets_the_form_that_it_knows(place: Place, version: str) -> None:
+    async def main() -> tuple[Any, Any]:
+        async with place.lines() as lines:
+            await lines.begin(version, {"elicitation": {}})
+            call = {"name": "execute_code", "arguments": {"code": ECHO}}
+            number = lines.send("tools/call", call, modern=False)
+            while (asked := await lines.receive()).get("method") != "elicitation/create":
+                pass
+            answer = {"action": "accept", "content": {"allow": "once"}}
+            lines.write({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+            return asked["params"], (await lines.answer(number))["result"]
+
+    params, result = asyncio.run(main())
+    mode = {} if version < "2025-11-25" else {"mode": "form"}
+    allow = {"type": "string", "title": "Allow", **FORMS[version]}
+    schema = {"type": "object", "properties": {"allow": allow}, "required": ["allow"]}
+    assert {name: value for name, value in params.items() if name not in {"message", "_meta"}} == {
+        **mode,
+        "requestedSchema": schema,
+    }
+    assert result["structuredContent"]["value"] == "hi"
+
+
+@pytest.mark.parametrize("version", [*FORMS])
+def test_the_choice_of_a_script_is_of_the_revision_too(place: Place, version: str) -> None:
+    scripts = place.workspace / ".paddock/scripts"
+    scripts.mkdir(parents=True)
+    for name in ("first", "second"):
+        (scripts / f"{name}.js").write_text(f"return '{name}'")
+
+    async def main() -> tuple[Any, str]:
+        async with place.lines() as lines:
+            await lines.begin(version, {"elicitation": {}})
+            number = lines.send("prompts/get", {"name": "run-script"}, modern=False)
+            while (asked := await lines.receive()).get("method") != "elicitation/create":
+                pass
+            answer = {"action": "accept", "content": {"script": "second"}}
+            lines.write({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+            [message] = (await lines.answer(number))["result"]["messages"]
+            return asked["params"]["requestedSchema"]["properties"]["script"], message["content"]["text"]
+
+    field, text = asyncio.run(main())
+    names = ["first", "second"]
+    old: dict[str, Any] = {"enum": names, "enumNames": names}
+    new: dict[str, Any] = {"oneOf": [{"const": name, "title": name} for name in names]}
+    assert field == {"type": "string", **(old if version < "2025-11-25" else new)}
+    assert "return 'second'" in text
+
+
+def test_a_revision_without_elicitation_is_not_asked(place: Place) -> None:
+    async def main() -> Any:
+        async with place.lines() as lines:
+            await lines.begin("2025-03-26", {"elicitation": {}})
+            call = {"name": "execute_code", "arguments": {"code": ECHO}}
+            return (await lines.ask("tools/call", call, modern=False))["result"]
+
+    assert asyncio.run(main())["structuredContent"]["status"] == "waiting"

@@ -14,7 +14,7 @@ CALLS: list[dict[str, Any]] = [
     {"source": "for (;;) {}", "limits": {"wall_ms": 50}},
     {"source": ""},
     {"input": "no source"},
-    {"source": "emit(1)", "limits": {"wall_ms": "5"}},
+    {"source": "emit(1)", "limits": {"wall_ms": "soon"}},
     {"source": "emit(typeof console + typeof servers)"},
     {"source": "return 1"},
 ]

@@ -110,6 +110,9 @@ def test_no_web_page_gets_in_by_another_name(place: Place) -> None:
                     "local page": {"Origin": "http://localhost:3000"},
                     "localhost": {"Host": f"localhost:{port}"},
                     "allowed": {"Host": f"paddock.test:{port}", "Origin": f"http://paddock.test:{port}"},
+                    "proxied": {"Host": "Paddock.Test.", "Origin": "https://paddock.test"},
+                    "other name": {"Host": "evil.paddock.test"},
+                    "page beside": {"Host": "paddock.test", "Origin": "https://paddock.test:3000"},
                 }.items()
             }
             assert statuses == {
@@ -119,6 +122,9 @@ def test_no_web_page_gets_in_by_another_name(place: Place) -> None:
                 "local page": 403,
                 "localhost": 200,
                 "allowed": 200,
+                "proxied": 200,
+                "other name": 421,
+                "page beside": 403,
             }
 
     asyncio.run(main())
@@ -226,6 +232,8 @@ def test_termination_ends_everything(place: Place) -> None:
 
 
 def test_termination_is_told_to_who_waits_and_is_no_error(place: Place) -> None:
+    place.settings("[mcp]\nshutdown_grace_ms = 0\n")
+
     async def main() -> None:
         async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
             session = await shaken_hands(http, web.url)
@@ -239,7 +247,8 @@ def test_termination_is_told_to_who_waits_and_is_no_error(place: Place) -> None:
                         await asyncio.sleep(0)
                 web.process.send_signal(signal.SIGTERM)
                 response = await plain
-                assert (response.status_code, response.text) == (503, "This server is ending.\n")
+                assert response.status_code == 200
+                assert response.json()["result"]["structuredContent"]["status"] == "cancelled"
                 assert await asyncio.wait_for(web.process.wait(), 30) == 0
                 assert await web.process.stderr.read() == b""
 
@@ -292,6 +301,34 @@ def test_tokens_that_are_refused(place: Place) -> None:
 )
 def test_addresses_where_nobody_can_be_served(place: Place, address: str, told: str) -> None:
     assert serve(place, "--http", address, PADDOCK_TOKEN=TOKEN) == (1, f"--http {address}: {told}\n")
+
+
+def test_names_that_are_none(place: Place) -> None:
+    assert serve(place, "--http", "0", "--allowed-host", "https://a.test", PADDOCK_TOKEN=TOKEN) == (
+        1,
+        "--allowed-host https://a.test: this is not NAME or NAME:PORT. "
+        "Give the name that clients ask for, without a scheme or a path; for instance paddock.example.com\n",
+    )
+
+
+def test_probes_want_no_token_and_tell_nothing(place: Place) -> None:
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(timeout=60) as http:
+            for path in ("/health", "/livez", "/readyz"):
+                url = web.url.replace("/mcp", path)
+                for host in ("10.1.2.3:8700", "evil.test"):
+                    found = await http.get(url, headers={"Host": host})
+                    told = {name for name in found.headers if name != "date"}
+                    assert (found.status_code, found.text) == (200, "ok\n")
+                    assert told == {"cache-control", "connection", "content-length", "content-type"}
+                head = await http.head(url)
+                assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", "3")
+                posted = await http.post(url, content=b"x" * 100_000)
+                assert (posted.status_code, posted.headers["allow"]) == (405, "GET, HEAD")
+            for path in ("/", "/health/", "/healthz", "/readyz/x", "/livez%2f"):
+                assert (await http.get(web.url.replace("/mcp", path))).status_code == 401
+
+    asyncio.run(main())
 
 
 def test_a_token_is_made_once_and_kept(place: Place) -> None:

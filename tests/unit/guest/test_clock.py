@@ -24,6 +24,9 @@ class Worker:
     def stop(self) -> None:
         self.signals.append("stop")
 
+    async def ready(self) -> None:
+        self.signals.append("ready")
+
     def go_on(self) -> None:
         self.signals.append("go on")
 
@@ -93,5 +96,22 @@ def test_a_limit_that_has_passed_is_left_alone() -> None:
         with pytest.raises(TimeoutError):
             await work()
         assert worker.signals == []
+
+    run(main)
+
+
+def test_what_is_held_gets_ready_while_the_clock_stands() -> None:
+    async def main(loop: Loop) -> None:
+        clock, worker, free = Clock(), Worker(), Worker()
+        async with clock.limit(10, worker), clock.limit(20):
+            await clock.ready()
+            with clock.held():
+                await passes(loop, 50)
+                await clock.ready()
+                await passes(loop, 50)
+            assert worker.signals == ["stop", "ready", "go on"]
+            async with clock.limit(5, free):
+                await clock.ready()
+            assert free.signals == []
 
     run(main)

@@ -50,7 +50,11 @@ def command() -> None:
     help=f"Bearer token of HTTP; a new file is written. Else {TOKEN_VARIABLE}, else a token made up and printed.",
 )
 @click.option(
-    "--allowed-host", "hosts", metavar="NAME", multiple=True, help="Further host name of HTTP requests."
+    "--allowed-host",
+    "hosts",
+    metavar="NAME[:PORT]",
+    multiple=True,
+    help="Further host name of HTTP requests, for instance that of a proxy.",
 )
 @click.option(
     "--names",
@@ -125,10 +129,11 @@ async def _serve(
     from paddock.surfaces.mcp import service  # noqa: PLC0415 - the protocol's library costs 0.8 s
     from paddock.wiring.session import open_session  # noqa: PLC0415 - help does without
 
-    with cancelled_by_signals(), suppress(asyncio.CancelledError):
+    stop = asyncio.Event()
+    with cancelled_by_signals(stop):
         async with open_session(settings, workspace, launcher=launcher) as session:
             served = service.Service(session, settings, workspace, names, settings_of)
             stay()
-            await (served.stdio() if door is None else served.http(door))
+            await (served.stdio(stop) if door is None else served.http(door, stop))
             for text in session.warnings:
                 warn(text)

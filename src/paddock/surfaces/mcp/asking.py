@@ -36,11 +36,12 @@ from mcp_types import (
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from paddock.approvals import Asker
+from paddock.approvals import Asker, ClientAsker
 from paddock.guest.job import OnConsole
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
+from paddock.surfaces.mcp.announce import at_the_end, session_of
 from paddock.surfaces.mcp.held import Errand, Held, Work, fetched_run
 from paddock.surfaces.mcp.tools import Answer, Caller, Inquire
 
@@ -48,6 +49,10 @@ Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
 _KEY = "approval"
 _LABELS = {"once": "this call only", "run": "all such calls of this run"}
+_FORMS_SINCE = "2025-06-18"
+"""First protocol revision with elicitation."""
+_TITLED_OPTIONS_SINCE = "2025-11-25"
+"""First protocol revision whose forms have `oneOf` with titles, and a `mode`; before it was `enum` with `enumNames`."""
 _MOST_WAITING = 64
 """Requests that wait for the next one of their client."""
 _KINDS: dict[type[InputRequest], tuple[str, type[InputResponse]]] = {
@@ -66,7 +71,10 @@ class Repeated(Protocol):
 
 
 def can_ask(context: Context) -> bool:
-    """Tell whether a client says that it can ask its person to fill in a form; an empty capability says so."""
+    """Tell whether a client says that it can ask its person to fill in a form; an empty capability says so.
+
+    A revision without elicitation has no such request, whatever its client declares.
+    """
     return _offers(context, "elicitation")
 
 
@@ -76,6 +84,16 @@ def actor(context: Context) -> str:
     if params is None:
         return "mcp client"
     return f"{params.client_info.name} {params.client_info.version}".strip()
+
+
+def client_of(context: Context) -> str:
+    """Return which client calls: its session, or its connection where a revision has no sessions.
+
+    Over standard streams there is one client.
+    """
+    session = session_of(context)
+    peer = context.request.client if context.request is not None and not session else None
+    return session if peer is None else f"{peer.host}:{peer.port}"
 
 
 def form(question: Question) -> ElicitRequest:
@@ -115,29 +133,59 @@ def read(result: object, question: Question, actor: str) -> approval.Answer:
     return approval.Answer(verdict="denied", by=by)
 
 
-def asker(inquire: Inquire, actor: str) -> Asker:
+def asker(inquire: Inquire, actor: str, client: str) -> Asker:
     """Return what asks the person behind a client."""
 
     async def ask(question: Question) -> approval.Answer:
         answers = await inquire({_KEY: form(question)})
         return read(answers.get(_KEY), question, actor)
 
-    return ask
+    return ClientAsker(client, ask)
 
 
 def at_once(context: Context) -> Inquire:
-    """Return what asks a client of 2025-11-25 while its request runs."""
+    """Return what asks a client of a revision up to 2025-11-25 while its request runs."""
 
     async def inquire(requests: InputRequests) -> Mapping[str, object]:
         _check(context, requests)
         related = ServerMessageMetadata(related_request_id=context.request_id)
         send = context.session.send_request
         return {
-            key: await send(request, _KINDS[type(request)][1], metadata=related)
+            key: await send(
+                _as_known(request, context.protocol_version), _KINDS[type(request)][1], metadata=related
+            )
             for key, request in requests.items()
         }
 
     return inquire
+
+
+def _as_known(request: InputRequest, version: str) -> InputRequest:
+    """Return a request as a client of a protocol revision reads it."""
+    if version >= _TITLED_OPTIONS_SINCE or not isinstance(request, ElicitRequest):
+        return request
+    params = request.params
+    if not isinstance(params, ElicitRequestFormParams):
+        return request
+    fields = {
+        name: _with_names(cast("dict[str, Json]", field))
+        for name, field in cast("dict[str, Json]", params.requested_schema["properties"]).items()
+    }
+    schema = {**params.requested_schema, "properties": fields}
+    return ElicitRequest(params=params.model_copy(update={"mode": None, "requested_schema": schema}))
+
+
+def _with_names(field: dict[str, Json]) -> dict[str, Json]:
+    """Return a field of a form with `enum` and `enumNames` in place of options with titles."""
+    options = cast("list[dict[str, Json]]", field.get("oneOf", []))
+    if not options:
+        return field
+    plain = {name: value for name, value in field.items() if name != "oneOf"}
+    return {
+        **plain,
+        "enum": [option["const"] for option in options],
+        "enumNames": [option["title"] for option in options],
+    }
 
 
 class Rounds:
@@ -164,10 +212,14 @@ class Rounds:
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             current = self._round(context, params, actor, work)
             return await current.asked(on_console) or await self._held.settled(current)
-        inquire = at_once(context)
+        inquire, client = at_once(context), client_of(context)
         if can_ask(context):
-            return await work(Caller(actor, on_console, asker(inquire, actor), inquire, present=True))
-        return await self._held.call(actor, lambda caller: work(replace(caller, inquire=inquire)), on_console)
+            return await work(Caller(actor, on_console, asker(inquire, actor, client), inquire, present=True))
+        if self._held.meets(client):
+            at_the_end(context, self._held.release)
+        return await self._held.call(
+            actor, client, lambda caller: work(replace(caller, inquire=inquire)), on_console
+        )
 
     async def get(self, context: Context, params: Repeated, actor: str, work: Work[T]) -> T | dict[str, Json]:
         """Return what any other request gives, or the result that asks its client first."""
@@ -207,13 +259,14 @@ class _Round(Errand[T]):
         self._requests: InputRequests = {}
         self._state = ""
         self._reply: asyncio.Future[Mapping[str, object]] | None = None
-        super().__init__(actor, work, held.inbox)
+        super().__init__(actor, client_of(context), work, held.inbox)
 
     def caller(self) -> Caller:
         """Return a caller who can be asked as the client says."""
         if not can_ask(self._context):
             return replace(super().caller(), inquire=self.inquire)
-        return Caller(self.actor, self.hear, asker(self.inquire, self.actor), self.inquire, present=True)
+        ask = asker(self.inquire, self.actor, self.client)
+        return Caller(self.actor, self.hear, ask, self.inquire, present=True)
 
     async def inquire(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the next request of the client. When none comes in time, nobody is there for the rest."""
@@ -258,7 +311,9 @@ class _Round(Errand[T]):
 
 def _offers(context: Context, kind: str) -> bool:
     offered = getattr(context.session.client_capabilities, kind, None)
-    return offered is not None and (kind != "elicitation" or offered.form is not None or offered.url is None)
+    if offered is None or kind != "elicitation":
+        return offered is not None
+    return context.protocol_version >= _FORMS_SINCE and (offered.form is not None or offered.url is None)
 
 
 def _check(context: Context, requests: InputRequests) -> None:

@@ -28,12 +28,12 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         wish = arguments.get("timeout_ms")
-        limits = LimitOverrides(
-            wall_ms=None if wish is None else int(wish)
-        )  # a whole number may be written 1e9
+        wall_ms = None if wish is None else int(wish)  # a whole number may be written 1e9
+        limits = LimitOverrides(wall_ms=wall_ms)
         request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
         outcome = await stopped_first(
-            lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop)
+            lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop),
+            caller.stop,
         )
         shown = answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
@@ -57,7 +57,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
             input_schema=object_schema(
                 ["code"],
                 code={"type": "string"},
-                input={"type": "object"},
+                input={},
                 timeout_ms={"type": "integer", "minimum": 1},
                 mode={
                     "enum": [*get_args(Calls)],

@@ -91,7 +91,7 @@ async def _computed(
         return refused(problem), None
     request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace)
     asker = caller.asker
-    outcome = await stopped_first(lambda stop: gate.execute(request, asker=asker, stop=stop))
+    outcome = await stopped_first(lambda stop: gate.execute(request, asker=asker, stop=stop), caller.stop)
     return envelope(outcome), outcome
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.model.errors import ConfigurationError
+from paddock.surfaces.mcp.hosts import HostNames
 
 PATH = "/mcp"
 _SHORTEST_TOKEN = 16
@@ -21,22 +22,26 @@ class Door:
 
     listener: socket.socket
     token: str
-    names: tuple[str, ...]
+    names: HostNames
     """Host names under which the server may be asked for."""
-
-    @property
-    def url(self) -> str:
-        """The address of the server."""
-        return f"http://{self.names[0]}:{self.listener.getsockname()[1]}{PATH}"
+    url: str
+    """The address of the server."""
 
 
 def open_door(address: str, token: str, names: tuple[str, ...]) -> Door:
     """Listen on `HOST:PORT`, `[HOST]:PORT` or `PORT` of loopback; port 0 is any free one.
 
-    `names` are further host names under which the server may be asked for. Raises ConfigurationError.
+    `names` are further host names under which the server may be asked for, `NAME` or `NAME:PORT`. Raises
+    ConfigurationError.
     """
     listener = _listen(address)
-    return Door(listener, token, (*_own_names(listener), *names))
+    own, port = _own_names(listener), listener.getsockname()[1]
+    try:
+        known = HostNames.of(own, port, names)
+    except ConfigurationError:
+        listener.close()
+        raise
+    return Door(listener, token, known, f"http://{own[0]}:{port}{PATH}")
 
 
 def read_token(file: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
+from paddock.approvals import ClientAsker
 from paddock.guest.job import OnConsole
 from paddock.model import approval
 from paddock.model.approval import Question
@@ -39,8 +40,9 @@ _KEPT = 16
 class Errand(Generic[T]):
     """Work for a request that goes on by itself, whoever waits for it; its questions wait in the inbox."""
 
-    def __init__(self, actor: str, work: Work[T], inbox: Inbox) -> None:
+    def __init__(self, actor: str, client: str, work: Work[T], inbox: Inbox) -> None:
         self.actor = actor
+        self.client = client
         self.question: Question | None = None
         self.asking = asyncio.Event()
         """Set as long as something is asked."""
@@ -51,7 +53,7 @@ class Errand(Generic[T]):
 
     def caller(self) -> Caller:
         """Return who calls, for the work."""
-        return Caller(self.actor, self.hear, self._ask)
+        return Caller(self.actor, self.hear, ClientAsker(self.client, self._ask))
 
     def hear(self, line: ConsoleLine) -> None:
         """Pass a console line on to whoever listens now."""
@@ -103,11 +105,26 @@ class Held:
         self._fetching = fetching
         self._patience_s = patience_s
         self._calls: dict[str, Errand[Answer]] = {}
+        self._clients: set[str] = set()
         self.running: set[asyncio.Task[Answer]] = set()
 
-    async def call(self, actor: str, work: Work[Answer], listener: OnConsole | None) -> Answer:
+    def meets(self, client: str) -> bool:
+        """Know a client, and tell whether it was not known: whoever asks says when it has gone, by `release`."""
+        known = client in self._clients
+        self._clients.add(client)
+        return not known
+
+    def release(self, client: str) -> None:
+        """End the calls that a client has left behind: its session has ended."""
+        self._clients.discard(client)
+        for run, errand in [*self._calls.items()]:
+            if errand.client == client and not errand.task.done():
+                errand.task.cancel()
+                del self._calls[run]
+
+    async def call(self, actor: str, client: str, work: Work[Answer], listener: OnConsole | None) -> Answer:
         """Return the answer of a tool, or that it waits for a person."""
-        errand = Errand(actor, work, self.inbox)
+        errand = Errand(actor, client, work, self.inbox)
         self.running.add(errand.task)
         errand.task.add_done_callback(self.running.discard)
         await errand.pause(listener)
@@ -132,6 +149,8 @@ class Held:
             await errand.pause(None, ends=False)
         if (question := errand.question) is not None:
             return self._told(question)
+        if errand.task.cancelled():
+            return _unknown(run)
         answer = await asyncio.shield(errand.task)
         known = self._calls.pop(run, None) is not None
         return _fetched(answer) if known else _unknown(run)

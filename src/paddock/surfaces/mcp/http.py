@@ -16,11 +16,15 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
-from paddock.surfaces.mcp.bodies import CountedBodies
+from paddock.surfaces.mcp.answers import CLOSE, header_values, send_text
 from paddock.surfaces.mcp.digits import AllDigits
 from paddock.surfaces.mcp.door import PATH, Door
+from paddock.surfaces.mcp.hosts import HostNames
+from paddock.surfaces.mcp.inbound import Inbound
 from paddock.surfaces.mcp.patience import PatientConnection, Strangers
 from paddock.surfaces.mcp.places import SessionPlaces
+from paddock.surfaces.mcp.probes import Probes
+from paddock.surfaces.mcp.requests import ENDING, Requests
 from paddock.surfaces.mcp.stdio import LINE_LIMIT
 
 if TYPE_CHECKING:
@@ -56,10 +60,10 @@ class TokenRequired:
             await _with_client(self._app, scope, receive, send)
             return
         text = b"This server wants its token: send the header `Authorization: Bearer TOKEN`.\n"
-        await _answer(send, 401, text, (b"www-authenticate", b"Bearer"))
+        await send_text(send, 401, text, (b"www-authenticate", b"Bearer"), CLOSE)
 
     def _has_token(self, scope: Scope) -> bool:
-        given = _values(scope, b"authorization")
+        given = header_values(scope, b"authorization")
         kind, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
 
@@ -87,34 +91,48 @@ async def _with_client(app: App, scope: Scope, receive: Receive, send: Send) -> 
     except asyncio.CancelledError:
         if begun:
             raise
-        await _answer(send, 503, b"This server is ending.\n")
+        await send_text(send, 503, f"{ENDING}\n".encode(), (b"retry-after", b"1"), CLOSE)
     except Exception:
         if not gone:
             raise
 
 
-async def _answer(send: Send, status: int, text: bytes, *headers: tuple[bytes, bytes]) -> None:
-    """Answer with a text, and end the connection."""
-    told = [*headers, (b"content-type", b"text/plain"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": status, "headers": told})
-    await send({"type": "http.response.body", "body": text})
+class KnownHosts:
+    """An ASGI application that only requests for this server by one of its names reach, and no page of another."""
+
+    def __init__(self, app: App, names: HostNames) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 421 or 403."""
+        hosts, origins = header_values(scope, b"host"), header_values(scope, b"origin")
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif len(hosts) != 1 or not self._names.allows_host(hosts[0].decode("latin-1")):
+            text = b"This server is not reached under this name (Host); see `--allowed-host`.\n"
+            await send_text(send, 421, text)
+        elif origins and not (len(origins) == 1 and self._names.allows_origin(origins[0].decode("latin-1"))):
+            text = b"This server is not for the web pages of others (Origin); see `--allowed-host`.\n"
+            await send_text(send, 403, text)
+        else:
+            await self._app(scope, receive, send)
 
 
 class Measured:
-    """An ASGI application that answers `/metrics` itself, where it is asked for by one of `hosts` (`NAME:PORT`)."""
+    """An ASGI application that answers `/metrics` itself."""
 
-    def __init__(self, app: App, page: Metrics, hosts: list[str]) -> None:
+    def __init__(self, app: App, page: Metrics) -> None:
         self._app = app
         self._page = page
-        self._hosts = [[host.encode()] for host in hosts]
-        self._origins = [[], *([f"http://{host}".encode()] for host in hosts)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on."""
         if scope["type"] != "http" or scope["path"] != METRICS:
             await self._app(scope, receive, send)
             return
-        status, text = self._refusal(scope) or (200, await self._page())
+        found = scope["method"] == "GET"
+        status, text = (200, await self._page()) if found else (405, b"Metrics are read with GET.\n")
         headers = [
             (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
             (b"cache-control", b"no-store"),
@@ -122,48 +140,35 @@ class Measured:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": text})
 
-    def _refusal(self, scope: Scope) -> tuple[int, bytes] | None:
-        """Return status and text of a refusal; None for a request that may be answered."""
-        if _values(scope, b"host") not in self._hosts:
-            return 421, b"This server is not reached under this name (Host); see `--allowed-host`.\n"
-        if _values(scope, b"origin") not in self._origins:
-            return 403, b"Metrics are not for the web pages of others (Origin).\n"
-        return None if scope["method"] == "GET" else (405, b"Metrics are read with GET.\n")
 
+def application(server: "Server[Any]", requests: Requests, retry_s: float = 1) -> App:
+    """Return what answers requests for a server, whoever asks, by whatever name.
 
-def _values(scope: Scope, name: bytes) -> list[bytes]:
-    """Return every value of a header."""
-    return [value for each, value in scope.get("headers", ()) if each == name]
-
-
-def application(server: "Server[Any]", hosts: list[str]) -> App:
-    """Return what answers requests for these hosts (`NAME:PORT`), whoever asks."""
-    return server.streamable_http_app(
+    Clients that ask while it ends are told to come back after `retry_s` seconds.
+    """
+    library = server.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=LINE_LIMIT,
         max_sessions=SESSIONS,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts]
-        ),
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # KnownHosts is
     )
+    places = SessionPlaces(AllDigits(library, LINE_LIMIT), SESSIONS)
+    return Inbound(AbandonedSessions(places), requests, retry_s)
 
 
 @asynccontextmanager
 async def http_service(
-    server: "Server[Any]", door: Door, metrics: Metrics | None = None
+    app: App, door: Door, requests: Requests, metrics: Metrics | None = None
 ) -> AsyncGenerator[asyncio.Task[None]]:
-    """Serve through a door, `metrics` too where they are given; gives the task that serves.
+    """Serve an application through a door, `metrics` too where they are given; gives the task that serves.
 
     Leaving the context ends all work in order.
     """
-    port = door.listener.getsockname()[1]
-    hosts = [f"{host}:{port}" for host in door.names]
-    app: App = CountedBodies(SessionPlaces(AllDigits(application(server, hosts), LINE_LIMIT), SESSIONS))
-    app = AbandonedSessions(app)
     if metrics is not None:
-        app = Measured(app, metrics, hosts)
+        app = Measured(app, metrics)
+    app = TokenRequired(KnownHosts(app, door.names), door.token)
     config = uvicorn.Config(
-        TokenRequired(app, door.token),  # pyright: ignore[reportArgumentType] - the same protocol under other names
+        Probes(app, lambda: not requests.ending),  # pyright: ignore[reportArgumentType] - the same protocol, other names
         http=partial(PatientConnection, Strangers()),  # pyright: ignore[reportArgumentType] - it is called, no more
         log_config=None,
         access_log=False,

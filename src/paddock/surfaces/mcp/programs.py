@@ -77,7 +77,9 @@ class Programs:
         )
         take = OutputLines(caller.on_console).take if caller.on_console else None
         execute, asker = self._session.gate.execute, caller.asker
-        outcome = await stopped_first(lambda stop: execute(request, on_output=take, asker=asker, stop=stop))
+        outcome = await stopped_first(
+            lambda stop: execute(request, on_output=take, asker=asker, stop=stop), caller.stop
+        )
         return outcome, work
 
     async def find(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":

@@ -103,7 +103,9 @@ class SeedTools:
         work = GuestRun(source=arguments["code"], raw_results=True)
         request = self._request(work, caller)
         execute, heard, asker = self._session.gate.execute, caller.on_console, caller.asker
-        outcome = await stopped_first(lambda stop: execute(request, on_console=heard, asker=asker, stop=stop))
+        outcome = await stopped_first(
+            lambda stop: execute(request, on_console=heard, asker=asker, stop=stop), caller.stop
+        )
         text = render.output_text(outcome)
         if outcome.ok:
             return Answer([text_block(text or NO_OUTPUT)])

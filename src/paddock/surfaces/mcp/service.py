@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,12 +19,13 @@ from paddock.surfaces.mcp.compute import compute_tool, seed_compute_tool
 from paddock.surfaces.mcp.discovery import discovery_tools
 from paddock.surfaces.mcp.door import Door
 from paddock.surfaces.mcp.held import FETCHING, Held
-from paddock.surfaces.mcp.http import http_service
+from paddock.surfaces.mcp.http import application, http_service
 from paddock.surfaces.mcp.offers import Offers
 from paddock.surfaces.mcp.programs import Programs, program_tools
 from paddock.surfaces.mcp.prompts import Prompts
 from paddock.surfaces.mcp.provision import provision_tool
 from paddock.surfaces.mcp.repositories import Repositories
+from paddock.surfaces.mcp.requests import Requests
 from paddock.surfaces.mcp.resources import Resources
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.script_tools import ScriptTools
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from paddock.telemetry.metrics import Metrics
 
 _log = logging.getLogger("paddock.mcp")
+
+_ANSWERS_S = 5.0
+"""Maximum time in which the answers of stopped calls leave."""
 
 Names = Literal["native", "seed"]
 SettingsOf = Callable[[Path], Settings]
@@ -68,6 +73,7 @@ class Service:
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
         seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
         seed.append(seed_compute_tool(session.gate, workspace))
+        seed = [replace(tool, exact=True) for tool in seed]
         self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap, rest)
         further = self._scripts.tools
         if names == "native":
@@ -80,18 +86,46 @@ class Service:
         self._announcer = Announcer()
         self._metrics = session.metrics.page if session.metrics else None
         self._changes = names == "native"
+        self._requests = Requests()
+        self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._inbox = Inbox(settings.approvals.directory)
         self._rounds = Rounds(settings.approvals.wait_ms, Held(self._inbox, FETCHING[names]))
 
-    async def stdio(self) -> None:
-        """Serve one client over the standard streams until it closes its end. Cancelling ends all work in order."""
+    async def stdio(self, stop: asyncio.Event) -> None:
+        """Serve one client over the standard streams until it closes its end, or `stop` is set."""
         async with self._server() as server, standard_streams() as (reader, writer):
-            await server.run(reader, writer, server.create_initialization_options())
+            options = server.create_initialization_options()
+            serving = asyncio.create_task(server.run(reader, writer, options))
+            try:
+                await self._until(stop, serving)
+            finally:
+                serving.cancel()
+                await asyncio.wait({serving})
 
-    async def http(self, door: Door) -> None:
-        """Serve many clients over HTTP until cancelled, which ends all work in order."""
-        async with self._server() as server, http_service(server, door, self._metrics) as task:
-            await asyncio.shield(task)
+    async def http(self, door: Door, stop: asyncio.Event) -> None:
+        """Serve many clients over HTTP until `stop` is set."""
+        async with self._server() as server:
+            app = application(server, self._requests, self._grace_s)
+            async with http_service(app, door, self._requests, self._metrics) as serving:
+                await self._until(stop, serving)
+
+    async def _until(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
+        """Wait until a transport has ended, or `stop` is set and what is in flight has ended."""
+        for waiting in (stop.wait, self._drain):
+            other = asyncio.create_task(waiting())
+            try:
+                await asyncio.wait({serving, other}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                other.cancel()
+            if serving.done():
+                serving.result()
+                return
+
+    async def _drain(self) -> None:
+        """Let what is in flight end within the grace; then stop it, and let the answers leave."""
+        if not await self._requests.drained(self._grace_s):
+            await self._tools.stop()
+            await self._requests.drained(_ANSWERS_S)
 
     @asynccontextmanager
     async def _server(self) -> "AsyncGenerator[Server[Any]]":
@@ -104,7 +138,9 @@ class Service:
         except ApprovalError as error:
             _log.warning("no question can wait for `paddock approve`: %s", error)
         try:
-            yield protocol_server(self._tools, self._offers, self._rounds, announcer)
+            server = protocol_server(self._tools, self._offers, self._rounds, announcer)
+            server.middleware.append(self._requests.handle)
+            yield server
         finally:
             await self._rounds.close()
             await self._repositories.close()

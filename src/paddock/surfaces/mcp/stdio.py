@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -42,7 +42,7 @@ _ID = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,")
 _LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
-_HALF = b"\\ud"
+HALF = b"\\ud"
 """How JSON begins to spell half of a character."""
 
 
@@ -67,21 +67,9 @@ class LineReader(PipeStream):
             if not line.strip():
                 continue
             try:
-                message = await _any_message(line)
-            except TooManyValuesError as error:
-                await self._refuse(_outer_id(line), INVALID_REQUEST, str(error))
-                continue
-            except NumberTooLongError as problem:
-                await self._refuse(_outer_id(line), INVALID_REQUEST, f"this message holds {problem}")
-                continue
-            except ValueError:
-                await self._refuse(*_fault(line))
-                continue
-            if isinstance(message.message, JSONRPCNotification) and _has_id(line):
-                # Read without its id, a request would never be answered.
-                await self._refuse(None, INVALID_REQUEST, "the id of a request is a text or a whole number")
-                continue
-            return message
+                return await read_message(line, "line")
+            except UnreadableError as fault:
+                await self._refuse(fault.number, fault.code, fault.text)
 
     async def _skip(self, consumed: int) -> None:
         """Read on to the end of a line that is too long, keeping nothing."""
@@ -124,10 +112,36 @@ async def _any_message(line: bytes) -> SessionMessage:
     meter = await count_in_slices(line, CLIENT_VALUES)
     if meter.values > CLIENT_VALUES:
         raise TooManyValuesError
-    if meter.values <= SLICED_VALUES or meter.too_deep or _HALF in line.lower():
+    if meter.values <= SLICED_VALUES or meter.too_deep or HALF in line.lower():
         return _message(line)
     document = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
     return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
+
+
+class UnreadableError(Exception):
+    """Bytes that are no message: the id of the request as far as it is known, the error code, and what to tell."""
+
+    def __init__(self, number: str | int | None, code: int, text: str) -> None:
+        super().__init__(text)
+        self.number = number
+        self.code = code
+        self.text = text
+
+
+async def read_message(data: bytes, what: Literal["line", "body"]) -> SessionMessage:
+    """Return the message in a line, or in the body of a request. Raises UnreadableError."""
+    try:
+        message = await _any_message(data)
+    except TooManyValuesError as error:
+        raise UnreadableError(_outer_id(data), INVALID_REQUEST, str(error)) from None
+    except NumberTooLongError as problem:
+        raise UnreadableError(_outer_id(data), INVALID_REQUEST, f"this message holds {problem}") from None
+    except ValueError:
+        raise _fault(data, what) from None
+    if isinstance(message.message, JSONRPCNotification) and _has_id(data):
+        # Read without its id, a request would never be answered.
+        raise UnreadableError(None, INVALID_REQUEST, "the id of a request is a text or a whole number")
+    return message
 
 
 def _message(line: bytes) -> SessionMessage:
@@ -158,7 +172,7 @@ def _without_halves(line: bytes) -> str | None:
 
     JSON has them, and programs in JavaScript cut texts there; the parser takes none.
     """
-    if _HALF not in line.lower():
+    if HALF not in line.lower():
         return None
     try:
         return render.encodable(dumps(loads(line.decode()), ensure_ascii=False))
@@ -171,17 +185,19 @@ def _has_id(line: bytes) -> bool:
     return b'"id"' in line and "id" in cast("dict[str, object]", json.loads(line))
 
 
-def _fault(line: bytes) -> tuple[str | int | None, int, str]:
-    """Return the id of a line that is no message, as far as it has one, its error code, and what to tell."""
+def _fault(line: bytes, what: Literal["line", "body"]) -> UnreadableError:
+    """Return what is wrong with bytes that are no message."""
     try:
         document: object = from_json(line)
     except ValueError as error:
         if "recursion" not in str(error):
-            return None, PARSE_ERROR, f"this line is not JSON: {error}"
-        return _outer_id(line), INVALID_REQUEST, f"this message is nested more than {MAX_DEPTH} deep"
+            return UnreadableError(None, PARSE_ERROR, f"this {what} is not JSON: {error}")
+        deep = f"this message is nested more than {MAX_DEPTH} deep"
+        return UnreadableError(_outer_id(line), INVALID_REQUEST, deep)
     number = cast("dict[str, object]", document).get("id") if isinstance(document, dict) else None
     known = number if isinstance(number, str | int) and not isinstance(number, bool) else None
-    return known, INVALID_REQUEST, "this line is not a JSON-RPC 2.0 message; send one object per line"
+    text = f"this {what} is not a JSON-RPC 2.0 message; send one object per {what}"
+    return UnreadableError(known, INVALID_REQUEST, text)
 
 
 def _outer_id(line: bytes) -> str | int | None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from paddock.model.outcome import Status
 from paddock.model.schema import Schema
 from paddock.policy.redact import may_hold_secrets, redact_json
 from paddock.surfaces import render
+from paddock.surfaces.mcp.arguments import read_arguments
 from paddock.surfaces.mcp.icons import icons
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ come back.
 _SURROGATE = "\\ud"
 """How `json.dumps` begins to spell half of a character."""
 
+_HEED_S = 3.0
+"""Seconds that calls have for an outcome of their own once they are stopped; the rest is cancelled."""
+
 _log = logging.getLogger("paddock.mcp")
 
 
@@ -53,6 +57,8 @@ class Caller:
     """Asks their client."""
     present: bool = False
     """Whether the client itself asks its person, while the call lasts."""
+    stop: asyncio.Event | None = None
+    """Set when the call is to end as `cancelled`, with what it did until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,9 @@ def refusal(status: Status, name: str, text: str) -> Answer:
     )
 
 
+_STOPPED = refusal(Status.CANCELLED, "Cancelled", "this server is ending; what the call did is in the record")
+
+
 def invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
     """Return the answer to arguments that break the schema of a tool."""
     return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems))
@@ -112,6 +121,8 @@ class Tool:
     """Answers a call with invalid arguments."""
     checks: bool = True
     """Whether arguments are held against the schema here; else what runs the tool does it."""
+    exact: bool = False
+    """Whether arguments are held against the schema as they came, and not read as `read_arguments` does."""
 
     @cached_property
     def schema(self) -> Schema:
@@ -152,6 +163,8 @@ class Toolbox:
         self._known = {tool.name: tool for tool in (*understood, *self._listed)}
         self._further = further
         self._shows_further = shows_further
+        self._running: dict[asyncio.Task[Answer], asyncio.Event] = {}
+        self._stopped = False
 
     async def listed(self) -> tuple[Tool, ...]:
         """Return the tools that are listed, as they are now."""
@@ -169,6 +182,16 @@ class Toolbox:
         """
         return _fit_to_leave(await self._answer(name, arguments, caller))
 
+    async def stop(self) -> None:
+        """Have all calls end, and all that come: programs with an outcome, the others with a refusal."""
+        self._stopped = True
+        for stop in self._running.values():
+            stop.set()
+        if self._running:
+            await asyncio.wait([*self._running], timeout=_HEED_S)
+        for task in [*self._running]:
+            task.cancel()
+
     async def _answer(self, name: str, arguments: Json, caller: Caller) -> Answer:
         known = self._known if name in self._known else {**await self._others(), **self._known}
         tool = known.get(name)
@@ -177,18 +200,16 @@ class Toolbox:
             hint = f"; did you mean {near[0]}?" if near else ""
             return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
-        try:
-            # The library reads NaN, and 1e999 as infinity.
-            if MARK in json.dumps(given, allow_nan=False):
-                given = unmarked(given)
-                json.dumps(given, allow_nan=False)
-        except ValueError:
+        given = unmarked(given) if MARK in json.dumps(given) else given
+        if tool.checks and not tool.exact:
+            given = read_arguments(tool.input_schema, given)
+        if not _is_finite(given):
             told = f"{tool.name}: a number is not finite; JSON has no form for it"
             return refusal(Status.INVALID, "InvalidArguments", told)
         if tool.checks and (problems := tool.schema.problems(given)):
             return tool.explain(tool, given, problems)
         try:
-            return await _whole(tool.run(given, caller))
+            return await self._run(tool, given, caller)
         except MCPError:
             raise
         except PaddockError as error:
@@ -197,25 +218,40 @@ class Toolbox:
             _log.exception("tool %s failed", tool.name)
             return refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
 
+    async def _run(self, tool: Tool, given: Arguments, caller: Caller) -> Answer:
+        """Return the answer of a tool that, when cancelled, is cancelled once and then left to clean up.
+
+        The protocol library cancels again at every await, which would cut short what ends a program's processes.
+        """
+        if self._stopped:
+            return _STOPPED
+        stop = asyncio.Event()
+        task = asyncio.create_task(tool.run(given, replace(caller, stop=stop)))
+        self._running[task] = stop
+        task.add_done_callback(self._running.pop)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self._stopped and task.cancelled():
+                return _STOPPED
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({task})
+            raise
+
     async def _others(self) -> dict[str, Tool]:
         """Return the tools that come and go, but for those that bear the name of another."""
         found = await self._further() if self._further else ()
         return {tool.name: tool for tool in found if tool.name not in self._known}
 
 
-async def _whole(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Wait for work that, when cancelled, is cancelled once and then left to clean up.
-
-    The protocol library cancels again at every await, which would cut short what ends a program's processes.
-    """
-    task = asyncio.create_task(work)
+def _is_finite(given: Json) -> bool:
+    """Return whether all numbers are finite: the library reads NaN, and 1e999 as infinity."""
     try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait({task})
-        raise
+        json.dumps(given, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _fit_to_leave(answer: Answer) -> Answer:

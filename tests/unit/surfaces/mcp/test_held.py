@@ -40,7 +40,7 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
 
     async def main() -> None:
         held = Held(inbox, "query_output", patience_s=0)
-        first = await held.call("me", asking(name), None)
+        first = await held.call("me", "client", asking(name), None)
         assert await held.fetch(name, "me") == first
         assert status(first) == "waiting"
         assert status(await held.fetch(name, "somebody")) == "invalid"
@@ -61,7 +61,7 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
 
     async def main() -> None:
         held = Held(inbox, "query_output")
-        await held.call("me", asking(name), None)
+        await held.call("me", "client", asking(name), None)
         both = [asyncio.create_task(held.fetch(name, "me")) for _ in range(2)]
         given_up = asyncio.create_task(held.fetch(name, "me"))
         await asyncio.sleep(0)
@@ -79,7 +79,7 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
         held = Held(inbox, "query_output")
         names = [new_id() for _ in range(20)]
         for name in names:
-            await held.call("me", asking(name), None)
+            await held.call("me", "client", asking(name), None)
             inbox.give(inbox.waiting()[0], "once", "ada")
             await asyncio.gather(*held.running)
         answers = [status(await held.fetch(name, "me")) for name in names]
@@ -93,7 +93,7 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
 
     async def main() -> None:
         held = Held(inbox, "query_output")
-        await held.call("me", asking(new_id()), None)
+        await held.call("me", "client", asking(new_id()), None)
         assert len(inbox.waiting()) == 1
         await held.close()
         assert inbox.waiting() == []
@@ -113,3 +113,25 @@ def test_what_fetches() -> None:
         ("query_output", None),
     ):
         assert fetched_run(tool, arguments) is None
+
+
+def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None:
+    inbox, mine, other = Inbox(tmp_path / "approvals"), new_id(), new_id()
+
+    async def main() -> None:
+        held = Held(inbox, "query_output", patience_s=0)
+        assert [held.meets(client) for client in ("a", "b", "a")] == [True, True, False]
+        await held.call("me", "a", asking(mine), None)
+        await held.call("me", "b", asking(other), None)
+        fetching = asyncio.create_task(held.fetch(mine, "me"))
+        await asyncio.sleep(0)
+        held.release("a")
+        await asyncio.wait({*held.running}, return_when=asyncio.FIRST_COMPLETED)
+        assert [waiting.question.run for waiting in inbox.waiting()] == [other]
+        assert status(await fetching) in ("waiting", "invalid")
+        assert status(await held.fetch(mine, "me")) == "invalid"
+        assert status(await held.fetch(other, "me")) == "waiting"
+        assert held.meets("a")
+        await held.close()
+
+    run(main())

@@ -1,0 +1,104 @@
+"""Host names under which a server over HTTP may be asked, against DNS rebinding.
+
+A web page of `evil.test` that resolves to loopback asks with `Host: evil.test`, and names itself in `Origin`. Both
+headers must therefore name this server:
+
+    its own address       with its own port, over http
+    a further NAME        with its own port, or with that of http or https: a proxy in front of it may have those
+    a further NAME:PORT   with that port alone
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from paddock.model.errors import ConfigurationError
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::([0-9]{1,5}))?", re.ASCII)
+_MAX_CHARS = 300
+"""Characters of one header; a host name has at most 253."""
+_LAST_PORT = 65535
+
+_Address = tuple[str, int]
+"""A host name in the one form in which names are compared, and a port."""
+
+
+@dataclass(frozen=True)
+class HostNames:
+    """The names and ports of one server. Case, a dot at the end and the spelling of IPv6 addresses do not matter."""
+
+    own: frozenset[_Address]
+    further: frozenset[_Address]
+
+    @classmethod
+    def of(cls, own: Iterable[str], port: int, further: Iterable[str] = ()) -> "HostNames":
+        """Return the names of a server that listens on `port`; raises ConfigurationError for what is no name."""
+        usual = (port, *_DEFAULT_PORTS.values())
+        named = [_given(text) for text in further]
+        return cls(
+            frozenset((_normal(name), port) for name in own),
+            frozenset(
+                (name, each) for name, own_port in named for each in ((own_port,) if own_port else usual)
+            ),
+        )
+
+    def allows_host(self, header: str) -> bool:
+        """Tell whether the header `Host` names this server."""
+        parsed = _parse(header)
+        if parsed is None:
+            return False
+        name, port = parsed
+        ports = _DEFAULT_PORTS.values() if port is None else (port,)
+        return any((name, each) in self.own | self.further for each in ports)
+
+    def allows_origin(self, header: str) -> bool:
+        """Tell whether the header `Origin` is that of a page of this server."""
+        scheme, _, authority = header.partition("://")
+        parsed = _parse(authority)
+        if parsed is None or scheme not in _DEFAULT_PORTS:
+            return False
+        name, port = parsed
+        at = (name, _DEFAULT_PORTS[scheme] if port is None else port)
+        return at in self.further or (scheme == "http" and at in self.own)
+
+
+def _given(text: str) -> tuple[str, int | None]:
+    """Return the name and the port of `--allowed-host`. Raises ConfigurationError."""
+    try:
+        plain = f"[{ipaddress.IPv6Address(text)}]"
+    except ValueError:
+        plain = text
+    try:
+        spelled = plain if plain.isascii() else plain.encode("idna").decode()
+    except UnicodeError:
+        spelled = ""
+    if (parsed := _parse(spelled)) is None:
+        raise ConfigurationError(
+            f"--allowed-host {text}: this is not NAME or NAME:PORT. "
+            "Give the name that clients ask for, without a scheme or a path; for instance paddock.example.com"
+        )
+    return parsed
+
+
+def _parse(authority: str) -> tuple[str, int | None] | None:
+    """Return name and port of `NAME` or `NAME:PORT`; None for anything else."""
+    found = _AUTHORITY.fullmatch(authority) if len(authority) <= _MAX_CHARS else None
+    if found is None:
+        return None
+    port = None if found[2] is None else int(found[2])
+    if port is not None and not 0 < port <= _LAST_PORT:
+        return None
+    name = _normal(found[1])
+    return (name, port) if name else None
+
+
+def _normal(name: str) -> str:
+    """Return a name in the form in which names are compared; an empty text for what is none."""
+    if name.startswith("["):
+        try:
+            return f"[{ipaddress.IPv6Address(name[1:-1])}]"
+        except ValueError:
+            return ""
+    return name.lower().removesuffix(".")

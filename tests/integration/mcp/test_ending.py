@@ -1,0 +1,210 @@
+"""SIGTERM: calls that run have a grace, what is left of them then ends as `cancelled`, and nothing else is taken."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.processes import descendants, running_workers
+
+from .conftest import AUTHORIZED, Place, Web, all_end, watched
+from .test_http import modern, shaken_hands
+from .test_lines import SPIN, spinning
+
+GRACE = "[mcp]\nshutdown_grace_ms = {}\n"
+LONG = GRACE.format(600_000)
+SHELL = {"runtime": "shell", "code": "read line < gate; echo $line", "outputMode": "summary"}
+"""A program that runs until the test writes into a pipe of the workspace."""
+
+
+class Gate:
+    """A named pipe that a program of the workspace reads."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._path = workspace / "gate"
+        os.mkfifo(self._path)
+
+    @asynccontextmanager
+    async def reached(self) -> AsyncIterator[Any]:
+        """Wait until the program reads; give the end that lets it go on."""
+        end = await asyncio.to_thread(self._path.open, "w")
+        try:
+            yield end
+        finally:
+            end.close()
+
+
+def call(name: str, arguments: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return headers and body of a call of 2026-07-28."""
+    return modern("tools/call", {"name": name, "arguments": arguments})
+
+
+async def post(http: httpx2.AsyncClient, web: Web, request: tuple[dict[str, str], dict[str, Any]]) -> Any:
+    return await http.post(web.url, headers=request[0], json=request[1])
+
+
+async def ending(http: httpx2.AsyncClient, web: Web) -> None:
+    """Send SIGTERM, and wait until the server takes no further requests."""
+    web.process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(60):
+        while (await http.get(web.url.replace("/mcp", "/readyz"))).status_code != 503:
+            pass
+
+
+async def ended(web: Web) -> None:
+    """Wait until the server has ended in order, without a word."""
+    assert await asyncio.wait_for(web.process.wait(), 60) == 0
+    assert await web.process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("era", ["session", "modern"])
+def test_a_call_that_ends_within_the_grace_is_answered(place: Place, era: str) -> None:
+    place.settings(LONG)
+    gate = Gate(place.workspace)
+
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            request = call("run_program", SHELL)
+            session = await shaken_hands(http, web.url)
+            if era == "session":
+                body = {**request[1], "params": {"name": "run_program", "arguments": SHELL}}
+                request = (session, body)
+            running = asyncio.create_task(post(http, web, request))
+            async with gate.reached() as end:
+                handles = watched(descendants(web.process.pid))
+                await ending(http, web)
+                assert (await http.get(web.url.replace("/mcp", "/livez"))).status_code == 200
+                late = [
+                    await post(http, web, call("execute_code", {"code": "return 1"})),
+                    await post(http, web, (session, {"jsonrpc": "2.0", "id": 9, "method": "tools/list"})),
+                    await http.get(web.url, headers=session),
+                ]
+                told = [(each.status_code, each.text, each.headers["retry-after"]) for each in late]
+                assert told == [(503, "This server is ending.\n", "600")] * 3
+                end.write("let go\n")
+            response = await running
+            assert response.status_code == 200
+            assert '"status":"success"' in response.text
+            assert "let go" in response.text
+            await ended(web)
+            assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a script": ("execute_code", {"code": SPIN}),
+    "a computation": ("compute", {"source": "for (;;) {}", "limits": {"wall_ms": 60_000}}),
+    "a program": ("run_program", SHELL),
+    "a call of a server": ("call_tool", {"server": "odd", "tool": "hang"}),
+}
+
+
+ENDS = {"a computation": "CANCELLED"}
+
+
+@pytest.mark.parametrize("kind", [*CALLS])
+def test_a_call_that_outlives_the_grace_is_answered_as_cancelled(place: Place, kind: str) -> None:
+    place.settings(GRACE.format(0) + "[limits.compute]\nwall_ms = 60000\n")
+    gate = Gate(place.workspace)
+
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            running = asyncio.create_task(post(http, web, call(*CALLS[kind])))
+            async with gate.reached() if kind == "a program" else nullcontext():
+                await started(web, kind)
+                handles = watched(descendants(web.process.pid))
+                web.process.send_signal(signal.SIGTERM)
+                result = (await running).json()["result"]
+            data = result["structuredContent"]
+            assert (result["isError"], data.get("status", data.get("code"))) == (
+                True,
+                ENDS.get(kind, "cancelled"),
+            )
+            await ended(web)
+            assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+async def started(web: Web, kind: str) -> None:
+    """Wait until a call has begun."""
+
+    def has_begun() -> bool:
+        pids = descendants(web.process.pid)
+        match kind:
+            case "a script" | "a computation":
+                return bool(running_workers(web.process.pid))
+            case "a call of a server":
+                return any(b"odd.py" in command_of(pid) for pid in pids)
+            case _:
+                return True
+
+    async with asyncio.timeout(60):
+        while not has_begun():  # noqa: ASYNC110 - they are other processes
+            await asyncio.sleep(0)
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_over_standard_streams_a_call_has_the_grace_too(place: Place) -> None:
+    place.settings(LONG)
+    gate = Gate(place.workspace)
+
+    async def main() -> None:
+        async with place.lines() as lines:
+            number = lines.send("tools/call", {"name": "run_program", "arguments": SHELL})
+            async with gate.reached() as end:
+                lines.process.send_signal(signal.SIGTERM)
+                while "error" not in (refused := await lines.ask("tools/list", {})):
+                    pass
+                assert refused["error"] == {"code": -32000, "message": "This server is ending."}
+                end.write("let go\n")
+            answer = await lines.answer(number)
+            assert answer["result"]["structuredContent"]["status"] == "success"
+            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+            assert await lines.process.stderr.read() == b""
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_over_standard_streams_the_rest_is_cancelled(place: Place, *, modern: bool) -> None:
+    place.settings(GRACE.format(0))
+
+    async def main() -> None:
+        async with place.lines() as lines:
+            if not modern:
+                await lines.begin()
+            number = await spinning(lines, modern=modern)
+            handles = watched(descendants(lines.process.pid))
+            lines.process.send_signal(signal.SIGTERM)
+            result = (await lines.answer(number))["result"]
+            assert (result["isError"], result["structuredContent"]["status"]) == (True, "cancelled")
+            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+            assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+
+
+def test_a_client_that_closes_its_end_waits_for_no_grace(place: Place) -> None:
+    place.settings(LONG)
+
+    async def main() -> None:
+        async with place.lines() as lines:
+            await spinning(lines)
+            lines.process.send_signal(signal.SIGTERM)
+            lines.process.stdin.close()
+            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+
+    asyncio.run(main())

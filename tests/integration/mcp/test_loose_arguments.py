@@ -1,0 +1,113 @@
+"""Arguments as models write them: native tools read what has one meaning; the compat names take their schemas alone."""
+
+import asyncio
+from typing import Any
+
+from .conftest import Place
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "execute_code": {"code": "return [typeof input, input]"},
+    "call_tool": {"server": "odd", "tool": "echo", "args": {"text": "x"}},
+    "search_tools": {"query": "echo"},
+    "describe_tools": {"names": ["odd.echo"]},
+    "provision_server": {},
+    "run_program": {"runtime": "shell", "code": "echo hi"},
+    "query_output": {"artifactHandle": "none", "queryTerms": ["x"]},
+    "compute": {"source": "emit('x')"},
+}
+"""Of each native tool the arguments that it cannot do without."""
+
+
+def answers(place: Place, calls: list[tuple[str, dict[str, Any]]], *options: str) -> list[Any]:
+    async def main() -> list[Any]:
+        async with place.client(*options) as client:
+            return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    return asyncio.run(main())
+
+
+def test_null_is_an_optional_argument_that_was_not_given(place: Place) -> None:
+    async def main() -> None:
+        async with place.client() as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert set(tools) == set(REQUIRED)
+            for name, given in REQUIRED.items():
+                nothing = dict.fromkeys(tools[name].input_schema["properties"])
+                told = (await client.call_tool(name, {**nothing, **given})).structured_content or {}
+                assert told.get("error", {}).get("name") != "InvalidArguments", (name, told)
+
+    asyncio.run(main())
+
+
+def test_numbers_objects_and_lists_are_read_from_text(place: Place) -> None:
+    source = "return [typeof input, input]"
+    inputs: list[tuple[Any, Any]] = [
+        (None, ["undefined", None]),
+        ([1], ["object", [1]]),
+        ("5", ["string", "5"]),
+        ('{"a": 1}', ["string", '{"a": 1}']),
+        (5, ["number", 5]),
+        (False, ["boolean", False]),
+    ]
+    results = answers(
+        place,
+        [
+            *(("execute_code", {"code": source, "input": given}) for given, _ in inputs),
+            ("execute_code", {"code": "return 1", "timeout_ms": "5000"}),
+            ("call_tool", {"server": "odd", "tool": "echo", "args": '{"text": "from text"}'}),
+            ("describe_tools", {"names": '["odd.echo"]'}),
+            ("search_tools", {"query": "echo", "limit": "1"}),
+            ("run_program", {"runtime": "shell", "code": "echo $1", "args": '["a"]', "timeoutMs": "9000"}),
+            ("compute", {"source": "emit('x')", "limits": '{"wall_ms": "5000", "partial": "false"}'}),
+        ],
+    )
+    values = [result.structured_content["value"] for result in results[: len(inputs)]]
+    assert values == [read for _, read in inputs]
+    limited, called, described, found, ran, computed = results[len(inputs) :]
+    assert limited.structured_content["value"] == 1
+    assert called.content[0].text == "from text"
+    assert [each["name"] for each in described.structured_content["tools"]] == ["odd.echo"]
+    assert len(found.structured_content["tools"]) == 1
+    assert ran.structured_content["status"] == "success"
+    assert computed.structured_content == {"output": "x"}
+
+
+def test_what_has_no_such_reading_is_refused_as_ever(place: Place) -> None:
+    refused = answers(
+        place,
+        [
+            ("execute_code", {"code": None}),
+            ("execute_code", {"code": "return 1", "timeout_ms": "5 s"}),
+            ("call_tool", {"server": "odd", "tool": "echo", "args": "text=x"}),
+            ("call_tool", {"server": "odd", "tool": "echo", "args": "[1]"}),
+        ],
+    )
+    assert [result.content[0].text for result in refused] == [
+        "invalid\nexecute_code: `code` must be a text, not null",
+        'invalid\nexecute_code: `timeout_ms` must be a whole number, not the text "5 s"',
+        'invalid\ncall_tool: `args` must be an object, not the text "text=x"',
+        'invalid\ncall_tool: `args` must be an object, not the text "[1]"',
+    ]
+
+
+def test_the_compat_names_take_what_their_schemas_say_alone(place: Place) -> None:
+    refused = answers(
+        place,
+        [
+            ("mcp_call", {"server": "odd", "tool": "echo", "args": '{"text": "x"}'}),
+            ("mcp_call", {"server": "odd", "tool": "echo", "args": None}),
+            ("code.sandbox.js.run", {"source": "emit(1)", "limits": {"wall_ms": "5000"}}),
+            ("sdl.runtime.execute", {"repoId": "ws", "runtime": "shell", "code": ":", "timeoutMs": "500"}),
+        ],
+        "--names",
+        "seed",
+    )
+    assert [(result.is_error, result.content[0].text.splitlines()[-1]) for result in refused] == [
+        (True, '`args` must be an object, not the text "{\\"text\\": \\"x\\"}"'),
+        (True, "`args` must be an object, not null"),
+        (
+            True,
+            '{"code":"INVALID_INPUT","message":"invalid JSON: limits.wall_ms must be an integer, not a string"}',
+        ),
+        (True, 'sdl.runtime.execute: `timeoutMs` must be a whole number, not the text "500"'),
+    ]

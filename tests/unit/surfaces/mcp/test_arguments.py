@@ -1,0 +1,113 @@
+"""Arguments as models write them: what is read, and what stays as it came."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.surfaces.mcp.arguments import read_arguments
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "count": {"type": "integer"},
+        "share": {"type": "number"},
+        "keep": {"type": "boolean"},
+        "args": {"type": "object"},
+        "words": {"type": "array", "items": {"type": "string"}},
+        "sizes": {"type": "array", "items": {"type": "integer"}},
+        "mode": {"enum": ["a", "b"]},
+        "any": {},
+        "limits": {
+            "type": "object",
+            "properties": {"ms": {"type": "integer"}, "partial": {"type": "boolean"}},
+        },
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (dict.fromkeys(SCHEMA["properties"]), {"name": None}),
+        ({"count": "5000"}, {"count": 5000}),
+        ({"count": "-1"}, {"count": -1}),
+        ({"count": "5e3"}, {"count": 5000.0}),
+        ({"count": "12345678901234567890"}, {"count": 12345678901234567890}),
+        ({"share": "0.5"}, {"share": 0.5}),
+        ({"keep": "true"}, {"keep": True}),
+        ({"keep": "False"}, {"keep": False}),
+        ({"args": '{"id":5}'}, {"args": {"id": 5}}),
+        ({"args": '{"id":1234567890123456789}'}, {"args": {"id": 1234567890123456789}}),
+        ({"words": '["a", "b"]'}, {"words": ["a", "b"]}),
+        ({"sizes": ["1", 2]}, {"sizes": [1, 2]}),
+        ({"sizes": '["1"]'}, {"sizes": [1]}),
+        ({"limits": {"ms": "5", "partial": None}}, {"limits": {"ms": 5}}),
+        ({"limits": '{"ms": "5", "partial": null}'}, {"limits": {"ms": 5}}),
+    ],
+)
+def test_what_has_one_reading_is_read(written: Any, read: Any) -> None:
+    assert read_arguments(SCHEMA, written) == read
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"name": "5"},
+        {"name": "null"},
+        {"name": None},
+        {"unknown": None},
+        {"count": ""},
+        {"count": " 5"},
+        {"count": "0x10"},
+        {"count": "5_000"},
+        {"count": "05"},
+        {"count": "\u0665"},
+        {"count": "NaN"},
+        {"count": "5000 ms"},
+        {"count": "9" * 41},
+        {"count": True},
+        {"keep": 1},
+        {"keep": "yes"},
+        {"args": "id=5"},
+        {"args": "[1]"},
+        {"args": '{"x": NaN}'},
+        {"args": '{"x":' * 1000 + "1" + "}" * 1000},
+        {"args": {"nested": None, "text": "5"}},
+        {"words": "a"},
+        {"words": '{"a": 1}'},
+        {"words": [None]},
+        {"mode": "A"},
+        {"any": "5"},
+        {"any": '{"a": 1}'},
+        {"any": [1, None]},
+        {"limits": [{"ms": "5"}]},
+        [],
+        "{}x",
+        None,
+        5,
+    ],
+)
+def test_everything_else_stays_as_it_came(written: Any) -> None:
+    assert read_arguments(SCHEMA, written) == written
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+)
+members = st.sampled_from([*SCHEMA["properties"], "unknown"])
+
+
+@given(st.dictionaries(members, json_values))
+def test_nothing_is_invented_and_reading_twice_changes_nothing(written: dict[str, Any]) -> None:
+    read = read_arguments(SCHEMA, written)
+    assert set(read) <= set(written)
+    assert {name for name in written if name not in read} <= {
+        name for name, value in written.items() if value is None
+    }
+    assert read_arguments(SCHEMA, read) == read
