@@ -78,9 +78,13 @@ class Servers:
         result = await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.admission.definition(server, tool)) is not None:
             self.observed.learn(self.config.servers[server], definition, result)
-            if unchecked := self.admission.unchecked(server, tool):
+            if unchecked := self.unchecked(server, tool):
                 return result._replace(unchecked=unchecked)
         return result
+
+    def unchecked(self, server: str, tool: str) -> str:
+        """Return what of the arguments of a listed tool is not checked, and why; empty when all is."""
+        return self.admission.unchecked(server, tool)
 
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""

@@ -27,7 +27,7 @@ from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.cli.variables import read_input
 
 if TYPE_CHECKING:
-    from paddock.hub.admission import Admission
+    from paddock.wiring.servers import Servers
 
 
 @click.group(
@@ -167,7 +167,6 @@ async def _tools(
         _warn_about(servers.config)
         names = [only] if only is not None else list(servers.config.servers)
         answers = await asyncio.gather(*(servers.tools(name) for name in names), return_exceptions=True)
-        admission = servers.admission
     found: list[tuple[str, ToolInfo, list[str]]] = []
     failures: list[str] = []
     for name, answer in zip(names, answers, strict=True):
@@ -179,14 +178,14 @@ async def _tools(
             case BaseException():
                 raise answer
             case _:
-                found += [(name, tool, _notes(admission, name, tool)) for tool in answer]
+                found += [(name, tool, _notes(servers, name, tool)) for tool in answer]
     return found, failures
 
 
-def _notes(admission: "Admission", server: str, tool: ToolInfo) -> list[str]:
+def _notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
     """Return what is to be known of a tool before it is called."""
     hidden = ["invisible characters in its definition are spelled out"] if has_hidden(tool) else []
-    unchecked = admission.unchecked(server, tool.name)
+    unchecked = servers.unchecked(server, tool.name)
     return hidden + ([unchecked] if unchecked else [])
 
 
