@@ -172,7 +172,12 @@ class ServerOutput(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        if self._transport is None or self._over or self._decoding is not None or self._queued > _QUEUED_BYTES:
+        if (
+            self._transport is None
+            or self._over
+            or self._decoding is not None
+            or self._queued > _QUEUED_BYTES
+        ):
             return
         self._transport.resume_reading()
 
