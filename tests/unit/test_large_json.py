@@ -95,3 +95,29 @@ def test_large_texts_are_decoded_one_after_the_other():
     first, second = asyncio.run(use())
     assert (first[0], second[0], len(first)) == (2, 3, 100_002)
     assert [each for each in begun if each in "23"] == ["2"] * begun.count("2") + ["3"] * begun.count("3")
+
+
+def test_counting_ends_where_there_is_too_much():
+    async def use() -> tuple[int, bool]:
+        counted = await large_json.count_in_slices(b"[" + b"1," * 1_000_000 + b"1]", 100_000)
+        deep = await large_json.count_in_slices(b"[" * 200_000, 1_000_000)
+        return counted.values, deep.too_deep
+
+    values, too_deep = asyncio.run(use())
+    assert 100_000 < values < 200_000
+    assert too_deep
+
+
+@pytest.mark.parametrize(
+    ("value", "large"),
+    [
+        ({}, False),
+        ({"a": [[1] * 100] * 100}, False),
+        ({"a": [0] * 20_000}, True),
+        ([[1] * 100] * 300, True),
+        (dict.fromkeys(map(str, range(20_001))), True),
+        ("x" * 1_000_000, False),
+    ],
+)
+def test_a_value_is_large_by_the_number_of_its_parts(value, large):
+    assert large_json.is_large(value) is large
