@@ -1,6 +1,8 @@
 """What is decoded in slices is what the decoder makes of it at once, and others have their turn in between."""
 
 import asyncio
+import contextlib
+import gc
 import json
 
 import pytest
@@ -121,3 +123,16 @@ def test_counting_ends_where_there_is_too_much():
 )
 def test_a_value_is_large_by_the_number_of_its_parts(value, large):
     assert large_json.is_large(value) is large
+
+
+@pytest.mark.parametrize("text", ["[" + "1," * 100_000 + "1]", "[" + "1," * 100_000])
+def test_the_collector_rests_while_a_text_is_decoded_and_works_on_afterwards(text):
+    seen: set[bool] = set()
+
+    def decode(part: str, at: int) -> tuple[object, int]:
+        seen.add(gc.isenabled())
+        return DECODE(part, at)
+
+    with contextlib.suppress(ValueError):
+        asyncio.run(large_json.decode_in_slices(text, decode))
+    assert (seen, gc.isenabled()) == ({False}, True)
