@@ -433,3 +433,49 @@ def test_a_failed_call_carries_its_facts(guest):
         "error -32603",
         {"server": "odd", "tool": "fail", "retryable": False},
     ]
+
+
+MANY = "new Array(1250000).fill(0)"
+
+
+def test_arguments_that_swell_fail_their_call_and_the_program_goes_on(guest):
+    how = "Pass less at once, or raise `limits.execute.frame_values`."
+    told = guest.value(
+        f"""
+        const a = {MANY};
+        const calls = [() => servers.odd.echo({{ a }}), () => paddock.compute(a)];
+        const told = [];
+        for (const call of calls) await call().catch((error) => told.push([error.name, error.message]));
+        return told;
+        """
+    )
+    assert told == [
+        ["RangeError", f"servers.odd: the arguments of echo hold more than 1250000 values. {how}"],
+        ["RangeError", f"paddock: the arguments of compute hold more than 1250000 values. {how}"],
+    ]
+
+
+def test_a_result_that_swells_fails_the_program(guest):
+    outcome = guest.run(f"return {MANY}")
+    assert (outcome.status.value, outcome.error.name, outcome.error.message, outcome.error.hint) == (
+        "failed",
+        "RangeError",
+        "The program handed over more than 1250000 values at once",
+        "return or print less at once, or raise `limits.execute.frame_values`",
+    )
+
+
+def test_calls_in_flight_may_hold_no_more_values_together_than_one_message(guest):
+    told = guest.value(
+        """
+        const text = new Array(500000).fill(0);
+        const calls = [0, 1, 2].map(() => servers.odd.echo({ text }));
+        return (await Promise.allSettled(calls)).map((call) => call.reason?.message ?? call.value.length);
+        """
+    )
+    assert told == [
+        1,
+        1,
+        "The arguments of the calls in flight hold more than 1250000 values. Pass less at once, or raise "
+        "`limits.execute.frame_values`.",
+    ]

@@ -1,6 +1,8 @@
 """What is decoded in slices is what the decoder makes of it at once, and others have their turn in between."""
 
 import asyncio
+import contextlib
+import gc
 import json
 
 import pytest
@@ -95,3 +97,42 @@ def test_large_texts_are_decoded_one_after_the_other():
     first, second = asyncio.run(use())
     assert (first[0], second[0], len(first)) == (2, 3, 100_002)
     assert [each for each in begun if each in "23"] == ["2"] * begun.count("2") + ["3"] * begun.count("3")
+
+
+def test_counting_ends_where_there_is_too_much():
+    async def use() -> tuple[int, bool]:
+        counted = await large_json.count_in_slices(b"[" + b"1," * 1_000_000 + b"1]", 100_000)
+        deep = await large_json.count_in_slices(b"[" * 200_000, 1_000_000)
+        return counted.values, deep.too_deep
+
+    values, too_deep = asyncio.run(use())
+    assert 100_000 < values < 200_000
+    assert too_deep
+
+
+@pytest.mark.parametrize(
+    ("value", "large"),
+    [
+        ({}, False),
+        ({"a": [[1] * 100] * 100}, False),
+        ({"a": [0] * 20_000}, True),
+        ([[1] * 100] * 300, True),
+        (dict.fromkeys(map(str, range(20_001))), True),
+        ("x" * 1_000_000, False),
+    ],
+)
+def test_a_value_is_large_by_the_number_of_its_parts(value, large):
+    assert large_json.is_large(value) is large
+
+
+@pytest.mark.parametrize("text", ["[" + "1," * 100_000 + "1]", "[" + "1," * 100_000])
+def test_the_collector_rests_while_a_text_is_decoded_and_works_on_afterwards(text):
+    seen: set[bool] = set()
+
+    def decode(part: str, at: int) -> tuple[object, int]:
+        seen.add(gc.isenabled())
+        return DECODE(part, at)
+
+    with contextlib.suppress(ValueError):
+        asyncio.run(large_json.decode_in_slices(text, decode))
+    assert (seen, gc.isenabled()) == ({False}, True)

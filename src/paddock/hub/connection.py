@@ -384,6 +384,26 @@ def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
     return True
 
 
+def _output(connection: Connection, process: ServerProcess, unasked: Unasked, most_values: int) -> PipeReader:
+    """Return the messages of a process; what else it writes is counted."""
+    process.stdout.lane, process.stdout.most_values = connection.lane, most_values
+    stderr = Allowance(STDERR_BYTES, STDERR_PER_SECOND, asyncio.get_running_loop().time)
+
+    def on_stderr(size: int) -> None:
+        if not stderr.spend(size):
+            connection.end(
+                f"it wrote more than {STDERR_BYTES} bytes to its standard error, faster than {STDERR_PER_SECOND} a "
+                "second; have it log less"
+            )
+
+    def on_other(line: bytes) -> None:
+        process.passed_over(line)
+        unasked.note(len(line))
+
+    process.on_stderr = on_stderr
+    return PipeReader(process.stdout, connection.end, on_other)
+
+
 @contextlib.asynccontextmanager
 async def connect(
     server: Server,
@@ -404,29 +424,13 @@ async def connect(
     connection comes out of the context as an exception group. `most_values` bounds the values in one answer.
     """
     connection = Connection(server, process, on_lost, auth)
-    clock = asyncio.get_running_loop().time
-    unasked = Unasked(connection.end, clock)
+    unasked = Unasked(connection.end, asyncio.get_running_loop().time)
     failure: CallFailed | None = None
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
             assert process is not None
             assert connection.lane is not None
-            process.stdout.lane, process.stdout.most_values = connection.lane, most_values
-            stderr = Allowance(STDERR_BYTES, STDERR_PER_SECOND, clock)
-
-            def on_stderr(size: int) -> None:
-                if not stderr.spend(size):
-                    connection.end(
-                        f"it wrote more than {STDERR_BYTES} bytes to its standard error, faster than "
-                        f"{STDERR_PER_SECOND} a second; have it log less"
-                    )
-
-            def on_other(line: bytes) -> None:
-                process.passed_over(line)
-                unasked.note(len(line))
-
-            process.on_stderr = on_stderr
-            reader = PipeReader(process.stdout, connection.end, on_other)
+            reader = _output(connection, process, unasked, most_values)
             writer = PipeWriter(process.stdin)
         else:
             # To read whom it trusts takes 50 ms and more, in which nothing else would go on here.
