@@ -41,6 +41,8 @@ def _print(found: Examination) -> None:
     effective = found.effective
     name = effective.tier if effective is not None else "none"
     click.echo(f"tier in force: {name}; the least allowed is {found.minimum}")
+    if found.users:
+        click.echo(f"users: {found.users}")
     for risk in effective.facts.residual if effective is not None else ():
         click.echo(f"  left open: {risk}")
     if not found.sufficient:
