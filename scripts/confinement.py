@@ -75,7 +75,7 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 | | `namespaces` | `landlock` |
 |---|---|---|
 | files that are not granted | are not there | cannot be read, written, listed or made; names can be tried out |
-| of them, what the program's user owns (as root: nothing) | is not there | mode, times, group and attributes can be changed |
+| of them, what the program's user owns | is not there | mode, times and attributes can be changed (root's user: nothing) |
 | of them, what the program's user may read | is not there | its use can be watched (inotify) |
 | protected paths | cannot be changed where they are, else are put back | are put back |
 | other processes | are not there | cannot be signalled, traced, slowed down or looked into |
@@ -84,8 +84,8 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 | network, when none is granted | an empty one, and no sockets | no sockets |
 | the last process | dies with the first, by the kernel | is found and killed by the warden |
 
-With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any capability. Root owns
-the machine's files, and the program can change their modes: set it only for code that you would run as root.
+With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any capability. Root
+owns the machine's files, and the program can change their modes: set it only for code that you would run as root.
 
 ## What keeps the limits
 
@@ -128,9 +128,9 @@ Paddock leaves behind of groups, the next one ends and removes.
 | in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
 | unconfined, as an ordinary user | the control: there, an attack that can succeed has to |
 
-In the tier `landlock`, root runs programs as a user of their own, who owns nothing else. What is open there is that names
-can be tried out (`stat` tells that a file is there, its size and its owner), and that folders which everybody may read
-can be watched. Landlock has no rule for either.
+In the tier `landlock`, root runs programs as a user of their own, who owns nothing else. Two things are open there: names
+can be tried out (`stat` tells that a file is there, its size and its owner), and folders that everybody may read can be
+watched. Landlock has no rule for either.
 
 | attack | namespaces | landlock, as root | landlock, as another user |
 |---|---|---|---|

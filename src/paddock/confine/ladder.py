@@ -32,7 +32,9 @@ _ALWAYS = (
 )
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
 _SIGNALS = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
-_OWNED = "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
+_OWNED = (
+    "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
+)
 _ROOTS = (
     "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
     "attributes of every file of root's (chmod, utime)"

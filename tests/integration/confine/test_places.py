@@ -23,7 +23,9 @@ MIB = 1024 * 1024
 
 def with_sandbox(tier, root, go, **options):
     async def main():
-        async with Sandbox(SandboxFacts(tier=tier), tier, **{"job_user": ROOT, "scratch_root": root, **options}) as sandbox:
+        async with Sandbox(
+            SandboxFacts(tier=tier), tier, **{"job_user": ROOT, "scratch_root": root, **options}
+        ) as sandbox:
             return await go(sandbox)
 
     return patiently(main())

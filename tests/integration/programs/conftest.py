@@ -83,7 +83,9 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
         def open_(tier: Tier, **runtimes: Any) -> Programs:
             folder = tmp_path_factory.mktemp("programs")
             patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-            workspace = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="programs-")), "workspace")
+            workspace = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="programs-")), "workspace"
+            )
             workspace.parent.chmod(0o755)
             workspace.mkdir()
             if os.geteuid() == 0 and tier == "landlock":
