@@ -75,7 +75,7 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 | | `namespaces` | `landlock` |
 |---|---|---|
 | files that are not granted | are not there | cannot be read, written, listed or made; names can be tried out |
-| of them, what the program's user owns | is not there | mode, times and attributes can be changed (root's user: nothing) |
+| of them, what the program's user owns | is not there | mode, times and attributes can be changed (as root: none) |
 | of them, what the program's user may read | is not there | its use can be watched (inotify) |
 | protected paths | cannot be changed where they are, else are put back | are put back |
 | other processes | are not there | cannot be signalled, traced, slowed down or looked into |
@@ -128,9 +128,9 @@ Paddock leaves behind of groups, the next one ends and removes.
 | in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
 | unconfined, as an ordinary user | the control: there, an attack that can succeed has to |
 
-In the tier `landlock`, root runs programs as a user of their own, who owns nothing else. Two things are open there: names
-can be tried out (`stat` tells that a file is there, its size and its owner), and folders that everybody may read can be
-watched. Landlock has no rule for either.
+In the tier `landlock`, root runs programs as a user of their own, who owns nothing else. Two things are open there:
+names can be tried out (`stat` tells that a file is there, its size and its owner), and folders that everybody may
+read can be watched. Landlock has no rule for either.
 
 | attack | namespaces | landlock, as root | landlock, as another user |
 |---|---|---|---|

@@ -1,8 +1,8 @@
 """Paddock's own files and directories, checked each time they are used.
 
-A file that Paddock reads back and believes may have been replaced: by a pipe on which a reader waits for ever, by a link
-to a device without an end, by a file of another user. Each is opened here, without waiting and without following a link,
-and is read only if it is a regular file of this user and no larger than expected.
+A file that Paddock reads back and believes may have been replaced: by a pipe on which a reader waits for ever, by a
+link to a device without an end, by a file of another user. Each is opened here, without waiting and without following
+a link, and is read only if it is a regular file of this user and no larger than expected.
 
     repaired   a file or directory of this user that others may read, or that is closed to this user: its mode is set,
                a warning is logged, and the ledger gets a record (`take_repairs`)
@@ -75,11 +75,19 @@ class Finding(NamedTuple):
     mode: int | None = None
 
 
-def judge_file(facts: os.stat_result, path: StrPath) -> Finding | None:
-    """Return what is wrong with a file of ours of these facts, None when nothing is."""
+def judge_file(facts: os.stat_result, path: StrPath, *, strict: bool = False) -> Finding | None:
+    """Return what is wrong with a file of ours of these facts, None when nothing is.
+
+    With `strict` it is wrong for good when others may write to it: what it says may be theirs.
+    """
     if not stat.S_ISREG(facts.st_mode):
         return _wrong_kind(facts, path, "regular file")
-    return _wrong_owner(facts, path) or _wrong_mode(facts, path, stat.S_IRUSR, _FILE_MODE)
+    if (wrong := _wrong_owner(facts, path)) is not None:
+        return wrong
+    wrong = _wrong_mode(facts, path, stat.S_IRUSR, _FILE_MODE)
+    if wrong is not None and strict and facts.st_mode & _OTHERS_WRITE:
+        return wrong._replace(remedy=f"remove {os.fspath(path)}", mode=None)
+    return wrong
 
 
 def judge_directory(facts: os.stat_result, path: StrPath, *, private: bool = True) -> Finding | None:
@@ -121,10 +129,13 @@ def check_file(path: StrPath) -> None:
         _settle(finding, path)
 
 
-def open_own(path: StrPath, flags: int = os.O_RDONLY, *, within: int | None = None) -> int:
+def open_own(
+    path: StrPath, flags: int = os.O_RDONLY, *, within: int | None = None, strict: bool = False
+) -> int:
     """Return a descriptor of a regular file of this user, below the open directory `within` when that is given.
 
-    A file that `flags` make is for its owner alone. Raises NotOursError for anything else, and OSError.
+    A file that `flags` make is for its owner alone. Raises NotOursError for anything else, with `strict` also for what
+    others may write to, and OSError.
     """
     try:
         file = os.open(path, flags | _CAREFUL, _FILE_MODE, dir_fd=within)
@@ -132,7 +143,7 @@ def open_own(path: StrPath, flags: int = os.O_RDONLY, *, within: int | None = No
         if error.errno not in {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EACCES}:
             raise
         facts = os.stat(path, dir_fd=within, follow_symlinks=False)
-        finding = judge_file(facts, _named(path, within))
+        finding = judge_file(facts, _named(path, within), strict=strict)
         if finding is None:
             raise
         _settle(finding, path, within)
@@ -140,7 +151,7 @@ def open_own(path: StrPath, flags: int = os.O_RDONLY, *, within: int | None = No
     try:
         facts = os.fstat(file)
         if judge_file(facts, path) is not None:
-            finding = judge_file(facts, _named(path, within))
+            finding = judge_file(facts, _named(path, within), strict=strict)
             assert finding is not None
             _settle(finding, path, within, file=file)
     except BaseException:

@@ -245,7 +245,7 @@ def _read(directory: int, name: str, *, locked: bool = False) -> bytes | None:
     Raises ApprovalError for anything else of that name.
     """
     try:
-        handle = open_own(name, within=directory)
+        handle = open_own(name, within=directory, strict=True)
     except FileNotFoundError:
         return None
     except OSError as error:

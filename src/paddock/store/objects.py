@@ -9,13 +9,14 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from errno import ENOTDIR
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from paddock.files import make_private
 from paddock.model.limits import KIB
-from paddock.own_files import check_directory, open_own
+from paddock.own_files import NotOursError, check_directory, open_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,6 +120,10 @@ class Folder:
             descriptor = open_own(self._directory / group / name)
         except (FileNotFoundError, NotADirectoryError):
             return
+        except NotOursError as error:
+            if error.errno == ENOTDIR:
+                return
+            raise
         with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
             yield file.read(chunk)
             while piece := file.read(chunk):
