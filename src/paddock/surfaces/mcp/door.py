@@ -54,9 +54,9 @@ def read_token(file: Path) -> str:
     except OSError as problem:
         raise ConfigurationError(f"{file}: cannot write this token file: {problem.strerror}") from None
     try:
+        token = read_trusted(file, _LONGEST_TOKEN).decode("ascii").strip()
         if file.stat().st_mode & 0o077:
             raise ConfigurationError(f"{file}: others can read this token; run: chmod 600 {file}")
-        token = read_trusted(file, _LONGEST_TOKEN).decode("ascii").strip()
     except NotOursError as problem:
         raise ConfigurationError(f"{file}: cannot read this token file: {problem.strerror}") from None
     except (OSError, UnicodeDecodeError) as problem:
