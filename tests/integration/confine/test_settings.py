@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import re
 
 import pytest
 
@@ -196,3 +197,18 @@ def test_a_workspace_of_somebody_else_is_out_of_reach_of_root_without_its_powers
         f'alone; set job_user = "54321" under [sandbox], or let others through (chmod o+x {closed})'
     )
     assert run(Sandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants).status == "ok"
+
+
+@pytest.mark.usefixtures("as_root")
+def test_no_job_finds_the_scratch_of_another_which_has_the_same_user():
+    """Their names cannot be guessed, and no job can list or watch the folders that they are in."""
+    script = 'echo "$TMPDIR"; stat -c "%u %a" "$TMPDIR/../.."'
+
+    async def go():
+        async with Sandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
+            return [await sandbox.run(["sh", "-c", script]) for _ in range(2)]
+
+    seen = [result.stdout.head.splitlines() for result in asyncio.run(go())]
+    assert [facts for _, facts in seen] == ["0 711", "0 711"]
+    names = [re.fullmatch(r".*/paddock-[0-9a-f]{16}/([0-9a-f]{16})/tmp", place)[1] for place, _ in seen]
+    assert len(set(names)) == 2
