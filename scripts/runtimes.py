@@ -107,8 +107,10 @@ name fails like a network that is down. In the tier `landlock`, `/tmp` itself an
 `TMPDIR`, semaphores such as those of Python's `multiprocessing.Pool`, and Mono in a shell program, which asks `/proc`,
 need the tier `namespaces`.
 
-Paddock that runs as root, as in many containers, runs programs in a workspace as root without its powers. They cannot
-change what belongs to somebody else: name the owner in `sandbox.job_user`.
+Paddock that runs as root, as in many containers, runs programs in a workspace as root without its powers in the tier
+`namespaces`. They cannot change what belongs to somebody else: name the owner in `sandbox.job_user`. In the tier
+`landlock` they run as user 65531: toolchains and workspaces have to be where that user may enter, and a workspace is
+granted for writing where that user may write.
 """
 
 

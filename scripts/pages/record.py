@@ -19,6 +19,7 @@ EVENTS = {
     "looked": "a program looks which tools a server has, which may be started for that; `status` says if it may",
     "finished": "what became of it",
     "recovered": "the ledger found a record that was cut off, by a crash or a full disk, and says what it dropped",
+    "repaired": "a file or directory of Paddock's own could be read by others, or not by its owner; its mode was set",
 }
 FACTS = {
     "actor": "who asked",
@@ -69,6 +70,9 @@ FACTS = {
     "reason": "of `recovered`: what had happened",
     "torn_bytes": "of `recovered`: how many bytes were cut off",
     "torn_sha256": "of `recovered`: their hash",
+    "path": "of `repaired`: which file or directory",
+    "mode_before": "of `repaired`: its mode, in octal digits",
+    "mode_after": "of `repaired`: the mode that it has now",
     "violations": "protected paths that it changed, and that were put back",
 }
 """What is written about a request, by name. The test that nothing is missing: tests/docs/test_reference.py."""

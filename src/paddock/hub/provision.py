@@ -14,11 +14,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from paddock.files import Kept, replace_file
+from paddock.files import LONGEST, Kept, read_bounded, replace_file
 from paddock.hub.search import Hit, confidence, keyword_score
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.invisible import spell_invisible
+from paddock.own_files import NotOursError, read_trusted
 
 MISSING_INTENT = "Missing required parameter: intent"
 """What whoever asks without saying what for is told (X38)."""
@@ -30,6 +31,7 @@ SURE = 0.9
 _MATCHES = 20
 _OFFERS = 50_000
 _DESCRIPTION = 500
+_TRUST_BYTES = 1024 * 1024
 
 _PACKAGE = re.compile(r"(?:@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\Z")
@@ -101,7 +103,7 @@ def load_registry(path: Path) -> tuple[Offer, ...]:
     Packages of npm and PyPI with a version, and remote servers over streamable HTTP. Whatever else is listed is passed
     over. Raises ConfigurationError when the file is no such list.
     """
-    listed = Kept(path).read().get("servers", [])
+    listed = Kept(path, read=read_trusted).read().get("servers", [])
     if not isinstance(listed, list):
         raise ConfigurationError(f"{path}: `servers` is no list; fetch the registry's list again")
     offers = (offer for entry in cast("list[object]", listed)[:_OFFERS] for offer in _offers(entry))
@@ -113,9 +115,14 @@ def load_registry(path: Path) -> tuple[Offer, ...]:
 
 
 def load_trust(path: Path) -> tuple[str, ...]:
-    """Return the patterns of a trust file, a JSON array; a missing file, or any other, trusts nobody."""
+    """Return the patterns of a trust file, a JSON array; a missing file, or any other, trusts nobody.
+
+    Raises ConfigurationError for what is no file, too large, another user's, or open to everybody.
+    """
     try:
-        patterns: object = json.loads(path.read_text(encoding="utf-8"))
+        patterns: object = json.loads(read_trusted(path, _TRUST_BYTES))
+    except NotOursError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
     except (OSError, ValueError, RecursionError):
         return ()
     if not isinstance(patterns, list):
@@ -316,7 +323,7 @@ class Provisioning:
 
     def _document(self) -> dict[str, Any]:
         """Return what the servers file holds. Somebody has written it: nobody is told to remove it."""
-        return Kept(self.servers_file, remedy="correct the file first").read()
+        return Kept(self.servers_file, remedy="correct the file first", read=read_bounded).read()
 
     def _write(self, document: Mapping[str, Json]) -> Path | None:
         """Replace the servers file, keeping what was there; return where, None for a new file."""
@@ -326,7 +333,7 @@ class Provisioning:
             mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
             if file.exists():
                 backup = file.with_name(f"{file.name}.backup")
-                replace_file(backup, file.read_bytes(), mode=mode)
+                replace_file(backup, read_bounded(file, LONGEST), mode=mode)
             text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
             replace_file(file, text.encode("utf-8", "backslashreplace"), mode=mode)  # as JSON escapes it
         except OSError as error:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import httpx2
 
-from paddock.files import LONGEST, make_private, replace_file
+from paddock.files import LONGEST, make_private, read_bounded, replace_file
 from paddock.hub.provision import load_registry
 from paddock.hub.unreached import explain_environment
 from paddock.model.errors import ConfigurationError
@@ -50,13 +50,11 @@ async def refresh(source: str, target: Path) -> int:
 
 def _read(file: str) -> bytes:
     try:
-        with Path(file).expanduser().open("rb") as opened:
-            data = opened.read(LONGEST + 1)
-    except (OSError, RuntimeError) as error:
+        return read_bounded(Path(file).expanduser(), LONGEST)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
+    except RuntimeError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
-    if len(data) > LONGEST:
-        raise ConfigurationError(f"{file}: larger than {LONGEST} bytes")
-    return data
 
 
 async def _fetched(address: str) -> list[Any]:

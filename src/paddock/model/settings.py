@@ -44,9 +44,10 @@ class SandboxSettings(Value):
     minimum_tier: Tier = "landlock"
     """Weakest confinement that a program may run under; without it the program does not start."""
     job_user: str = ""
-    """User, by name or number, that processes become when Paddock runs as root. When empty they become `nobody`, and
-    those that get a workspace stay root without any capability. Where they cannot become that user, each
-    result says so under `sandbox`, and `paddock doctor` does."""
+    """User, by name or number, that processes become when Paddock runs as root. When empty they become user 65531, whom
+    no system gives to anybody; in the tier `namespaces` those that get a workspace stay root without any capability.
+    `root` keeps these root in the tier `landlock` too, where they can then change the mode of every file of root's.
+    Where they cannot become that user, each result says so under `sandbox`, and `paddock doctor` does."""
     spares: Count = 1
     """Confined places kept ready for the next process of the same grants, from the second one on; each is a few waiting
     processes."""

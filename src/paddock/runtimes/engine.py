@@ -162,7 +162,7 @@ class RuntimeEngine:
             return RawResult(status=Status.INVALID, error=error)
         own = None
         if job.work.file:
-            own = standing(job, planned, found, plan.user(_grants(job), sandbox.job_user))
+            own = standing(job, planned, found, sandbox.user(_grants(job)))
         if own is not None:
             planned = replace(planned, file_name="", source="")
         return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
@@ -171,7 +171,7 @@ class RuntimeEngine:
         """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
         recipe = recipes()[job.work.runtime]
         compiles = any(way.compile for way in recipe.ways)
-        user = plan.user(_no_grants() if compiles else _grants(job), sandbox.job_user)
+        user = sandbox.user(_no_grants() if compiles else _grants(job))
         names = job.terms.grants.executables
         return await self._toolchains.find(recipe, user=user, untrusted=(job.workspace,), names=names)
 
@@ -203,7 +203,7 @@ class RuntimeEngine:
             )
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
-            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user)
+            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user, task.sandbox.tier)
             hint = foreign or task.withheld(result, "run", grants)
             return task.result(result, "run", compiled, hint=hint)
         finally:

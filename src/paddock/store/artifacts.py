@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from errno import EISDIR, ELOOP
 from io import BytesIO
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, 
 from paddock.model.errors import ArtifactError, UnknownArtifact
 from paddock.model.limits import KIB
 from paddock.model.settings import ArtifactSettings
+from paddock.own_files import NotOursError
 from paddock.policy.redaction import Redactor
 from paddock.store.objects import Bucket, Folder, Objects
 from paddock.store.recording import OnOutput, Recording, Track
@@ -265,8 +265,10 @@ class Artifacts:
                 if len(data) > _MANIFEST_BYTES:
                     break
         except ArtifactError as error:
-            # A link or a directory is a damaged manifest, and no reason why others cannot be read.
-            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in {ELOOP, EISDIR}:
+            # A link or a pipe is a damaged manifest, and no reason why others cannot be read.
+            if not isinstance(error.__cause__, NotOursError) or not error.__cause__.filename.endswith(
+                _MANIFEST
+            ):
                 raise
             data = b""
         return data
@@ -291,6 +293,8 @@ def _is_recent(now: datetime, sweep: datetime) -> bool:
 def _failure(what: str, error: BaseException) -> ArtifactError:
     """Return an error of ours for one of the store; its texts run over many lines."""
     why = str(error).partition(chr(10))[0]
+    if isinstance(error, NotOursError):
+        why = f"{error.filename}: {error.strerror}"
     if isinstance(error, PermissionError) and error.filename:
         cure = f"make it accessible to user {os.geteuid()}, or set artifacts.directory"
         why = f"{error.filename}: {error.strerror}; {cure}"

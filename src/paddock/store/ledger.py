@@ -30,7 +30,10 @@ from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 from paddock.model.errors import LedgerError
+from paddock.own_files import Repair, has_repairs, take_repairs
 from paddock.store.audit import (
+    FIELD_CHARS,
+    REPAIRED,
     STARTED,
     AuditRecord,
     Field,
@@ -79,7 +82,7 @@ class Ledger:
         self._closing = threading.Event()
         self._syncer: threading.Thread | None = None
         try:
-            self._alone(lambda: None)
+            self._alone(self._put_pending)
         except BaseException:
             self._chain.close()
             raise
@@ -187,14 +190,20 @@ class Ledger:
         before = self._chain.head
         if minted is not None and self._claims.hold(request, minted, before):
             raise claimed_before(request)
-        self._chain.put([*self._pending, entry])
+        self._chain.put([*self._due(), entry])
         self._pending.clear()
         self._claims.wrote(before, self._chain.head, request if minted is not None else None)
 
+    def _due(self) -> list[Entry]:
+        """Return what is to be written before the next record, repairs of this process included."""
+        if has_repairs():
+            self._pending += map(_repaired, take_repairs())
+        return self._pending
+
     def _put_pending(self) -> None:
-        if self._pending:
+        if due := self._due():
             before = self._chain.head
-            self._chain.put(self._pending)
+            self._chain.put(due)
             self._pending.clear()
             self._claims.wrote(before, self._chain.head, None)
 
@@ -265,6 +274,16 @@ class Ledger:
         if not self._unsynced and not self._closing.is_set():
             self._awake.wait()
         self._awake.set()
+
+
+def _repaired(repair: Repair) -> Entry:
+    path = repair.path.encode("utf-8", "replace").decode()[:FIELD_CHARS]
+    modes: dict[str, Field] = {
+        "path": path,
+        "mode_before": f"{repair.was:04o}",
+        "mode_after": f"{repair.now:04o}",
+    }
+    return _checked(REPAIRED, "", None, modes, at=time.time())
 
 
 def _checked(

@@ -23,12 +23,11 @@ import errno
 import fcntl
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from paddock.files import make_private
-from paddock.model.errors import LedgerError
+from paddock.own_files import check_directory, open_own
 from paddock.store.audit import RECOVERED, Field, timestamp
 from paddock.store.ledger_format import (
     HEAD,
@@ -47,8 +46,6 @@ from paddock.store.ledger_format import (
     parse_record,
     this_boot,
 )
-
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Chain:
@@ -122,8 +119,7 @@ class Chain:
         while True:
             if self._head_fd < 0:
                 make_private(self._directory)
-                if self._directory.stat().st_mode & 0o077:
-                    self._directory.chmod(0o700)
+                check_directory(self._directory)
                 self._head_fd = self._open(HEAD)
             hold(self._head_fd, fcntl.LOCK_EX, self._directory)
             if os.fstat(self._head_fd).st_nlink:
@@ -133,14 +129,7 @@ class Chain:
             self._head_fd = -1
 
     def _open(self, name: str, flags: int = 0) -> int:
-        fd = os.open(self._directory / name, _OPEN | flags, 0o600)
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            return fd
-        os.close(fd)
-        raise LedgerError(
-            f"The audit ledger {self._directory} cannot be written: {name} is not a regular file. "
-            "Nothing runs without its record. Move it away."
-        )
+        return open_own(self._directory / name, os.O_RDWR | os.O_CREAT | flags)
 
     def _catch_up(self) -> None:
         self._now = self._clock()

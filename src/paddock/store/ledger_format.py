@@ -31,6 +31,7 @@ import orjson
 
 from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.model.ids import new_id
+from paddock.own_files import NotOursError
 from paddock.store.audit import AuditRecord, Field
 
 FORMAT = 1
@@ -193,7 +194,7 @@ def open_regular(directory: Path, name: str) -> int | None:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return None
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise failed(error, directory, "read") from error
 
@@ -218,6 +219,10 @@ def hold(fd: int, how: int, directory: Path) -> None:
 
 def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
     """Return the error for a system call on the ledger that failed: what, why and what to do."""
+    why = error.strerror or str(error)
+    if isinstance(error, NotOursError):
+        why, cure = f"{error.filename}: it {error.why}", f"To go on, {error.remedy}."
+        return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_stop(what)}{cure}")
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             cure = "Free space on its file system or raise the quota."
@@ -233,9 +238,11 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
             cure = "Close some, or raise the limit (ulimit -n)."
         case _:
             cure = "Repair its file system, or choose another state directory: set XDG_STATE_HOME."
-    why = error.strerror or str(error)
-    stop = "" if what == "read" else "Nothing runs without its record. "
-    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {stop}{cure}")
+    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_stop(what)}{cure}")
+
+
+def _stop(what: str) -> str:
+    return "" if what == "read" else "Nothing runs without its record. "
 
 
 class Line(NamedTuple):

@@ -7,7 +7,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +18,7 @@ from paddock.files import make_private
 from paddock.model.base import Json, Value
 from paddock.model.errors import SdkError, SignalError
 from paddock.model.ids import minted_at, new_id
+from paddock.own_files import NotOursError, check_directory, check_file
 
 BODY_CHARS = 64 * 1024
 NAME_CHARS = 128
@@ -27,6 +28,8 @@ MOST = 1000
 
 Model = TypeVar("Model", bound=Value)
 
+_PARTS = "", "-wal", "-shm", "-journal"
+"""What the files of an SQLite database are called, after its name (https://sqlite.org/tempfiles.html)."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signal (
     id TEXT PRIMARY KEY, type TEXT NOT NULL, body TEXT NOT NULL,
@@ -138,12 +141,18 @@ class Signals:
     def _open(self) -> Generator[sqlite3.Connection]:
         try:
             make_private(self._file.parent)
+            check_directory(self._file.parent, private=False)
+            for name in _PARTS:
+                with suppress(FileNotFoundError):
+                    check_file(f"{self._file}{name}")
             with closing(sqlite3.connect(self._file, timeout=5)) as database, database:
                 self._file.chmod(0o600)
                 database.row_factory = sqlite3.Row
                 database.execute("PRAGMA journal_mode = WAL")
                 database.executescript(_SCHEMA)
                 yield database
+        except NotOursError as error:
+            raise SignalError(f"the signals cannot be used: {error.filename}: {error.strerror}") from None
         except (OSError, sqlite3.Error) as error:
             raise SignalError(f"the signals in {self._file} cannot be used: {error}") from error
 

@@ -226,7 +226,7 @@ def test_java_has_the_home_of_its_job(programs):
 @pytest.mark.usefixtures("as_root")
 def test_a_workspace_of_somebody_else_is_named_when_a_program_fails(open_programs):
     """Root without its powers cannot write where another user is the owner, as in a container."""
-    programs = open_programs("landlock", access="workspace-write")
+    programs = open_programs("namespaces", access="workspace-write")
     os.chown(programs.workspace, 54321, 54321)
     try:
         outcome = programs.run("shell", "echo x > file", access="workspace-write")

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,11 @@ from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from paddock.wiring.own_places import PlaceReport
+
 
 @click.command("doctor", epilog=examples("paddock doctor", "paddock doctor --json"))
 @options.workspace
@@ -20,27 +26,35 @@ from paddock.surfaces.cli.table import print_json, print_table
 def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show what confinement this machine gives, proved by trying, and how to get more.
 
+    Shows also whether the files that Paddock keeps are closed to others, and changes none of them.
     Exits with 1 when it is less than the setting sandbox.minimum_tier asks for, so that nothing would run.
     """
     from paddock.confine.ladder import examine  # noqa: PLC0415 - the help page needs no sandbox
     from paddock.confine.plan import configured_user  # noqa: PLC0415
+    from paddock.wiring.own_places import look_at_places  # noqa: PLC0415
 
-    settings = load(workspace, flags=flags).settings.sandbox
-    found = heeding_signals(examine(settings.minimum_tier, configured_user(settings.job_user)))
+    settings = load(workspace, flags=flags).settings
+    sandbox = settings.sandbox
+    found = heeding_signals(examine(sandbox.minimum_tier, configured_user(sandbox.job_user)))
+    places = look_at_places(settings)
     if as_json:
-        print_json({**found.model_dump(mode="json"), "sufficient": found.sufficient})
+        own = [place.model_dump(mode="json") for place in places]
+        print_json({**found.model_dump(mode="json"), "sufficient": found.sufficient, "files": own})
     else:
-        _print(found)
+        _print(found, places)
     if not found.sufficient:
         sys.exit(1)
 
 
-def _print(found: Examination) -> None:
+def _print(found: Examination, places: "Sequence[PlaceReport]") -> None:
     rows = [_layer(layer) for layer in found.layers] + [_tier(tier) for tier in found.tiers]
+    rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)
     effective = found.effective
     name = effective.tier if effective is not None else "none"
     click.echo(f"tier in force: {name}; the least allowed is {found.minimum}")
+    if found.users:
+        click.echo(f"users: {found.users}")
     for risk in effective.facts.residual if effective is not None else ():
         click.echo(f"  left open: {risk}")
     if not found.sufficient:

@@ -14,6 +14,7 @@ from paddock.surfaces.cli import UNREAD
 from paddock.surfaces.cli.failure import PRINTED, Failure, interrupted, refused, without_thread
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.interrupts import is_interrupt
+from paddock.surfaces.cli.repairs import recorded_repairs
 from paddock.surfaces.cli.streams import unwritten
 
 _ROOM = "paddock.surfaces.cli"
@@ -89,7 +90,8 @@ class _Lazy(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return self._carry_out(ctx)
+            with recorded_repairs():
+                return self._carry_out(ctx)
         except click.ClickException as error:
             if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
                 from paddock.surfaces.cli.table import print_json  # noqa: PLC0415 - only for programs, and mistakes

@@ -110,7 +110,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 
     What npm and pip install goes beside Paddock's own files; what the others install is the machine's.
     """
-    target = directories.installed(plan.user(ProcessGrants(), None))
+    target = directories.installed(plan.user(ProcessGrants(), None, "landlock"))
     wanted: dict[tuple[str, ...], None] = {}
     impossible: list[str] = []
     for name in names:
@@ -167,7 +167,7 @@ async def _warm(settings: Settings, workspace: Path, names: tuple[str, ...]) -> 
 async def _search(opened: "Session", workspace: Path) -> Search:
     """Return where programs' toolchains are looked for, as the engine does it for what is compiled."""
     sandbox = await opened.processes.sandbox()
-    return Search.of_machine(os.environ, plan.user(ProcessGrants(), sandbox.job_user), untrusted=(workspace,))
+    return Search.of_machine(os.environ, sandbox.user(ProcessGrants()), untrusted=(workspace,))
 
 
 async def _look(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:

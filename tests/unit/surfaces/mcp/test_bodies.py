@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 import pytest
+from paddock.surfaces.mcp.bodies import CountedBodies
 
 from paddock.surfaces.mcp import bodies
-from paddock.surfaces.mcp.bodies import CountedBodies
 
 POST = {"type": "http", "method": "POST"}
 
