@@ -175,9 +175,11 @@ class Index:
             "below": after if after is not None and newest_first else 2**63 - 1,
             "count": count,
         }
+        found: list[int] = []
         for query in (_NAMED,) if name else (_NEAR, _ANYWHERE):
             rows = self._database.execute(query if newest_first else query.replace(" DESC", " ASC"), values)
-            if len(found := [place for (place,) in rows]) == count:
+            found = [place for (place,) in rows]
+            if len(found) == count:
                 break
         return found
 
