@@ -135,11 +135,11 @@ def ask(directory: Path, question: "Callable[[Index], T]", on_progress: OnProgre
     with _locked(directory):
         try:
             return _asked(directory, question, on_progress)
-        except (sqlite3.Error, _OutdatedError):
+        except _BROKEN:
             _remove(directory)
         try:
             return _asked(directory, question, on_progress)
-        except (sqlite3.Error, _OutdatedError) as error:
+        except _BROKEN as error:
             raise NoIndexError from error
 
 
@@ -294,6 +294,8 @@ class _OutdatedError(Exception):
     """The index is not one of this ledger."""
 
 
+_BROKEN = (_OutdatedError, sqlite3.Error, ValueError, TypeError)
+"""What a damaged database raises: a text may be none, a number a text."""
 _UNREAD = _Read(0, -1, 0, 0, b"")
 
 
