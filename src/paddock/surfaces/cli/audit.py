@@ -17,7 +17,7 @@ from paddock.store.ledger_follow import Follower
 from paddock.store.ledger_search import Wanted, find
 from paddock.store.ledger_verify import Finding, verify
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.failure import PRINTED, Failure
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.table import print_json, print_row, print_table
 
@@ -169,6 +169,7 @@ class _Progress:
 
 def _follow(follower: Follower, newest: list[AuditRecord], wanted: Wanted, *, as_json: bool) -> None:
     """Print records and those that follow, until Ctrl-C, or until standard output has no reader any more."""
+    click.get_current_context().meta[PRINTED] = True
     shown = {record.id for record in newest}
     _print_lines(newest, as_json=as_json)
     reader = select.poll()
