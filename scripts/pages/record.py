@@ -87,6 +87,13 @@ The ledger is a directory of files, one for each UTC day, one line of JSON for e
 record is in the one after it; `paddock audit verify` follows the chain. Records hold names, sizes and hashes. They
 never hold a program, its data, its output or a secret.
 
+`paddock audit show ID` and the filters of `paddock audit tail` use an index beside these files, `index.sqlite`. The
+reader makes it and brings it up to date; it holds nothing that the files do not hold, and it may be removed at any
+time. What is printed is read from the ledger. `verify` does not use the index.
+
+A request runs at most once. Paddock mints the ids of requests itself, with 80 random bits from the kernel. An id that a
+caller brings is looked up in the ledger first, and the file `brought` grows by one byte for each of them.
+
 ## Events
 
 """

@@ -38,6 +38,7 @@ from paddock.model.errors import (
     ServerError,
     ServerRejected,
 )
+from paddock.model.ids import spend_id
 from paddock.model.outcome import (
     ConsoleLine,
     Decision,
@@ -311,6 +312,7 @@ class Gate:
         told = "planned" if status is Status.OK else status.value
         facts = {**self._outgoing.facts(identity(request, decision)), "status": told}
         audit = self._book(request).append("decided", request.id, facts, parent=request.parent)
+        spend_id(request.id)
         return _End(RawResult.model_validate({**result, "status": status}), decision, audit, None)
 
     async def _run(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:

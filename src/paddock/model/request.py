@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from paddock.model.base import Json, Value
 from paddock.model.canonical import canonical
-from paddock.model.ids import new_id
+from paddock.model.ids import mint_id
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.program import (
     ARGUMENT_BYTES,
@@ -228,7 +228,7 @@ class Caller(Value):
 class ExecutionRequest(Value):
     """One request to the gate. Child requests (host calls of a guest) name their parent."""
 
-    id: str = Field(default_factory=new_id)
+    id: str = Field(default_factory=mint_id)
     parent: str | None = None
     root: str | None = None
     """The request of a person or an agent that this one descends from; None for such a one itself."""

@@ -182,11 +182,17 @@ class Artifacts:
                 continue
             yield handle
 
-    def readable(self, workspace: Path | None) -> Iterator[Found]:
-        """Yield what may be read for a workspace (None: for any), in the order of the store."""
-        for handle in self.list():
+    def newest(self, workspace: Path | None, limit: int | None = None) -> "tuple[list[Found], int]":
+        """Return what may be read for a workspace (None: for any), the newest first, at most `limit`.
+
+        Also return how many older artifacts were not looked at, of whatever workspace.
+        """
+        handles = sorted(self.list(), key=lambda handle: handle.epoch_ms)
+        found: list[Found] = []
+        while handles and (limit is None or len(found) < limit):
             with contextlib.suppress(UnknownArtifact):
-                yield self.find(str(handle), workspace)
+                found.append(self.find(str(handles.pop()), workspace))
+        return found, len(handles)
 
     def size(self) -> int:
         """Return the bytes of everything stored. Raises ArtifactError."""

@@ -59,6 +59,7 @@ class AuditRecord(Value):
     parent: str | None
     """Id of the request that asked for this one."""
     fields: dict[str, str | int | float | bool | tuple[str, ...] | None]
+    """What the record keeps about the request, by name."""
     prev: str
     """`hash` of the record before this one; 64 zeros for the first."""
     hash: str

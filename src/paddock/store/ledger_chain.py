@@ -56,8 +56,11 @@ class Chain:
         self._clock = clock
         self.head = Head()
         """The last record, as this process knows it; true from `lock` to `unlock`."""
+        self.now = 0.0
+        """When the lock was taken, in seconds since the epoch."""
+        self.loads = 0
+        """How often the end of the chain was another one than this process had left; true from `lock` to `unlock`."""
         self._raw: bytes | None = None
-        self._now = 0.0
         self._head_fd = -1
         self._data_fd = -1
         self._data_name = ""
@@ -85,7 +88,7 @@ class Chain:
         seq, digest = head.seq, head.hash
         for entry in entries:
             seq += 1
-            ts = timestamp(self._now if entry.at is None else entry.at)
+            ts = timestamp(self.now if entry.at is None else entry.at)
             line, digest = encode_record(entry, seq=seq, ts=ts, prev=digest)
             data += line
         written = os.write(self._data_fd, data)
@@ -132,11 +135,11 @@ class Chain:
         return open_own(self._directory / name, os.O_RDWR | os.O_CREAT | flags)
 
     def _catch_up(self) -> None:
-        self._now = self._clock()
+        self.now = self._clock()
         raw = os.pread(self._head_fd, HEAD_BYTES + 1, 0)
         if raw != self._raw or not self._as_left():
             self._load(raw)
-        today = file_name(self._now)
+        today = file_name(self.now)
         while self.head.file < today:
             later = (name for name in dated_files(self._directory) if self.head.file < name < today)
             self._turn_to(next(later, today), 0)
@@ -149,6 +152,7 @@ class Chain:
         return facts.st_size == self.head.size and facts.st_nlink > 0
 
     def _load(self, raw: bytes) -> None:
+        self.loads += 1
         reason = ""
         on_disk = Head.parse(raw)
         if len(raw) > HEAD_BYTES:

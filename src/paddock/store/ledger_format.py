@@ -44,7 +44,7 @@ LINE_BYTES = 64 * 1024
 """Longest line, its newline not counted; longer ones are never written and never held in memory."""
 
 _CHUNK = 256 * 1024
-_DAY_S = 86_400
+DAY_S = 86_400
 _LOCK_WAIT_S = 5.0
 _DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\.ndjson")
 _SEQ = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
@@ -175,12 +175,12 @@ def this_boot() -> str:
 
 def file_name(seconds: float) -> str:
     """Return the name of the file for a moment: its UTC date."""
-    return _day_name(int(seconds // _DAY_S))
+    return _day_name(int(seconds // DAY_S))
 
 
 @lru_cache(maxsize=8)
 def _day_name(day: int) -> str:
-    return f"{datetime.fromtimestamp(day * _DAY_S, UTC):%Y-%m-%d}.ndjson"
+    return f"{datetime.fromtimestamp(day * DAY_S, UTC):%Y-%m-%d}.ndjson"
 
 
 def dated_files(directory: Path) -> list[str]:
@@ -197,6 +197,23 @@ def open_regular(directory: Path, name: str) -> int | None:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise failed(error, directory, "read") from error
+
+
+def published_head(directory: Path) -> Head:
+    """Return the end of the chain as the last writer left it, without the lock. Raises OSError.
+
+    The chain never becomes shorter than that. Without a sound head file it is the beginning of the chain.
+    """
+    try:
+        fd = open_regular(directory, HEAD)
+    except LedgerUnusable:
+        return Head()
+    if fd is None:
+        return Head()
+    try:
+        return Head.parse(os.pread(fd, HEAD_BYTES + 1, 0)) or Head()
+    finally:
+        os.close(fd)
 
 
 def hold(fd: int, how: int, directory: Path) -> None:

@@ -156,16 +156,19 @@ def show(
 
 
 @command.command("list", epilog=examples("paddock output list", "paddock output list --all --json"))
-@click.option("--all", "everywhere", is_flag=True, help="Of every workspace.")
+@click.option("--all", "everything", is_flag=True, help="Of every workspace, and all of it without --limit.")
+@options.limit
 @options.workspace
 @options.settings
 @options.as_json
-def list_(workspace: Path, flags: dict[str, str], *, everywhere: bool, as_json: bool) -> None:
+def list_(
+    workspace: Path, flags: dict[str, str], *, everything: bool, limit: int | None, as_json: bool
+) -> None:
     """List stored output of this workspace, the newest at the end."""
-    found = sorted(
-        _artifacts(workspace, flags).readable(None if everywhere else workspace),
-        key=lambda each: each.handle.epoch_ms,
-    )
+    count = options.count(limit, everything=everything)
+    found, others = _artifacts(workspace, flags).newest(None if everything else workspace, count)
+    found.reverse()
+    options.report_hidden(len(found), others)
     if as_json:
         print_json([_facts(each) for each in found])
     else:

@@ -25,7 +25,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         _print_rich(columns, rows)
         return
     for row in rows:
-        click.echo(encodable("\t".join(for_terminal(" ".join(cell.split())) for cell in row)))
+        print_row(row)
+
+
+def print_row(row: Sequence[str]) -> None:
+    """Print one row as a pipe gets it."""
+    click.echo(encodable("\t".join(for_terminal(" ".join(cell.split())) for cell in row)))
 
 
 def print_json(value: Json) -> None:
