@@ -1,5 +1,6 @@
 """What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
 
+import os
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -13,6 +14,11 @@ from paddock.model.limits import KIB, MIB, Calls, Grants
 from paddock.model.profiles import LimitSettings
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.rules import ApprovalSettings, PolicySettings
+
+def processors() -> int:
+    """Return the number of processors that this process may use, at most 1024."""
+    return min(len(os.sched_getaffinity(0)), 1024)
+
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -249,12 +255,13 @@ class RuntimeSettings(Value):
     """Most that a program may do with the workspace: nothing (`none`), read it, or write to it too."""
     network: Network = "none"
     """Most that a program may do with the network: nothing (`none`), or everything (`full`)."""
-    max_jobs: Annotated[int, Field(ge=1, le=12)] = 2
-    """Programs that run at a time (S16)."""
-    max_waiting: Count = 64
-    """Programs that wait for their turn; with 0 one too many is refused at once."""
-    max_wait_ms: PositiveInt = 30_000
-    """A program that has waited so long is refused."""
+    max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
+    """Maximum number of programs that run at a time (S16), by default the number of processors."""
+    max_waiting: Count = 1000
+    """Maximum number of programs that wait for their turn. One more is `unavailable`: nothing of it started, and it may
+    be tried again."""
+    max_wait_ms: PositiveInt = 3_600_000
+    """Longest wait for a turn, in milliseconds. A program that has waited so long is `unavailable`, likewise."""
     cache_bytes: Count = 512 * MIB
     """Bytes of compiled programs kept for the next run of the same source; with 0 nothing is kept."""
 

@@ -16,6 +16,26 @@ def calls(place: Place, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
     return asyncio.run(main())
 
 
+def test_output_comes_back_without_being_asked_for(place: Place) -> None:
+    secret = "print('api_key=' + 'abcdef0123456789')"
+    shown, hidden, sizes, much = calls(
+        place,
+        ("run_program", {"runtime": "python", "code": "print(6*7)"}),
+        ("run_program", {"runtime": "python", "code": secret}),
+        ("run_program", {"runtime": "python", "code": "print(6*7)", "outputMode": "minimal"}),
+        ("run_program", {"runtime": "python", "code": "for n in range(1000): print(n)"}),
+    )
+    assert shown.content[0].text.partition("--- ")[2] == "stdout\n42"
+    assert shown.structured_content["stdoutSummary"] == "42"
+    assert hidden.structured_content["stdoutSummary"] == "[REDACTED:secret]"
+    assert sizes.structured_content["stdoutSummary"] == ""
+    assert sizes.content[0].text.splitlines()[-1] == "2 lines, 3 bytes"
+    lines = much.structured_content["stdoutSummary"].split("\n")
+    assert [*lines[:1], *lines[49:55], *lines[-1:]] == [
+        *("0", "49", "", "... (900 lines omitted) ...", "", "950", "951", "999")
+    ]
+
+
 @pytest.mark.parametrize("mode", ERAS)
 def test_a_program_tells_its_lines_while_it_runs(place: Place, mode: str) -> None:
     code = '$| = 1; print STDERR "one\\n"; select(undef, undef, undef, 0.02) until -e "go"; print "two\\n"'

@@ -71,7 +71,7 @@ CHOICES = {
 }
 BOUNDS = {
     "runtimes.max_duration_ms": (100, 600_000),
-    "runtimes.max_jobs": (1, 12),
+    "runtimes.max_jobs": (1, 1024),
 }
 NUMBERS = sorted(key for key, value in DEFAULTS.items() if type(value) is int)
 
