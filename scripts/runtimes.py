@@ -90,9 +90,22 @@ answer, as the protocol has it, but the record names what is kept.
 A pipe gets the bytes that a program writes. A terminal gets text: colours and carriage returns as they are, any other
 control character spelled out (`\\x1b`), for it could move the cursor, retitle the window or write to the clipboard.
 Colours end with the program, so that none of them hides what comes next. Lines are shown when they are whole, for a
-secret is known only then; who needs every byte at once switches redaction off (`redaction.enabled`), and hands out no
+secret is known only then; frames of a progress bar, which a carriage return ends, are shown at once where they can hold
+no secret; who needs every byte at once switches redaction off (`redaction.enabled`), and hands out no
 secret of the vault. When output is not kept for later, for instance because there is more of it than
 `artifacts.max_bytes`, the last line on standard error says so, unless `--no-keep` or `artifacts.enabled` does.
+
+Output is passed on as the program writes it. Python runs unbuffered (`PYTHONUNBUFFERED`), so each line comes at once,
+and a program that is killed loses none. That costs a few microseconds for each `print`: a program that prints hundreds
+of thousands of lines calls `sys.stdout.reconfigure(write_through=False)`, or joins them before it prints. C, C++, Ruby,
+Perl and R buffer what they write to a pipe, unless the program flushes.
+
+Standard output and standard error are two pipes, and the order between two pipes is not known. Where both go to the
+same place, on a terminal or with `2>&1`, the program writes to one pipe, and the order is kept. `--combined`, the
+argument `combined` of `run_program` and `exec(..., combined=True)` ask for one: all of it is standard output then.
+
+In `--mode`, in answers to agents and in `query_output`, a line that was redrawn with carriage returns is its last frame.
+What is kept is every byte: `paddock output show`.
 
 When nobody reads any more, the program ends and the exit code is 141. A stream that was closed is as good as
 `/dev/null`. Output that cannot be written, for instance to a full disk, is an error with the exit code 125.

@@ -77,6 +77,11 @@ class _Task:
     sinks: Sinks
     stop: asyncio.Event | None
 
+    @property
+    def combined(self) -> bool:
+        """Whether both output streams are one."""
+        return self.job.work.output.combined
+
     def job_in(self, place: "Place", *, compiling: bool = False) -> Job:
         """Return where its things are in a place, in which a compiler begins."""
         scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
@@ -99,7 +104,23 @@ class _Task:
             cached=compiled.cached,
             stdin_bytes=len(stdin or b""),
             stdin_sha256="" if stdin is None else hashlib.sha256(stdin).hexdigest(),
+            combined=self.combined,
         )
+
+    def streams(self, scratch: Path, name: str) -> Streams:
+        """Return its streams; what it says of its file in scratch is said of `name`."""
+        stdout, stderr = self.sinks
+        if self.combined:
+            stdout = Naming(stdout, scratch, name).take
+        else:
+            stderr = Naming(stderr, scratch, name).take
+        return Streams(self.job.work.stdin or b"", stdout, stderr, combined=self.combined)
+
+    def tell(self, stdout: bytes, stderr: bytes) -> None:
+        """Pass on what a compiler wrote."""
+        for sink, text in ((self.sinks.stdout, stdout), (self.sinks[not self.combined], stderr)):
+            if text:
+                sink(text)
 
     def left_ms(self, compiled: Compiled) -> int:
         """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
@@ -113,6 +134,7 @@ class _Task:
             return slow(work.runtime) if compiles else ""
         runs_files = bool(work.code is not None and not self.standing and not way.compile)
         has_input = work.stdin is not None
+        ended = self._with_errors(ended)
         return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
 
     def result(
@@ -123,7 +145,11 @@ class _Task:
         if ended.status is Status.OK:
             return result_of(ended, begun)
         limits = _limits(self.job, self.job.terms.limits.wall_ms)
-        return result_of(ended, begun, error_of(ended, phase, limits, message, hint))
+        return result_of(ended, begun, error_of(self._with_errors(ended), phase, limits, message, hint))
+
+    def _with_errors(self, ended: ProcessResult) -> ProcessResult:
+        """Return the end of a process with what it wrote as errors, which may have gone to standard output."""
+        return ended.model_copy(update={"stderr": ended.stdout}) if self.combined else ended
 
 
 class RuntimeEngine:
@@ -184,7 +210,7 @@ class RuntimeEngine:
             if isinstance(compiled, RawResult):
                 return compiled
             if compiled.ms and task.left_ms(compiled) < LEAST_RUN_MS:
-                task.sinks.stderr(EXHAUSTED.encode())
+                task.tell(b"", EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
             step = task.plan.run
@@ -192,12 +218,12 @@ class RuntimeEngine:
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.filled_in(job)
             grants = grants.but(environment=self._inherited(names) | environment)
-            errors = Naming(task.sinks.stderr, place.scratch, os.path.basename(job.source))  # noqa: PTH119
+            streams = task.streams(place.scratch, os.path.basename(job.source))  # noqa: PTH119
             result = await task.sandbox.run(
                 command,
                 grants,
                 _limits(task.job, task.left_ms(compiled)) if compiled.ms else limits,
-                Streams(task.job.work.stdin or b"", task.sinks.stdout, errors.take),
+                streams,
                 place=place,
                 stop=task.stop,
             )
@@ -260,8 +286,7 @@ class RuntimeEngine:
                     return compiled
                 result = result.model_copy(update={"status": Status.FAILED})
                 said[1].extend(f"{fault}\n".encode())
-            task.sinks.stdout(bytes(said[0]))
-            task.sinks.stderr(bytes(said[1]))
+            task.tell(*map(bytes, said))
             return task.result(result, "compile", compiled, fault, task.withheld(result, "compile", grants))
         finally:
             place.release()

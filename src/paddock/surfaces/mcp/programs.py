@@ -49,6 +49,7 @@ _WISHES = {
     "maxResponseLines": "max_lines",
     "contextLines": "context_lines",
     "persistOutput": "persist",
+    "combined": "combined",
 }
 """Arguments that speak of the output, and what the model calls them."""
 _PLAIN = ("runtime", "code", "args", "executable", "access", "network")
@@ -153,6 +154,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 maxResponseLines=_LINES,
                 contextLines=_LINES,
                 persistOutput={"type": "boolean"},
+                combined={"type": "boolean", "description": "stderr goes into stdout, in the order of writing"},
             ),
             run=programs.run,
             explain=_explain,
@@ -224,7 +226,8 @@ def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
         lines.append(f"output: {handle}")
     if "outputLines" in response:
         lines.append(f"{response['outputLines']} lines, {response['outputBytes']} bytes")
-    for name, title in (("stdoutSummary", "stdout"), ("stderrSummary", "stderr")):
+    both = "output" if response.get("combined") else "stdout"
+    for name, title in (("stdoutSummary", both), ("stderrSummary", "stderr")):
         if shown := response.get(name):  # excerpts stand alone
             lines += [f"--- {title}", shown]
     if "digest" in response:
