@@ -15,6 +15,7 @@ from paddock.model.profiles import LimitSettings
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.rules import ApprovalSettings, PolicySettings
 
+
 def processors() -> int:
     """Return the number of processors that this process may use, at most 1024."""
     return min(len(os.sched_getaffinity(0)), 1024)
@@ -231,6 +232,14 @@ class GuestSettings(Value):
     """Workers kept ready for the next program."""
 
 
+class PythonSettings(Value):
+    """`[runtimes.python]`: programs in Python."""
+
+    environment: Path | None = None
+    """Directory of an environment whose interpreter and packages programs use, made by venv, uv, virtualenv or conda.
+    Programs read all of it and change nothing of it."""
+
+
 class RuntimeSettings(Value):
     """`[runtimes]`: programs in language runtimes (`paddock exec`), and the most that they may be granted."""
 
@@ -262,6 +271,12 @@ class RuntimeSettings(Value):
     be tried again."""
     max_wait_ms: PositiveInt = 3_600_000
     """Longest wait for a turn, in milliseconds. A program that has waited so long is `unavailable`, likewise."""
+    workspace_environment: bool = False
+    """Whether Python programs use the environment of their workspace: the activated one (`VIRTUAL_ENV`), else `.venv`.
+    In the tier `namespaces` a program that may write to the workspace does not change it; in the tier `landlock` such a
+    program does not use it."""
+    python: PythonSettings = Field(default_factory=PythonSettings)
+    """Programs in Python."""
     cache_bytes: Count = 512 * MIB
     """Bytes of compiled programs kept for the next run of the same source; with 0 nothing is kept."""
 

@@ -47,7 +47,9 @@ class Turns:
             self._active += 1
             return True
         if self.waiting >= self._room:
-            raise self._full(f"the queue is full (runtimes.max_waiting = {self._room})", "runtimes.max_waiting")
+            raise self._full(
+                f"the queue is full (runtimes.max_waiting = {self._room})", "runtimes.max_waiting"
+            )
         if self._bytes + size > QUEUE_BYTES:
             raise self._full(f"the waiting programs hold {QUEUE_BYTES // MIB} MiB already")
         self._bytes += size

@@ -40,7 +40,9 @@ def test_what_a_compiler_writes_is_in_the_one_stream(programs):
     outcome = programs.run("c", "int main() { return wrong; }", output={"combined": True})
     end = outcome.program
     assert (outcome.status, end.phase, end.stderr.head) == ("failed", "compile", "")
-    assert "code.c:1:21: error: 'wrong' undeclared" in end.stdout.head.replace("\u2018", "'").replace("\u2019", "'")
+    assert "code.c:1:21: error: 'wrong' undeclared" in end.stdout.head.replace("\u2018", "'").replace(
+        "\u2019", "'"
+    )
 
 
 def test_lines_of_python_come_as_they_are_written(programs):

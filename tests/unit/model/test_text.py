@@ -171,7 +171,9 @@ def test_of_what_is_looked_for_the_last_frame_that_holds_it_is_shown() -> None:
     line = "1 ok\r2 Error: a\r3 error: b\r4 ok"
     assert last_frame(line, ["ERROR"]) == "3 error: b"
     assert last_frame(line, ["absent"]) == "4 ok"
-    assert list(Lines(["error"]).feed("".join(last_frames([f"{line}\n"], ["error"])))) == [("3 error: b", True)]
+    assert list(Lines(["error"]).feed("".join(last_frames([f"{line}\n"], ["error"])))) == [
+        ("3 error: b", True)
+    ]
 
 
 def test_progress_without_an_end_is_not_kept() -> None:

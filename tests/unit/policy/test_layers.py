@@ -63,6 +63,8 @@ CHOICES = {
     "sdk.temporals": [DEFAULTS["sdk.temporals"], Path("/else/temporals")],
     "vault.backend": ["auto", "keyring", "file"],
     "vault.directory": [DEFAULTS["vault.directory"], Path("/else/vault")],
+    "runtimes.python.environment": [None, Path("/else/venv")],
+    "runtimes.workspace_environment": [True, False],
     "telemetry.traces": ["none", "otlp", "console"],
     "telemetry.endpoint": ["", "http://127.0.0.1:4318"],
     "telemetry.metrics": [False, True],

@@ -210,7 +210,12 @@ def test_frames_of_progress_are_not_held_back() -> None:
 
 def test_a_frame_that_may_hold_a_secret_is_held_back_with_what_follows_it() -> None:
     stream = StreamRedactor(DEFAULT)
-    assert [stream.feed(data) for data in (b"1%\r", b"token\r", b"=\rhidden", b"\r4%\r")] == [b"1%\r", b"", b"", b""]
+    assert [stream.feed(data) for data in (b"1%\r", b"token\r", b"=\rhidden", b"\r4%\r")] == [
+        b"1%\r",
+        b"",
+        b"",
+        b"",
+    ]
     assert stream.feed(b"\n5%\r") == b"[REDACTED:secret]\r4%\r\n5%\r"
 
 

@@ -1,16 +1,22 @@
 """`paddock doctor`: what confines programs on this machine."""
 
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from paddock.configuration import load
 from paddock.model.sandbox import Examination, Layer, TierReport
+from paddock.model.settings import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
+
+if TYPE_CHECKING:
+    from paddock.runtimes.toolchain import Missing, Toolchain
 
 
 @click.command("doctor", epilog=examples("paddock doctor", "paddock doctor --json"))
@@ -25,18 +31,44 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     from paddock.confine.ladder import examine  # noqa: PLC0415 - the help page needs no sandbox
     from paddock.confine.plan import configured_user  # noqa: PLC0415
 
-    settings = load(workspace, flags=flags).settings.sandbox
-    found = heeding_signals(examine(settings.minimum_tier, configured_user(settings.job_user)))
+    settings = load(workspace, flags=flags).settings
+    job_user = configured_user(settings.sandbox.job_user)
+    found = heeding_signals(examine(settings.sandbox.minimum_tier, job_user))
+    python = heeding_signals(_python(settings, workspace, found, job_user))
     if as_json:
-        print_json({**found.model_dump(mode="json"), "sufficient": found.sufficient})
+        state, executable, _ = _of_python(python)
+        told = {"state": state, "executable": executable}
+        print_json({**found.model_dump(mode="json"), "sufficient": found.sufficient, "python": told})
     else:
-        _print(found)
+        _print(found, python)
     if not found.sufficient:
         sys.exit(1)
 
 
-def _print(found: Examination) -> None:
+async def _python(
+    settings: Settings, workspace: Path, found: Examination, job_user: int | None
+) -> "Toolchain | Missing":
+    """Return what runs Python programs of the workspace."""
+    from paddock.runtimes.found import Toolchains  # noqa: PLC0415
+    from paddock.surfaces.cli.runtimes import usual_jobs  # noqa: PLC0415
+
+    tier = found.effective.tier if found.effective is not None else found.minimum
+    job = next(job for job in usual_jobs(settings, workspace) if job.work.runtime == "python")
+    return await Toolchains(os.environ, settings.runtimes).for_job(job, job_user=job_user, tier=tier)
+
+
+def _of_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
+    """Return whether there is one, what it is or why there is none, and a fix."""
+    from paddock.runtimes.toolchain import Toolchain  # noqa: PLC0415
+
+    if isinstance(python, Toolchain):
+        return "available", python.places["executable"], ""
+    return "missing", python.reason, python.remedy
+
+
+def _print(found: Examination, python: "Toolchain | Missing") -> None:
     rows = [_layer(layer) for layer in found.layers] + [_tier(tier) for tier in found.tiers]
+    rows.append(("python", *_of_python(python)))
     print_table(("", "state", "detail", "fix"), rows)
     effective = found.effective
     name = effective.tier if effective is not None else "none"

@@ -43,6 +43,10 @@ RUN_PROGRAM = (
 QUERY_OUTPUT = "Use this to search or page stored output, also of a cut result."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
+_COMBINED: dict[str, Json] = {
+    "type": "boolean",
+    "description": "stderr goes into stdout, in the order of writing",
+}
 _WISHES = {
     "outputMode": "mode",
     "queryTerms": "query_terms",
@@ -154,7 +158,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 maxResponseLines=_LINES,
                 contextLines=_LINES,
                 persistOutput={"type": "boolean"},
-                combined={"type": "boolean", "description": "stderr goes into stdout, in the order of writing"},
+                combined=_COMBINED,
             ),
             run=programs.run,
             explain=_explain,
