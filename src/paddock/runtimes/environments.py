@@ -10,9 +10,11 @@ you installed. Directories that `.pth` files name are not granted; those in the 
 """
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +37,8 @@ _GRANT = "runtimes.workspace_environment"
 _MARKS = ("pyvenv.cfg", "conda-meta")
 """What a directory has that is an environment: of venv, uv and virtualenv; of conda."""
 _STANDARD_LIBRARY = "lib*/*/os.py"
+_LOOKED_AT = 1000
+"""Entries of the working directory that are looked at for a module of the program's own."""
 _MISSING = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -101,9 +105,8 @@ def missing_module(said: str, job: ProgramJob, toolchain: Toolchain, passed_over
     if not found:
         return ""
     name = found[-1][1]
-    inside = job.terms.grants.access != "none"
-    if inside and any((job.cwd / path).exists() for path in (name, f"{name}.py")):
-        return ""  # a module of its own, which is told otherwise
+    if job.terms.grants.access != "none" and _is_own(name, job.cwd):
+        return ""  # which is told otherwise
     interpreter = toolchain.places["executable"]
     told = passed_over()
     grant = f"set {_GRANT} = true, or " if told else ""
@@ -112,6 +115,15 @@ def missing_module(said: str, job: ProgramJob, toolchain: Toolchain, passed_over
         f"In the user's paddock.toml, {grant}name an environment that has it with {_NAMED}; "
         f"or install it for that interpreter: {interpreter} -m pip install PACKAGE"
     )
+
+
+def _is_own(name: str, cwd: Path) -> bool:
+    """Tell whether a module is in the working directory or in one of the directories there."""
+    with contextlib.suppress(OSError), os.scandir(cwd) as entries:
+        folders = [Path(entry.path) for entry in islice(entries, _LOOKED_AT) if entry.is_dir()]
+        places = (cwd, *(folder for folder in folders if not folder.name.startswith(".")))
+        return any((place / path).exists() for place in places for path in (name, f"{name}.py"))
+    return False
 
 
 def _of_workspace(job: ProgramJob, environ: Mapping[str, str]) -> Path | None:
