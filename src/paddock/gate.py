@@ -240,8 +240,8 @@ class Gate:
             decision = await self.approvals.settle(request, decision, beside.stop)
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
             async with self._engines.programs.admit(request, work, decision, beside.stop) as admitted:
-                if admitted is None:
-                    return self._settled(request, decision, Status.CANCELLED, error=_WITHDRAWN)
+                if isinstance(admitted, RawResult):
+                    return self._settled(request, decision, admitted.status, error=admitted.error)
                 return await self._perform(request, admitted, beside)
         return await self._perform(request, decision, beside)
 
@@ -416,9 +416,6 @@ class Gate:
 
 
 _NOTHING_USED = Usage()
-_WITHDRAWN = ErrorInfo(
-    name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
-)
 
 
 def _unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:

@@ -338,7 +338,8 @@ def _job_user(job_user: int | None) -> list[Layer]:
     number = None if surroundings.lacking() else plan.user(ProcessGrants(), job_user, "landlock")
     if number is None:
         return []
-    name = f"programs run as user {number}"
+    whose = "programs" if job_user is not None else "compilers, and programs without the workspace,"
+    name = f"{whose} run as user {number}"
     folders = [folder for folder in os.environ.get("PATH", "").split(":") if Path(folder).is_dir()]
     closed = {folder: barrier for folder in folders if (barrier := reach.barrier(folder, number))}
     if not closed:

@@ -275,7 +275,7 @@ def room(
     readable += pieces.granted
     jail = ""
     if jailed:
-        still = private.within(installed, writable)
+        still = private.within((*installed, *map(str, grants.still)), writable)
         jail = _jail(grants, scratch, readable, writable, hidden=hidden, still=still, user=number)
     return Order(
         scratch=str(scratch),

@@ -1,5 +1,6 @@
 """What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
 
+import os
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -14,6 +15,12 @@ from paddock.model.limits import KIB, MIB, Calls, Grants
 from paddock.model.profiles import LimitSettings
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.rules import ApprovalSettings, PolicySettings
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use, at most 1024."""
+    return min(len(os.sched_getaffinity(0)), 1024)
+
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -233,6 +240,14 @@ class GuestSettings(Value):
     """Workers kept ready for the next program."""
 
 
+class PythonSettings(Value):
+    """`[runtimes.python]`: programs in Python."""
+
+    environment: Path | None = None
+    """Directory of an environment whose interpreter and packages programs use, made by venv, uv, virtualenv or conda.
+    Programs read all of it and change nothing of it."""
+
+
 class RuntimeSettings(Value):
     """`[runtimes]`: programs in language runtimes (`paddock exec`), and the most that they may be granted."""
 
@@ -257,12 +272,19 @@ class RuntimeSettings(Value):
     """Most that a program may do with the workspace: nothing (`none`), read it, or write to it too."""
     network: Network = "none"
     """Most that a program may do with the network: nothing (`none`), or everything (`full`)."""
-    max_jobs: Annotated[int, Field(ge=1, le=12)] = 2
-    """Programs that run at a time (S16)."""
-    max_waiting: Count = 64
-    """Programs that wait for their turn; with 0 one too many is refused at once."""
-    max_wait_ms: PositiveInt = 30_000
-    """A program that has waited so long is refused."""
+    max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
+    """Maximum number of programs that run at a time (S16), by default the number of processors."""
+    max_waiting: Count = 1000
+    """Maximum number of programs that wait for their turn. One more is `unavailable`: nothing of it started, and it may
+    be tried again."""
+    max_wait_ms: PositiveInt = 3_600_000
+    """Longest wait for a turn, in milliseconds. A program that has waited so long is `unavailable`, likewise."""
+    workspace_environment: bool = False
+    """Whether Python programs use the environment of their workspace: the activated one (`VIRTUAL_ENV`), else `.venv`.
+    In the tier `namespaces` a program that may write to the workspace does not change it; in the tier `landlock` such a
+    program does not use it."""
+    python: PythonSettings = Field(default_factory=PythonSettings)
+    """Programs in Python."""
     cache_bytes: Count = 512 * MIB
     """Bytes of compiled programs kept for the next run of the same source; with 0 nothing is kept."""
 

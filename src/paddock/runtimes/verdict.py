@@ -106,6 +106,7 @@ class Begun(NamedTuple):
     cached: bool = False
     stdin_bytes: int = 0
     stdin_sha256: str = ""
+    combined: bool = False
 
 
 def result_of(ended: ProcessResult, begun: Begun, error: ErrorInfo | None = None) -> RawResult:

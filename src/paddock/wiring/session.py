@@ -82,7 +82,7 @@ def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
     from paddock.runtimes.engine import RuntimeEngine  # noqa: PLC0415
 
     compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
-    return RuntimeEngine(processes.sandbox, os.environ, compiled)
+    return RuntimeEngine(processes.sandbox, os.environ, compiled, settings.runtimes)
 
 
 def _commands(settings: Settings, processes: Processes, secret: "Callable[[str], str | None]") -> "Commands":

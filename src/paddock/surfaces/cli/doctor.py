@@ -1,5 +1,6 @@
 """`paddock doctor`: what confines programs on this machine."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ import click
 
 from paddock.configuration import load
 from paddock.model.sandbox import Examination, Layer, TierReport
+from paddock.model.settings import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import heeding_signals
@@ -16,6 +18,7 @@ from paddock.surfaces.cli.table import print_json, print_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from paddock.runtimes.toolchain import Missing, Toolchain
     from paddock.wiring.own_places import PlaceReport
 
 
@@ -35,19 +38,45 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
     settings = load(workspace, flags=flags).settings
     sandbox = settings.sandbox
-    found = heeding_signals(examine(sandbox.minimum_tier, configured_user(sandbox.job_user)))
+    job_user = configured_user(sandbox.job_user)
+    found = heeding_signals(examine(sandbox.minimum_tier, job_user))
+    python = heeding_signals(_python(settings, workspace, found, job_user))
     places = look_at_places(settings)
     if as_json:
-        own = [place.model_dump(mode="json") for place in places]
-        print_json({**found.model_dump(mode="json"), "sufficient": found.sufficient, "files": own})
+        state, executable, _ = _of_python(python)
+        facts = {**found.model_dump(mode="json"), "sufficient": found.sufficient}
+        facts["python"] = {"state": state, "executable": executable}
+        print_json({**facts, "files": [place.model_dump(mode="json") for place in places]})
     else:
-        _print(found, places)
+        _print(found, python, places)
     if not found.sufficient:
         sys.exit(1)
 
 
-def _print(found: Examination, places: "Sequence[PlaceReport]") -> None:
+async def _python(
+    settings: Settings, workspace: Path, found: Examination, job_user: int | None
+) -> "Toolchain | Missing":
+    """Return what runs Python programs of the workspace."""
+    from paddock.runtimes.found import Toolchains  # noqa: PLC0415
+    from paddock.surfaces.cli.runtimes import usual_jobs  # noqa: PLC0415
+
+    tier = found.effective.tier if found.effective is not None else found.minimum
+    job = next(job for job in usual_jobs(settings, workspace) if job.work.runtime == "python")
+    return await Toolchains(os.environ, settings.runtimes).for_job(job, job_user=job_user, tier=tier)
+
+
+def _of_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
+    """Return whether there is one, what it is or why there is none, and a fix."""
+    from paddock.runtimes.toolchain import Toolchain  # noqa: PLC0415
+
+    if isinstance(python, Toolchain):
+        return "available", python.places["executable"], ""
+    return "missing", python.reason, python.remedy
+
+
+def _print(found: Examination, python: "Toolchain | Missing", places: "Sequence[PlaceReport]") -> None:
     rows = [_layer(layer) for layer in found.layers] + [_tier(tier) for tier in found.tiers]
+    rows.append(("python", *_of_python(python)))
     rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)
     effective = found.effective

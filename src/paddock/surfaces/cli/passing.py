@@ -21,8 +21,10 @@ class Passing:
     `broken` is why one of them takes no more; then the command is told to end, as if by SIGTERM.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, combined: bool = False) -> None:
+        """Take a program's streams; when they are `combined`, errors are among what comes as standard output."""
         self.broken: OSError | None = None
+        self._errors = sys.stdout if combined else sys.stderr
         self._screens: list[Screen] = []
         self._write = {"stdout": self._writer(sys.stdout), "stderr": self._writer(sys.stderr)}
         self._last: str = ""
@@ -56,7 +58,7 @@ class Passing:
         def write(data: bytes) -> None:
             file.buffer.write(data)
             file.buffer.flush()
-            if file is sys.stderr:
+            if file is self._errors:
                 self._unended_error = not data.endswith(b"\n")
 
         if not file.isatty():

@@ -52,6 +52,14 @@ def prepare() -> None:
     sys.stderr = _over(_Err(2, "w", closefd=False), sys.stderr)
 
 
+def apart() -> bool:
+    """Tell whether standard output and standard error go to different places."""
+    try:
+        return not os.path.sameopenfile(1, 2)
+    except OSError:
+        return True
+
+
 def why_broken(file: TextIO) -> OSError | None:
     """Return what kept standard error from taking something, None for a stream that tells it itself."""
     raw = getattr(getattr(file, "buffer", None), "raw", None)

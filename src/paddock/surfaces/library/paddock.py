@@ -191,6 +191,7 @@ class Paddock:
         cwd: str = ".",
         access: Access | None = None,
         network: Network = "none",
+        combined: bool = False,
         timeout_ms: int | None = None,
         on_output: "OnOutput | None" = None,
         stop: asyncio.Event | None = None,
@@ -200,7 +201,8 @@ class Paddock:
         `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
         it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
         Without `access` it may read the workspace, where that is granted.
-        Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted.
+        Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted. With
+        `combined` standard error goes into standard output, in the order of writing, which two streams do not keep.
         Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
         Raises ValueError for what is beyond a bound (spec 5.2), ScriptNotFound for a file that cannot be read.
         """
@@ -216,6 +218,7 @@ class Paddock:
             "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
             "cwd": cwd,
             "network": network,
+            "output": {"combined": combined},
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
         return await self._ask(work, timeout_ms, on_output=on_output, stop=stop)
