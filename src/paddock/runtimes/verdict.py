@@ -44,7 +44,10 @@ _NO_NETWORK = (
     *("name resolution", "nameresolution", "service not known", "eai_again", "resolve host", "nxdomain"),
     *("socket", "econnrefused", "connect eperm", "failed to connect", "network is unreachable"),
 )
-_OFFLINE = "it has no network, not even 127.0.0.1 between its own processes; ask for the network full, up to runtimes.network"
+_OFFLINE = (
+    "it has no network, not even 127.0.0.1 between its own processes; "
+    "ask for the network full, up to runtimes.network"
+)
 _NO_UNIX_SOCKET = ("multiprocessing/forkserver.py", "multiprocessing/managers.py", "af_unix", "unixlistener")
 _PATHLESS = (
     "programs have no Unix sockets, which multiprocessing needs for a Manager and for the start method forkserver; "

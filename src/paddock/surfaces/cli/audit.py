@@ -13,12 +13,13 @@ from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import Finding, verify
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 
 @click.group(
     "audit",
+    cls=Group,
     epilog=examples(
         "paddock audit tail -n 5", "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D", "paddock audit verify"
     ),

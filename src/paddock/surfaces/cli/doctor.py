@@ -10,7 +10,7 @@ from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import heeding_signals
-from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.cli.table import print_json, print_lines, print_table
 
 
 @click.command("doctor", epilog=examples("paddock doctor", "paddock doctor --json"))
@@ -40,11 +40,15 @@ def _print(found: Examination) -> None:
     print_table(("", "state", "detail", "fix"), rows)
     effective = found.effective
     name = effective.tier if effective is not None else "none"
-    click.echo(f"tier in force: {name}; the least allowed is {found.minimum}")
-    for risk in effective.facts.residual if effective is not None else ():
-        click.echo(f"  left open: {risk}")
+    risks = effective.facts.residual if effective is not None else ()
+    print_lines(
+        [
+            f"tier in force: {name}; the least allowed is {found.minimum}",
+            *(f"  left open: {risk}" for risk in risks),
+        ]
+    )
     if not found.sufficient:
-        click.echo("programs will not run: follow a fix above, or lower sandbox.minimum_tier")
+        print_lines(["programs will not run: follow a fix above, or lower sandbox.minimum_tier"])
 
 
 def _layer(layer: Layer) -> tuple[str, str, str, str]:

@@ -20,6 +20,20 @@ class _Out(io.FileIO):
         return written
 
 
+class _Terminal(io.TextIOWrapper):
+    """Text for a terminal: whoever wrote it, only line ends, tabs and colours act there."""
+
+    def write(self, text: str, /) -> int:
+        from paddock.surfaces.terminal_text import encodable, escape_line  # noqa: PLC0415 - only terminals need it
+
+        super().write(encodable(escape_line(text)))
+        return len(text)
+
+    def write_escaped(self, text: str) -> None:
+        """Write what was escaped already, and may hold carriage returns."""
+        super().write(text)
+
+
 class _Err(_Out):
     """Standard error: what it does not take is lost, and nothing ends for that. `broken` is why."""
 
@@ -52,6 +66,14 @@ def prepare() -> None:
     sys.stderr = _over(_Err(2, "w", closefd=False), sys.stderr)
 
 
+def write_escaped(file: TextIO, text: str) -> None:
+    """Write a piece of a program's output that was escaped (`terminal_text.escape_piece`)."""
+    if isinstance(file, _Terminal):
+        file.write_escaped(text)
+    else:
+        file.write(text)
+
+
 def why_broken(file: TextIO) -> OSError | None:
     """Return what kept standard error from taking something, None for a stream that tells it itself."""
     raw = getattr(getattr(file, "buffer", None), "raw", None)
@@ -73,7 +95,8 @@ def unwritten() -> OSError | None:
 
 def _over(raw: _Out, file: TextIO) -> TextIO:
     """Return a stream like `file` that writes to `raw`."""
-    return io.TextIOWrapper(
+    kind = _Terminal if raw.isatty() else io.TextIOWrapper
+    return kind(
         io.BufferedWriter(raw),
         encoding=file.encoding,
         errors=file.errors,

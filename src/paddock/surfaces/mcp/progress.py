@@ -10,6 +10,7 @@ from paddock.guest.job import OnConsole
 from paddock.model.artifact import Stream
 from paddock.model.outcome import ConsoleLine
 from paddock.surfaces import render
+from paddock.surfaces.terminal_text import encodable
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 Sink = Callable[[list[ConsoleLine]], Awaitable[None]]
@@ -66,7 +67,7 @@ def as_progress(report: Report) -> Sink:
         nonlocal reported
         if reported < MOST:
             reported += 1
-            text = render.encodable("\n".join(map(render.console_text, lines)))
+            text = encodable("\n".join(map(render.console_text, lines)))
             await report(float(reported), None, text[:LONGEST])
 
     return take

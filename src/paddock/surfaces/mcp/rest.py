@@ -12,6 +12,7 @@ from paddock.model.outcome import Outcome
 from paddock.surfaces import render
 from paddock.surfaces.mcp.outputs import links
 from paddock.surfaces.mcp.tools import Answer, text_block
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from paddock.store.recording import Recording
@@ -40,7 +41,7 @@ class Rest:
         """
         if value is None:
             value = _spelled(outcome) if outcome.has_value else ""
-        console = [render.encodable(render.console_text(line)) for line in outcome.console]
+        console = [encodable(render.console_text(line)) for line in outcome.console]
         explained = [] if outcome.ok else [render.explanation(outcome)]
         streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}
         handle, why = await self._kept(outcome, streams, what)

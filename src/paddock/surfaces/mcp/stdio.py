@@ -25,7 +25,7 @@ from pydantic_core import from_json
 from paddock.hub.wire import PipeStream, PipeWriter
 from paddock.model.errors import ConfigurationError
 from paddock.model.nesting import MAX_DEPTH
-from paddock.surfaces import render
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
@@ -116,7 +116,7 @@ def _without_halves(line: bytes) -> str | None:
     if _HALF not in line.lower():
         return None
     try:
-        return render.encodable(json.dumps(json.loads(line), ensure_ascii=False))
+        return encodable(json.dumps(json.loads(line), ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
 
