@@ -39,13 +39,6 @@ _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
 _DATA_SHOWN = 500
 """Characters of the data of a server's error that are printed."""
 
-NO_COLOUR = "\x1b[0m"
-
-# Control characters move the cursor, retitle the window or write to the clipboard; colours (SGR) do no harm as long as
-# they end: some hide what comes after them.
-_CONTROL = re.compile(r"(\x1b\[[0-9;:]*m|\r(?=\n))|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_CONTROL_OF_PIECES = re.compile(r"(\x1b\[[0-9;:]*m|\r)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
 
 def console_text(line: ConsoleLine) -> str:
     """Return a console line as the seeds print it: all but `log` carry their level (X3, M10)."""
@@ -116,37 +109,6 @@ def as_json(outcome: Outcome) -> str:
     # pydantic gives up on values nested more than 255 deep, so the value goes around it.
     fields = outcome.model_dump(mode="json", exclude={"value"})
     return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
-
-
-def for_terminal(text: str) -> str:
-    r"""Return a text with its control characters spelled out (`\x1b`); line ends, tabs and colours stay.
-
-    Colours end with the text.
-    """
-    shown = _CONTROL.sub(_spelled, text)
-    return shown + NO_COLOUR if stays_coloured(shown) else shown
-
-
-def piece_for_terminal(text: str) -> str:
-    """Return a piece of a text as `for_terminal` does; carriage returns stay, and so do colours until a later piece."""
-    return _CONTROL_OF_PIECES.sub(_spelled, text)
-
-
-def stays_coloured(shown: str, *, before: bool = False) -> bool:
-    """Tell whether a terminal is in colours after such a text, as it was `before` where the text has none."""
-    _, coloured, last = shown.rpartition("\x1b[")
-    return last.partition("m")[0] not in ("", "0") if coloured else before
-
-
-def _spelled(found: re.Match[str]) -> str:
-    return found[1] or f"\\x{ord(found[0]):02x}"
-
-
-def encodable(text: str) -> str:
-    """Return a text that UTF-8 can hold: pairs of surrogates joined, single ones replaced by U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _message(status: Status, error: ErrorInfo) -> str:

@@ -18,7 +18,8 @@ from paddock.store.ledger_search import Wanted, find
 from paddock.store.ledger_verify import Finding, verify
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import PRINTED, Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
+from paddock.surfaces.cli.streams import with_controls
 from paddock.surfaces.cli.table import print_json, print_row, print_table
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _SLOW_BYTES = 32 * 1024 * 1024
 
 @click.group(
     "audit",
+    cls=Group,
     epilog=examples(
         "paddock audit tail -n 5", "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D", "paddock audit verify"
     ),
@@ -162,7 +164,7 @@ class _Progress:
         if self._bar is None:
             if total - done < _SLOW_BYTES:
                 return
-            bar = click.progressbar(length=total, label="indexing the record", file=sys.stderr)
+            bar = click.progressbar(length=total, label="indexing the record", file=with_controls(sys.stderr))
             self._bar = self._open.enter_context(bar)
         self._bar.update(done - self._bar.pos)
 

@@ -13,7 +13,7 @@ from paddock.model.settings import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import heeding_signals
-from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.cli.table import print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,13 +81,13 @@ def _print(found: Examination, python: "Toolchain | Missing", places: "Sequence[
     print_table(("", "state", "detail", "fix"), rows)
     effective = found.effective
     name = effective.tier if effective is not None else "none"
-    click.echo(f"tier in force: {name}; the least allowed is {found.minimum}")
+    risks = effective.facts.residual if effective is not None else ()
+    print_lines([f"tier in force: {name}; the least allowed is {found.minimum}"])
     if found.users:
-        click.echo(f"users: {found.users}")
-    for risk in effective.facts.residual if effective is not None else ():
-        click.echo(f"  left open: {risk}")
+        print_lines([f"users: {found.users}"])
+    print_lines(f"  left open: {risk}" for risk in risks)
     if not found.sufficient:
-        click.echo("programs will not run: follow a fix above, or lower sandbox.minimum_tier")
+        print_lines(["programs will not run: follow a fix above, or lower sandbox.minimum_tier"])
 
 
 def _layer(layer: Layer) -> tuple[str, str, str, str]:

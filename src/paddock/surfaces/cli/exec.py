@@ -41,7 +41,7 @@ from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.cli.variables import utf8
 from paddock.surfaces.program_response import program_response, put_back
-from paddock.surfaces.render import encodable, for_terminal
+from paddock.surfaces.terminal_text import encodable, escape
 
 OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as env(1) and timeout(1) have them."""
@@ -229,7 +229,7 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
             response = program_response(outcome, request.work)
             (print_json if as_json else print_response)(response)
         if text:
-            click.echo(encodable(for_terminal(text)), err=True)
+            click.echo(encodable(escape(text)), err=True)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -16,6 +16,7 @@ from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
 from paddock.surfaces.cli.terminal import Terminal
+from paddock.surfaces.terminal_text import encodable, escape_but_colour
 
 if TYPE_CHECKING:
     from paddock.guest.job import OnConsole
@@ -70,7 +71,7 @@ def value_of(outcome: Outcome | None, number: int) -> Json:
     if outcome is None:
         raise Failure("Cancelled", exit_code=INTERRUPTED + number)
     if not outcome.ok:
-        raise Failure(render.encodable(render.for_terminal(render.error_text(outcome))))
+        raise Failure(render.error_text(outcome))
     return outcome.value
 
 
@@ -118,7 +119,5 @@ class _Printer:
 
 
 def _print(text: str, *, err: bool = False) -> None:
-    shown = render.for_terminal(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(
-        render.encodable(shown), err=err, color=True
-    )  # `color`: a pipe gets escape sequences as they are
+    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(encodable(shown), err=err, color=True)  # `color`: a pipe gets escape sequences as they are

@@ -14,11 +14,11 @@ from paddock.store.artifacts import Artifacts, Found
 from paddock.store.query import Reading, query
 from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.answer import print_excerpts
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.passing import Screen
 from paddock.surfaces.cli.streams import why_broken
 from paddock.surfaces.cli.table import print_json, print_table, warn
-from paddock.surfaces.render import encodable
+from paddock.surfaces.terminal_text import encodable
 from paddock.wiring.output import open_artifacts
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
@@ -34,6 +34,7 @@ _stream = click.option(
 
 @click.group(
     "output",
+    cls=Group,
     epilog=examples(
         "paddock output list",
         f"paddock output query {_EXAMPLE} --term error",

@@ -12,7 +12,7 @@ from paddock import __version__
 from paddock.model.errors import FlagError, PaddockError
 from paddock.surfaces.cli import UNREAD
 from paddock.surfaces.cli.failure import PRINTED, Failure, interrupted, refused, without_thread
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.interrupts import is_interrupt
 from paddock.surfaces.cli.repairs import recorded_repairs
 from paddock.surfaces.cli.streams import unwritten
@@ -45,7 +45,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 """Module and short help of every command, in the order of the help page."""
 
 
-class _Lazy(click.Group):
+class _Lazy(Group):
     """A group that imports a command's module only to run it, and reports Paddock's exceptions as errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

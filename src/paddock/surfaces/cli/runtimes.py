@@ -29,7 +29,7 @@ from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.warm import warm as make_warm
 from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
@@ -59,6 +59,7 @@ class _Row:
 
 @click.group(
     "runtimes",
+    cls=Group,
     invoke_without_command=True,
     epilog=examples(
         "paddock runtimes", "paddock runtimes --check --json", "paddock runtimes install go kotlin"

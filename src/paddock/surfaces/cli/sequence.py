@@ -14,15 +14,17 @@ from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import INTERRUPTED, value_of
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
-from paddock.surfaces.render import console_text, encodable, for_terminal, value_text
+from paddock.surfaces.render import console_text, value_text
+from paddock.surfaces.terminal_text import encodable, escape
 
 
 @click.group(
     "sequence",
+    cls=Group,
     epilog=examples(
         "paddock sequence list",
         "paddock sequence show nightly",
@@ -43,7 +45,11 @@ def list_(workspace: Path, *, as_json: bool) -> None:
         print_json(found)
         return
     rows = [(each["name"], each.get("description", ""), each.get("problem", "")) for each in found]
-    print_table(("sequence", "description", "problem"), rows)
+    print_table(
+        ("sequence", "description", "problem"),
+        rows,
+        empty="there are no sequences here; write one into .paddock/sequences/NAME.toml",
+    )
 
 
 @command.command("show", epilog=examples("paddock sequence show nightly --json"))
@@ -144,4 +150,4 @@ def _line(line: ConsoleLine) -> None:
 
 
 def _print(text: str) -> None:
-    click.echo(encodable(for_terminal(text)), err=True)
+    click.echo(encodable(escape(text)), err=True)

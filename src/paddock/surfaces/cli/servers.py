@@ -20,7 +20,7 @@ from paddock.surfaces.cli import candidates, login, options, provision
 from paddock.surfaces.cli import tools as tools_of_all
 from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table, warn
@@ -28,10 +28,15 @@ from paddock.surfaces.cli.variables import read_input
 
 if TYPE_CHECKING:
     from paddock.wiring.servers import Servers
+_NO_SERVERS = (
+    "no servers are configured here; name one in .mcp.json of the workspace: "
+    '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
+)
 
 
 @click.group(
     "servers",
+    cls=Group,
     epilog=examples(
         "paddock servers list",
         "paddock servers tools git",
@@ -60,7 +65,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in servers])
     else:
-        print_table(("server", "transport", "command or address", "login"), servers)
+        print_table(("server", "transport", "command or address", "login"), servers, empty=_NO_SERVERS)
 
 
 @command.command("tools", epilog=examples("paddock servers tools", "paddock servers tools git --json"))
@@ -91,6 +96,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
         print_table(
             ("server", "tool", "description"),
             [(name, tool.name, spell_invisible(_first_line(tool.description))) for name, tool, _ in found],
+            empty="" if failures else _NO_SERVERS,
         )
         for name, tool, notes in found:
             for note in notes:

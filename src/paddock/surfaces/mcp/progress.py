@@ -11,6 +11,7 @@ from paddock.model.artifact import Stream
 from paddock.model.outcome import ConsoleLine
 from paddock.model.text import last_frame
 from paddock.surfaces import render
+from paddock.surfaces.terminal_text import encodable
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 Sink = Callable[[list[ConsoleLine]], Awaitable[None]]
@@ -67,7 +68,7 @@ def as_progress(report: Report) -> Sink:
         nonlocal reported
         if reported < MOST:
             reported += 1
-            text = render.encodable("\n".join(map(render.console_text, lines)))
+            text = encodable("\n".join(map(render.console_text, lines)))
             await report(float(reported), None, text[:LONGEST])
 
     return take

@@ -12,6 +12,7 @@ from paddock.model.outcome import Outcome
 from paddock.surfaces import render
 from paddock.surfaces.mcp.outputs import links
 from paddock.surfaces.mcp.tools import Answer, text_block
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from paddock.store.recording import Recording
@@ -41,7 +42,7 @@ class Rest:
         """
         if value is None:
             value = _spelled(outcome) if outcome.has_value else ""
-        console = [render.encodable(render.console_text(line)) for line in outcome.console]
+        console = [encodable(render.console_text(line)) for line in outcome.console]
         explained = [] if outcome.ok else [render.explanation(outcome)]
         streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}
         filled: list[Stream] = [stream for stream in streams if streams[stream]]

@@ -29,7 +29,7 @@ from paddock.model.errors import ConfigurationError
 from paddock.model.json_meter import COUNTED_BYTES
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import NumberTooLongError, decoder_for, dumps, loads, may_lose
-from paddock.surfaces import render
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
@@ -175,7 +175,7 @@ def _without_halves(line: bytes) -> str | None:
     if HALF not in line.lower():
         return None
     try:
-        return render.encodable(dumps(loads(line.decode()), ensure_ascii=False))
+        return encodable(dumps(loads(line.decode()), ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
 

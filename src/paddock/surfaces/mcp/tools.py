@@ -21,9 +21,9 @@ from paddock.model.numbers import MARK, marked, unmarked
 from paddock.model.outcome import Status
 from paddock.model.schema import Schema
 from paddock.policy.redact import may_hold_secrets, redact_json
-from paddock.surfaces import render
 from paddock.surfaces.mcp.arguments import read_arguments
 from paddock.surfaces.mcp.icons import icons
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from mcp_types import InputRequests
@@ -265,5 +265,5 @@ def _fit_to_leave(answer: Answer) -> Answer:
     if may_hold_secrets(text):
         parts = redact_json(parts)
     if _SURROGATE in text:
-        parts = json.loads(render.encodable(json.dumps(parts, ensure_ascii=False)))
+        parts = json.loads(encodable(json.dumps(parts, ensure_ascii=False)))
     return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])
