@@ -6,6 +6,7 @@ refused here, nothing was sent, and the refusal says what to do.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 
 from paddock.hub.aliases import aliases
@@ -46,6 +47,17 @@ class Admission:
         self._aliases[server] = aliases(self._standings[server])
         for key in [key for key in list(self._schemas) if key[0] == server]:
             self._schemas.pop(key, None)
+
+    def is_silent(self, server: str) -> bool:
+        """Return whether a server was noted as one that does not answer `server/discover`."""
+        with suppress(ConfigurationError):  # `learn` reports it
+            return self._pins.is_silent(self._servers[server])
+        return False
+
+    def note_silent(self, server: str, *, silent: bool) -> None:
+        """Note whether a server answers `server/discover`: the wait for it takes ten seconds."""
+        with suppress(ConfigurationError):
+            self._pins.note_silent(self._servers[server], silent=silent)
 
     def shown(self, server: str) -> tuple[CatalogTool, ...]:
         """Return the tools of a server as they were pinned, in the order of its listing."""

@@ -119,6 +119,11 @@ class Connection:
         """Whether the server speaks the older era, with a handshake."""
         return self.protocol in HANDSHAKE_PROTOCOL_VERSIONS
 
+    @property
+    def silent(self) -> bool:
+        """Whether the server left `server/discover` without an answer."""
+        return self.session is not None and self.session.silent
+
     def end(self, broken_rule: str = "", *, by_us: bool = False) -> None:
         """Declare the connection lost: by us, for a broken rule, or (empty) because the other side ended it."""
         if not self.lost.is_set():

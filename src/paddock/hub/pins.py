@@ -87,6 +87,24 @@ class Pins:
         entry = self._entry(self._kept.look(), server)
         return tuple(entry["tools"]) if entry is not None else ()
 
+    def is_silent(self, server: Server) -> bool:
+        """Return whether a server was noted not to answer `server/discover`. Raises ConfigurationError."""
+        entry = self._entry(self._kept.look(), server)
+        return entry is not None and entry.get("silent") is True
+
+    def note_silent(self, server: Server, *, silent: bool) -> None:
+        """Note whether a server answers `server/discover`, for every later process. Raises ConfigurationError."""
+
+        def change(held: dict[str, Any]) -> None:
+            held["file"] = self._file
+            entry = self._entry(held, server) or {"identity": _identity(server), "tools": {}, "pending": {}}
+            held.setdefault("servers", {})[server.name] = entry
+            entry.pop("silent", None)
+            if silent:
+                entry["silent"] = True
+
+        self._kept.update(change)
+
     def changes(self, server: str | None = None) -> tuple[Change, ...]:
         """Return what waits for approval, as the servers were last heard. Raises ConfigurationError."""
         held: dict[str, Any] = self._kept.look().get("servers", {})

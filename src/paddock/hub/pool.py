@@ -96,6 +96,14 @@ class Admission(Protocol):
         """Let a call pass, or raise ServerError."""
         ...
 
+    def is_silent(self, server: str) -> bool:
+        """Return whether a server was noted as one that does not answer `server/discover`."""
+        ...
+
+    def note_silent(self, server: str, *, silent: bool) -> None:
+        """Note whether a server answers `server/discover`."""
+        ...
+
 
 class Hub:
     """Call tools of upstream servers. Use it as an async context manager, or `close()` it.
@@ -310,7 +318,7 @@ class Hub:
         """Own one child from its start until nothing of it is left."""
         try:
             try:
-                await self._live(child, record, probe=not record.legacy)
+                await self._live(child, record, probe=not (record.legacy or self._is_silent(record)))
             except CallFailed as failed:
                 if record.legacy or not failed.again:
                     raise
@@ -348,6 +356,7 @@ class Hub:
             ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy
+                self._note_silence(record, connection)
                 self._connections[child] = connection
                 self._feed(on.Connected(child))
                 await connection.over()
@@ -365,6 +374,15 @@ class Hub:
             record.pid = None
             if process is not None:
                 await process.stop()
+
+    def _note_silence(self, record: _Record, connection: "Connection") -> None:
+        """Have later processes know of a server that did not answer `server/discover`, or that does so now."""
+        answers = not connection.legacy and self._is_silent(record)
+        if self._admission is not None and (connection.silent or answers):
+            self._admission.note_silent(record.server.name, silent=connection.silent)
+
+    def _is_silent(self, record: _Record) -> bool:
+        return self._admission is not None and self._admission.is_silent(record.server.name)
 
     def _changed(self, record: _Record) -> None:
         record.changes += 1

@@ -113,7 +113,7 @@ def _list(found: "list[Waiting]", *, as_json: bool) -> None:
         )
         for each in found
     ]
-    print_table(("id", "asks to", "with", "for", "waits"), rows)
+    print_table(("id", "asks to", "with", "for", "waits"), rows, empty="no request waits for a person")
 
 
 _SAID: "dict[Verdict, str]" = {

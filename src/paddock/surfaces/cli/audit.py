@@ -194,7 +194,7 @@ def _print(records: Iterable[AuditRecord], *, as_json: bool) -> None:
     if as_json:
         print_json([record.model_dump(mode="json") for record in records])
         return
-    print_table(("time", "event", "request", "facts"), list(map(_row, records)))
+    print_table(("time", "event", "request", "facts"), list(map(_row, records)), empty="no records match")
 
 
 def _row(record: AuditRecord) -> tuple[str, ...]:

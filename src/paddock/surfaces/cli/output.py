@@ -174,7 +174,9 @@ def list_(
         print_json([_facts(each) for each in found])
     else:
         print_table(
-            ("created", "handle", "runtime", "status", "bytes", "expires"), [_row(each) for each in found]
+            ("created", "handle", "runtime", "status", "bytes", "expires"),
+            [_row(each) for each in found],
+            empty="no output is stored for this workspace; `paddock exec` and `paddock run` store it",
         )
 
 
