@@ -289,8 +289,12 @@ def test_errors_in_a_result_say_what_they_are(guest):
     source += "return await Promise.allSettled([servers.odd.call('fail'), Promise.reject(odd)])"
     assert [settled["reason"] for settled in guest.value(source)] == [
         {
-            **{"name": "ToolError", "message": "error -32603", "code": -32603},
-            **{"server": "odd", "tool": "fail", "retryable": False},
+            "name": "ToolError",
+            "message": "error -32603",
+            "code": -32603,
+            "server": "odd",
+            "tool": "fail",
+            "retryable": False,
         },
         {"name": "Odd", "message": "o", "code": 5},
     ]
