@@ -351,7 +351,14 @@ def test_errors_in_a_result_say_what_they_are(guest):
     source = "class Odd extends Error { name = 'Odd'; code = 5 }\nconst odd = new Odd('o'); odd.cause = odd\n"
     source += "return await Promise.allSettled([servers.odd.call('fail'), Promise.reject(odd)])"
     assert [settled["reason"] for settled in guest.value(source)] == [
-        {"name": "ToolError", "message": "error -32603", "server": "odd", "tool": "fail", "retryable": False},
+        {
+            "name": "ToolError",
+            "message": "error -32603",
+            "code": -32603,
+            "server": "odd",
+            "tool": "fail",
+            "retryable": False,
+        },
         {"name": "Odd", "message": "o", "code": 5},
     ]
     assert guest.value("return new AggregateError([1, new Error('b')], 'a')") == {
@@ -431,7 +438,7 @@ def test_a_failed_call_carries_its_facts(guest):
     assert guest.value(source) == [
         "ToolError",
         "error -32603",
-        {"server": "odd", "tool": "fail", "retryable": False},
+        {"server": "odd", "tool": "fail", "retryable": False, "code": -32603},
     ]
 
 

@@ -277,8 +277,12 @@ def test_of_a_schema_that_does_not_compile_the_rest_is_checked(admission):
     assert admission.unchecked("git", "nothing") == ""
 
 
-def test_refusals_spell_out_what_a_schema_hides(admission):
+def test_refusals_spell_out_what_a_schema_hides(admission, pins):
     schema = {"properties": {"a": {"description": "Say\u202e it"}}, "required": ["a"]}
     admission.learn("git", [LOG._replace(name="new", input_schema=schema)])
-    with pytest.raises(ToolChanged):
+    pins.approve("git")
+    with pytest.raises(InvalidArguments) as refused:
         admission.admit("git", "new", {})
+    assert str(refused.value) == (
+        r"git.new was not called: `a` is missing: Say\u{202e} it. Its signature: git.new({ a: unknown })"
+    )
