@@ -130,6 +130,7 @@ def ask(directory: Path, question: "Callable[[Index], T]", on_progress: OnProgre
     `on_progress` hears how far that is, between batches. Raises NoIndexError where there can be none, OSError for a
     ledger that cannot be read.
     """
+    directory = Path(os.path.realpath(directory))
     if not is_ours(directory):
         raise NoIndexError
     with _locked(directory):

@@ -309,6 +309,12 @@ def test_where_there_can_be_no_index_the_ledger_is_read(ledger: Path) -> None:
     assert list((ledger / NAME).iterdir()) == []
 
 
+def test_a_link_to_the_directory_of_the_ledger_has_its_index(ledger: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(ledger)
+    assert len(list(find(tmp_path / "link", Wanted(server="git")))) == 4
+    assert (ledger / NAME).is_file()
+
+
 def test_there_is_no_index_in_a_directory_that_others_may_write(ledger: Path) -> None:
     ledger.chmod(0o770)
     for wanted, count in WANTED:
