@@ -4,7 +4,7 @@ import io
 import os
 import select
 import sys
-from typing import Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 
 class _Out(io.FileIO):
@@ -74,6 +74,11 @@ def apart() -> bool:
         return True
 
 
+def terminal_stream(buffer: IO[bytes], *, encoding: str = "utf-8") -> TextIO:
+    """Return a stream of text over the bytes of a terminal, which escapes whatever is written to it."""
+    return _Terminal(buffer, encoding=encoding, errors="replace", line_buffering=True)
+
+
 class _Controls:
     """What writes to a terminal's stream with controls of Paddock's own, such as those of a progress bar."""
 
@@ -125,10 +130,9 @@ def unwritten() -> OSError | None:
 
 def _over(raw: _Out, file: TextIO) -> TextIO:
     """Return a stream like `file` that writes to `raw`."""
-    kind = _Terminal if raw.isatty() else io.TextIOWrapper
-    return kind(
-        io.BufferedWriter(raw),
-        encoding=file.encoding,
-        errors=file.errors,
-        line_buffering=raw.isatty() or isinstance(raw, _Err),
+    buffer = io.BufferedWriter(raw)
+    if raw.isatty():
+        return terminal_stream(buffer, encoding=file.encoding)
+    return io.TextIOWrapper(
+        buffer, encoding=file.encoding, errors=file.errors, line_buffering=isinstance(raw, _Err)
     )

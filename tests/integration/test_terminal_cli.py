@@ -1,0 +1,179 @@
+"""What a person at a terminal of eighty columns sees: whole words, suggestions, and nothing that acts on the terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
+HARMFUL = re.compile(
+    r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+    r"|\x1b(?!\[[0-9;:]*m)"
+)
+EVIL = "e\x1b]0;owned\x07vil\u202e\U000e0041\x9b2J"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    home = tmp_path / "home"
+    home.mkdir()
+    return {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm"}
+
+
+def on_terminal(cwd: Path, environment: Mapping[str, str], *arguments: str, columns: int = 80) -> str:
+    """Return what a terminal shows of a command."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with subprocess.Popen(
+        [PADDOCK, *arguments], cwd=cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ):
+        os.close(theirs)
+        parts: list[bytes] = []
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            parts.append(part)
+    os.close(ours)
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("runn",), "Error: No such command 'runn'. Did you mean 'run'?\n"),
+        (("servers", "lst"), "Error: No such command 'lst'. Did you mean 'list'?\n"),
+        (("xyzzy",), "Error: No such command 'xyzzy'.\n"),
+    ],
+)
+def test_an_unknown_command_gets_the_nearest_name(
+    tmp_path: Path, environment: dict[str, str], arguments: tuple[str, ...], told: str
+) -> None:
+    assert on_terminal(tmp_path, environment, *arguments).endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("servers", "list"),
+            "no servers are configured here; name one in .mcp.json of the workspace: "
+            '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}',
+        ),
+        (("script", "list"), "there are no scripts here; create one: paddock script new NAME"),
+        (("tool", "list"), "there are no script tools here; create one: paddock tool new NAME"),
+        (("sequence", "list"), "there are no sequences here; write one into .paddock/sequences/NAME.toml"),
+        (("temporal", "list"), "there are no schedules here; write one into .paddock/temporals/NAME.toml"),
+        (("webhook", "list"), "there are no webhooks; register one: paddock webhook register EVENT URL"),
+        (("vault", "list"), "there are no secrets in this scope; keep one: paddock vault set NAME"),
+        (("approve",), "no request waits for a person"),
+        (
+            ("output", "list"),
+            "no output is stored for this workspace; `paddock exec` and `paddock run` store it",
+        ),
+        (("audit", "tail", "--server", "none"), "no records match"),
+    ],
+)
+def test_an_empty_list_says_what_to_do(
+    tmp_path: Path, environment: dict[str, str], arguments: tuple[str, ...], told: str
+) -> None:
+    done = subprocess.run(
+        [PADDOCK, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"{told}\n")
+
+
+def test_help_has_the_first_sentence_of_each_command_whole(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    shown = on_terminal(tmp_path, environment, "servers", "--help")
+    assert (
+        "  list      List the configured servers, and which of them a person has logged\n"
+        "            in to, without starting any\n"
+    ) in shown
+    assert "..." not in shown
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("policy", "explain", "python"), ("config", "show")])
+def test_what_is_too_wide_for_a_terminal_breaks_between_words(
+    tmp_path: Path, environment: dict[str, str], command: tuple[str, ...]
+) -> None:
+    narrow, wide = (on_terminal(tmp_path, environment, *command, columns=columns) for columns in (80, 400))
+    words = re.sub(r"\x1b\[[0-9;]*m", "", wide).split()
+    bare = [word for word in words if not set(word) <= set("─ ")]
+    missing = [word for word in bare if word not in narrow.split()]
+    longest = max((line for line in narrow.splitlines() if " " in line.strip()), key=len)
+    assert missing == []
+    assert len(longest) <= 80 or len(longest.split()[-1]) > 60
+
+
+def test_rows_that_are_too_wide_are_cards(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "paddock.toml").write_text('[[policy.rule]]\neffect = "deny"\ntool = "a/b"\nreason = "no"\n')
+    shown = on_terminal(tmp_path, environment, "policy", "explain", "python")
+    assert shown.startswith("programs run at all\n  says  agrees\n")
+
+
+def test_nothing_of_a_strangers_workspace_acts_on_the_terminal(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Names and texts with controls: of servers and their errors, scripts, tools, sequences, settings, rules, paths."""
+    workspace = tmp_path / f"ws{EVIL}"
+    for folder in ("scripts", "sequences", "temporals", f"tools/{EVIL}"):
+        (workspace / ".paddock" / folder).mkdir(parents=True)
+    broken = [sys.executable, "-c", f"import sys; sys.stderr.write({EVIL!r}); sys.exit(3)"]
+    entries = {
+        f"s{EVIL}": {"command": broken[0], "args": broken[1:]},
+        "plain": {"command": EVIL},
+        "odd": EVIL,
+    }
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    (workspace / ".paddock/scripts" / f"{EVIL}.js").write_text(f"throw new Error({json.dumps(EVIL)})")
+    (workspace / ".paddock/sequences" / f"{EVIL}.toml").write_text(f"description = {json.dumps(EVIL)}")
+    (workspace / ".paddock/temporals" / f"{EVIL}.toml").write_text(f"{EVIL} = 1")
+    (workspace / ".paddock/tools" / EVIL / "tool.yaml").write_text(f"description: {json.dumps(EVIL)}\n")
+    commands = [
+        ("servers", "list"),
+        ("servers", "tools"),
+        ("servers", "search", "x"),
+        ("servers", "tools", EVIL),
+        ("servers", "call", EVIL, EVIL),
+        ("servers", "enable", EVIL),
+        ("script", "list"),
+        ("script", "show", EVIL),
+        ("run", EVIL),
+        ("run", f"./.paddock/scripts/{EVIL}.js"),
+        ("tool", "list"),
+        ("tool", "validate"),
+        ("tool", "show", EVIL),
+        ("sequence", "list"),
+        ("sequence", "run", EVIL),
+        ("temporal", "list"),
+        ("policy", "check", f"{EVIL}/{EVIL}"),
+        ("policy", "explain", f"{EVIL}/{EVIL}"),
+        ("config", "show", EVIL),
+        ("output", "show", EVIL),
+        ("audit", "show", EVIL),
+        ("audit", "tail"),
+        ("approve", EVIL),
+        ("vault", "list", "--scope", EVIL),
+        ("exec", "python", f"./{EVIL}.py"),
+        (EVIL,),
+        ("run", "-", "--set", f"{EVIL}=1"),
+    ]
+    shown = {command: on_terminal(workspace, environment, *command) for command in commands}
+    (workspace / "paddock.toml").write_text(f'[grants]\n"{EVIL}" = 1\n')
+    shown |= {("settings",): on_terminal(workspace, environment, "policy", "show")}
+    assert {command: HARMFUL.findall(text) for command, text in shown.items() if HARMFUL.search(text)} == {}
+    assert sum("\\x1b]0;owned\\x07" in text for text in shown.values()) > 10
