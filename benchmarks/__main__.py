@@ -24,6 +24,7 @@ NAMES = (
     "payloads",
     "stopping",
     "ledger",
+    "record",
     "discovery",
     "mcp",
     "rivals",

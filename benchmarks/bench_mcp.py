@@ -21,6 +21,14 @@ _HELLO = {
     "clientInfo": {"name": "benchmark", "version": "1"},
 }
 _SPIN = "for (;;) {}"
+_SWELL = """
+const a = new Array(COUNT).fill([]);
+const calls = await Promise.allSettled([0, 1, 2, 3].map(() => servers.nobody.save({ a })));
+return calls.map((call) => String(call.reason));
+"""
+_PROGRAMS = 4
+_REFUSED, _ALLOWED = 4_000_000, 1_000_000
+"""Empty lists in the arguments of a call: more than a message may hold, and as many as it may."""
 
 
 class Client:
@@ -29,6 +37,7 @@ class Client:
     def __init__(self, server: "subprocess.Popen[bytes]") -> None:
         self._server = server
         self._number = 0
+        self._answers: dict[object, dict[str, Any]] = {}
 
     def send(self, method: str, params: dict[str, Any]) -> int:
         self._number += 1
@@ -40,9 +49,19 @@ class Client:
 
     def answer(self, number: int) -> dict[str, Any]:
         assert self._server.stdout is not None
-        while (message := json.loads(self._server.stdout.readline())).get("id") != number:
-            pass
-        return message["result"]
+        while number not in self._answers:
+            message = json.loads(self._server.stdout.readline())
+            self._answers[message.get("id")] = message
+        return self._answers.pop(number)["result"]
+
+    def is_answered(self, number: int) -> bool:
+        """Return whether the answer has been read on the way to another, and forget it."""
+        return self._answers.pop(number, None) is not None
+
+    def peak(self) -> float:
+        """Return the most memory that the server has had, in MB."""
+        status = Path(f"/proc/{self._server.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1000
 
     def timed(self, method: str, params: dict[str, Any]) -> float:
         started = time.perf_counter()
@@ -86,7 +105,8 @@ def measure(scale: Scale) -> list[Line]:
             for name, asked in (("execute", call), ("compute", compute)):
                 figures[name].append(client.timed("tools/call", asked))
                 time.sleep(0.01)  # agents think between calls, and spare workers come up
-        alone, beside = _beside_a_loop(client, call, scale.of(100, 5))
+        alone, beside = _beside(client, call, scale.of(100, 5), _SPIN, programs=1, limit_ms=2_000)
+    swelling = [_beside_swelling(call, scale.of(100, 5), count) for count in (_REFUSED, _ALLOWED)]
     return [
         Line("execute_code of a trivial program, p50", median(figures["execute"]), "ms", at_most(5)),
         Line("ping, the floor, p50", median(figures["ping"]), "ms"),
@@ -101,17 +121,47 @@ def measure(scale: Scale) -> list[Line]:
             at_most(2),
             note=f"{beside:.1f} ms, alone {alone:.1f} ms",
         ),
+        *[
+            line
+            for what, bound, (ratio_, peak, note) in zip(
+                ("refused", "allowed"), (at_most(3), None), swelling, strict=True
+            )
+            for line in (
+                Line(
+                    f"the same beside four programs with messages that swell, {what}",
+                    ratio_,
+                    "x",
+                    bound,
+                    note,
+                ),
+                Line(f"peak memory of the server beside them, {what}", peak, "MB"),
+            )
+        ],
     ]
 
 
-def _beside_a_loop(client: Client, call: dict[str, Any], rounds: int) -> tuple[float, float]:
-    """Return the p95 of calls alone, and while another program spins until its time is over."""
+def _beside_swelling(call: dict[str, Any], rounds: int, count: int) -> tuple[float, float, str]:
+    """Return the p95 of calls over that alone, the peak memory of the server in MB, and a note with both times."""
+    with served() as client:
+        code = _SWELL.replace("COUNT", str(count))
+        alone, beside = _beside(client, call, rounds, code, programs=_PROGRAMS, limit_ms=30_000)
+        return beside / alone, client.peak(), f"{beside:.1f} ms, alone {alone:.1f} ms"
+
+
+def _beside(
+    client: Client, call: dict[str, Any], rounds: int, code: str, *, programs: int, limit_ms: int
+) -> tuple[float, float]:
+    """Return the p95 of calls alone, and while other programs run, which are started again when they end."""
+    client.timed("tools/call", call)
     alone = [client.timed("tools/call", call) for _ in range(rounds)]
     beside: list[float] = []
-    while len(beside) < rounds:
-        spinning = client.execute(_SPIN, timeout_ms=2_000)
-        until = time.perf_counter() + 1.8
-        while time.perf_counter() < until and len(beside) < rounds:
-            beside.append(client.timed("tools/call", call))
-        client.answer(spinning)
+    others: list[int] = []
+    ended = 0
+    while len(beside) < rounds or ended < programs:  # a program swells towards its end
+        running = [other for other in others if not client.is_answered(other)]
+        ended += len(others) - len(running)
+        others = running + [client.execute(code, timeout_ms=limit_ms) for _ in range(programs - len(running))]
+        beside.append(client.timed("tools/call", call))
+    for other in others:
+        client.answer(other)
     return quantiles(alone, n=20)[-1], quantiles(beside, n=20)[-1]

@@ -124,9 +124,9 @@ def cpu_seconds() -> float:
     return sum(ticks[pid] for pid in descendants(parents)) / 100
 
 
-def descendants(parents: Mapping[int, int]) -> set[int]:
-    """Return this process and all below it."""
-    family = {int(Path("/proc/self").readlink().name)}
+def descendants(parents: Mapping[int, int], ancestor: int | None = None) -> set[int]:
+    """Return a process, by default this one, and all below it."""
+    family = {ancestor or int(Path("/proc/self").readlink().name)}
     while more := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= more
     return family

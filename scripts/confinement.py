@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "confinement.md"
-TIERS = ("namespaces", "landlock")
+COLUMNS = (("namespaces",), ("landlock as root", "landlock"), ("landlock",))
+"""What stands in an attack's file for each column; the first of them that is there."""
 
 HEAD = """\
 # What confinement stops
@@ -34,10 +35,12 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 * It writes to a scratch directory, which is gone after it, and to the workspace when that is granted for
   writing.
 * It has no network unless that is granted, and never unix sockets.
-* When Paddock runs as root, programs run as `nobody`; with a workspace as root without any capability, so that
-  they get at the user's files; with `sandbox.job_user` always as that user. Before Linux 6.12 the tier
-  `landlock` cannot keep processes of the same user from signalling each other, Paddock's own among them: then
-  only a root that has set `sandbox.job_user` may use it.
+* When Paddock runs as root, programs run as user 65531, or as the user of `sandbox.job_user`. In the tier
+  `namespaces` a program with a workspace runs as root without any capability, so that it gets at the user's files.
+  In the tier `landlock` it does not: it reads what everybody may read, and a workspace is granted for writing only
+  where that user may write. `sandbox.job_user = "root"` changes that.
+* Before Linux 6.12 the tier `landlock` cannot keep processes of the same user from signalling each other. Where
+  Paddock's own processes are among them, the tier is not used.
 * Paddock's own directories (settings, record, stored output, vault, caches) are no part of a workspace, also where that
   is the home that holds them. In `namespaces` each is an empty directory. In `landlock` they can be listed and not
   read, and such a workspace cannot be granted for writing. Where a setting places a file of Paddock's in a workspace
@@ -72,7 +75,8 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 | | `namespaces` | `landlock` |
 |---|---|---|
 | files that are not granted | are not there | cannot be read, written, listed or made; names can be tried out |
-| of them, what the program's user owns | is not there | mode, times, group and attributes can be changed |
+| of them, what the program's user owns | is not there | mode, times and attributes can be changed (as root: none) |
+| of them, what the program's user may read | is not there | its use can be watched (inotify) |
 | protected paths | cannot be changed where they are, else are put back | are put back |
 | other processes | are not there | cannot be signalled, traced, slowed down or looked into |
 | `/tmp`, `/dev/shm` | directories of each program's own, in memory | cannot be written to; `TMPDIR` is in scratch |
@@ -80,8 +84,8 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
 | network, when none is granted | an empty one, and no sockets | no sockets |
 | the last process | dies with the first, by the kernel | is found and killed by the warden |
 
-So in the tier `landlock` a root Paddock should set `sandbox.job_user`: a program with a workspace is root then,
-without any capability, and root owns the machine's files, whose modes it can then change.
+With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any capability. Root
+owns the machine's files, and the program can change their modes: set it only for code that you would run as root.
 
 ## What keeps the limits
 
@@ -124,8 +128,12 @@ Paddock leaves behind of groups, the next one ends and removes.
 | in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
 | unconfined, as an ordinary user | the control: there, an attack that can succeed has to |
 
-| attack | namespaces | landlock |
-|---|---|---|
+In the tier `landlock`, root runs programs as a user of their own, who owns nothing else. Two things are open there:
+names can be tried out (`stat` tells that a file is there, its size and its owner), and folders that everybody may
+read can be watched. Landlock has no rule for either.
+
+| attack | namespaces | landlock, as root | landlock, as another user |
+|---|---|---|---|
 """
 
 
@@ -135,8 +143,8 @@ def table() -> str:
     for path in sorted((ROOT / "tests/escape/processes/attacks").glob("*.py")):
         text = path.read_text()
         title = text.split("\n", 1)[0].strip('"').removesuffix(".")
-        found = [re.search(rf"^{tier}: (.+)$", text, re.MULTILINE) for tier in TIERS]
-        states = [match[1] if match else "?" for match in found]
+        told: dict[str, str] = dict(re.findall(r"^([a-z ]+): (.+)$", text, re.MULTILINE))
+        states = [next((told[name] for name in names if name in told), "?") for names in COLUMNS]
         rows.append(f"| {title} | " + " | ".join("**open**" if s == "open" else s for s in states) + " |\n")
     return "".join(rows)
 

@@ -32,6 +32,31 @@ The stand-ins of version managers are asked for the program behind them. A toolc
 directories is granted to programs for reading, as narrow as it can be told; one that would open a home directory is
 refused.
 
+`paddock runtimes` and `paddock doctor` name the executable that `paddock exec` would use in the workspace.
+
+## Python environments
+
+The packages of an activated environment are there for programs where its `bin` is first on PATH and outside of the
+workspace. Another one is named in the user's settings, made by venv, uv, virtualenv or conda:
+
+```toml
+[runtimes.python]
+environment = "~/.venvs/data"
+```
+
+Programs read all of it and change nothing of it. It is never replaced by another one: where it cannot be used, Python
+programs are `unavailable`, and the error says why.
+
+The workspace's own environment (the activated one, else `.venv`) is passed over, because a program may have changed it.
+`workspace_environment = true` under `[runtimes]` in the user's settings lets programs use it. Then the interpreter must
+be that of an installation outside of the workspace, whose `bin` and `lib` programs may read; `.venv` and its `bin` are
+directories, not links. With `workspace-write` it stays as it is in the tier `namespaces`. The tier `landlock` cannot
+keep it so, and it is passed over there. When a module is missing, the hint says which interpreter ran the program,
+which environment was passed over, and why.
+
+A `.pth` file of an environment, as `pip install -e` writes it, grants nothing: of the directories that it names a
+program reads those in the workspace. Script tools use the first interpreter on PATH.
+
 ## Programs in two styles
 
 * PHP: `<?php` is put in front where it is missing.
@@ -69,9 +94,10 @@ dependencies that are in its directory `vendor`.
 
 ## Faster starts
 
-`paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library,
-archives of the classes of the Java and Kotlin compilers, the class that begins a Kotlin script. It is kept in the cache
-directory and read-only to programs. When a toolchain changes, it is no longer used until it is made again.
+`paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library
+(for programs, `go run` and `go test`), archives of the classes of the Java and Kotlin compilers, the class that begins
+a Kotlin script. It is kept in the cache directory and read-only to programs. When a toolchain changes, it is no longer
+used until it is made again.
 
 A session that runs a second program with the same grants keeps a confined place ready for the third
 (`sandbox.spares`), and looks for a toolchain again only when something changed that a search would see.
@@ -90,9 +116,22 @@ answer, as the protocol has it, but the record names what is kept.
 A pipe gets the bytes that a program writes. A terminal gets text: colours and carriage returns as they are, any other
 control character spelled out (`\\x1b`), for it could move the cursor, retitle the window or write to the clipboard.
 Colours end with the program, so that none of them hides what comes next. Lines are shown when they are whole, for a
-secret is known only then; who needs every byte at once switches redaction off (`redaction.enabled`), and hands out no
+secret is known only then; frames of a progress bar, which a carriage return ends, are shown at once where they can hold
+no secret; who needs every byte at once switches redaction off (`redaction.enabled`), and hands out no
 secret of the vault. When output is not kept for later, for instance because there is more of it than
 `artifacts.max_bytes`, the last line on standard error says so, unless `--no-keep` or `artifacts.enabled` does.
+
+Output is passed on as the program writes it. Python runs unbuffered (`PYTHONUNBUFFERED`), so each line comes at once,
+and a program that is killed loses none. That costs a few microseconds for each `print`: a program that prints hundreds
+of thousands of lines calls `sys.stdout.reconfigure(write_through=False)`, or joins them before it prints. C, C++, Ruby,
+Perl and R buffer what they write to a pipe, unless the program flushes.
+
+Standard output and standard error are two pipes, and the order between two pipes is not known. Where both go to the
+same place, on a terminal or with `2>&1`, the program writes to one pipe, and the order is kept. `--combined`, the
+argument `combined` of `run_program` and `exec(..., combined=True)` ask for one: all of it is standard output then.
+
+In `--mode`, in answers to agents and in `query_output`, a line that was redrawn with carriage returns is shown as its
+last frame. What is kept is every byte: `paddock output show`.
 
 When nobody reads any more, the program ends and the exit code is 141. A stream that was closed is as good as
 `/dev/null`. Output that cannot be written, for instance to a full disk, is an error with the exit code 125.
@@ -106,8 +145,10 @@ name fails like a network that is down. In the tier `landlock`, `/tmp` itself an
 `TMPDIR`, semaphores such as those of Python's `multiprocessing.Pool`, and Mono in a shell program, which asks `/proc`,
 need the tier `namespaces`.
 
-Paddock that runs as root, as in many containers, runs programs in a workspace as root without its powers. They cannot
-change what belongs to somebody else: name the owner in `sandbox.job_user`.
+Paddock that runs as root, as in many containers, runs programs in a workspace as root without its powers in the tier
+`namespaces`. They cannot change what belongs to somebody else: name the owner in `sandbox.job_user`. In the tier
+`landlock` they run as user 65531: toolchains and workspaces have to be where that user may enter, and a workspace is
+granted for writing where that user may write.
 """
 
 

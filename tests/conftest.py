@@ -27,6 +27,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, GrantSettings, Settings
+from paddock.own_files import take_repairs
 from paddock.wiring.session import Session, open_session
 
 # A test must not depend on the machine's speed.
@@ -100,6 +101,12 @@ class Guest:
             if len(found) == 1:
                 return found[0]
             assert time.monotonic() < deadline, found
+
+
+@pytest.fixture(autouse=True)
+def _forget_repairs() -> None:
+    """Have no ledger of this test tell of what was repaired in another."""
+    take_repairs()
 
 
 @pytest.fixture(scope="session")

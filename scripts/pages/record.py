@@ -19,6 +19,7 @@ EVENTS = {
     "looked": "a program looks which tools a server has, which may be started for that; `status` says if it may",
     "finished": "what became of it",
     "recovered": "the ledger found a record that was cut off, by a crash or a full disk, and says what it dropped",
+    "repaired": "a file or directory of Paddock's own could be read by others, or not by its owner; its mode was set",
 }
 FACTS = {
     "actor": "who asked",
@@ -69,6 +70,9 @@ FACTS = {
     "reason": "of `recovered`: what had happened",
     "torn_bytes": "of `recovered`: how many bytes were cut off",
     "torn_sha256": "of `recovered`: their hash",
+    "path": "of `repaired`: which file or directory",
+    "mode_before": "of `repaired`: its mode, in octal digits",
+    "mode_after": "of `repaired`: the mode that it has now",
     "violations": "protected paths that it changed, and that were put back",
 }
 """What is written about a request, by name. The test that nothing is missing: tests/docs/test_reference.py."""
@@ -82,6 +86,13 @@ scripts/pages/record.py. -->
 The ledger is a directory of files, one for each UTC day, one line of JSON for each record. The hash of each
 record is in the one after it; `paddock audit verify` follows the chain. Records hold names, sizes and hashes. They
 never hold a program, its data, its output or a secret.
+
+`paddock audit show ID` and the filters of `paddock audit tail` use an index beside these files, `index.sqlite`. The
+reader makes it and brings it up to date; it holds nothing that the files do not hold, and it may be removed at any
+time. What is printed is read from the ledger. `verify` does not use the index.
+
+A request runs at most once. Paddock mints the ids of requests itself, with 80 random bits from the kernel. An id that a
+caller brings is looked up in the ledger first, and the file `brought` grows by one byte for each of them.
 
 ## Events
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from paddock.model.errors import PaddockError
     from paddock.model.outcome import CallRecord, ConsoleLine, Outcome, Status
     from paddock.model.settings import Settings
+    from paddock.store.audit import AuditRecord
     from paddock.surfaces.library.blocking import BlockingPaddock
     from paddock.surfaces.library.paddock import Paddock
     from paddock.tools.prompting import PromptReply
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "AuditRecord",
     "BlockingPaddock",
     "CallRecord",
     "ConsoleLine",
@@ -33,6 +35,7 @@ __all__ = [
 
 _ROOMS = {
     "Answer": "paddock.model.approval",
+    "AuditRecord": "paddock.store.audit",
     "BlockingPaddock": "paddock.surfaces.library.blocking",
     "CallRecord": "paddock.model.outcome",
     "ConsoleLine": "paddock.model.outcome",

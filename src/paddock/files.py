@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from paddock.model.errors import ConfigurationError
+from paddock.own_files import NotOursError, check_directory, open_own, read_own
 
 T = TypeVar("T")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
@@ -44,10 +45,10 @@ def make_private(directory: Path) -> None:
 def locked(path: Path, *, wait: bool = True) -> Generator[bool]:
     """Hold the lock that a file stands for; without `wait` yield False at once when somebody holds it.
 
-    Makes the file and its directory, for their owner alone. Raises OSError.
+    Makes the file and its directory, for their owner alone. Raises OSError, also for a file that is not this user's.
     """
     make_private(path.parent)
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    lock = open_own(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -206,9 +207,9 @@ def strange_home(path: Path, problem: OSError) -> str:
 
 
 class Kept:
-    """A file that holds one JSON object, below the state directory if nothing else is said.
+    """A file that holds one JSON object. A missing file is an empty object.
 
-    A missing file is an empty object.
+    Only Paddock writes it, and it is read as a file of Paddock's own, unless `read` says another way.
     """
 
     def __init__(
@@ -217,20 +218,22 @@ class Kept:
         sound: Callable[[dict[str, Any]], bool] | None = None,
         *,
         remedy: str = "remove it to start anew",
+        read: Callable[[Path, int], bytes] | None = None,
     ) -> None:
         """Refuse a file whose object is not `sound`, as one that is no JSON; errors end with the `remedy`."""
         self.path = path
+        self._bytes = read or _read_beside_others
         self._sound = sound
         self._remedy = remedy
-        self._seen: tuple[tuple[int, int, int], dict[str, Any]] | None = None
+        self._seen: tuple[tuple[int, ...], dict[str, Any]] | None = None
 
     def look(self) -> dict[str, Any]:
         """Return what the file holds, to be looked at only; parsed again when the file is another."""
         try:
-            facts = self.path.stat()
+            facts = self.path.lstat()
         except OSError:
             return self.read()
-        which = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+        which = (facts.st_ino, facts.st_mtime_ns, facts.st_size, facts.st_mode, facts.st_uid)
         if self._seen is None or self._seen[0] != which:
             self._seen = (which, self.read())
         return self._seen[1]
@@ -238,9 +241,11 @@ class Kept:
     def read(self) -> dict[str, Any]:
         """Return what the file holds. Raises ConfigurationError when it holds something else."""
         try:
-            value: object = json.loads(read_bounded(self.path, LONGEST))
+            value: object = json.loads(self._bytes(self.path, LONGEST))
         except FileNotFoundError:
             return {}
+        except NotOursError as error:
+            raise ConfigurationError(f"{error.filename}: cannot be read: {error.strerror}") from None
         except (OSError, ValueError, RecursionError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise ConfigurationError(f"{self.path}: cannot be read: {why}; {self._remedy}") from None
@@ -259,5 +264,13 @@ class Kept:
                 result = change(held)
                 replace_file(self.path, json.dumps(held).encode())
         except OSError as error:
-            raise ConfigurationError(f"{self.path}: cannot be written: {error.strerror}") from None
+            raise ConfigurationError(
+                f"{error.filename or self.path}: cannot be written: {error.strerror}"
+            ) from None
         return result
+
+
+def _read_beside_others(path: Path, most: int) -> bytes:
+    """Return the content of a file of ours, in a directory that others may read. Raises OSError."""
+    check_directory(path.parent, private=False)
+    return read_own(path, most)

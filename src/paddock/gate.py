@@ -27,7 +27,7 @@ from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
 from paddock.hub.person import PERSON
-from paddock.hub.result import ToolResult, blame, native_value
+from paddock.hub.result import ToolResult, blame, read_native
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import (
@@ -36,8 +36,11 @@ from paddock.model.errors import (
     SdkError,
     SdkFailed,
     ServerError,
+    ServerRejected,
 )
+from paddock.model.ids import spend_id
 from paddock.model.outcome import (
+    ConsoleLine,
     Decision,
     ErrorInfo,
     Outcome,
@@ -45,13 +48,14 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
+from paddock.model.request import ExecutionRequest, GuestRun, Places, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
 from paddock.policy.decision import Policy
 from paddock.policy.outgoing import OnCall, Outgoing
 from paddock.policy.rehearsal import planned_call, stub, would_ask
 from paddock.programs import Programs
 from paddock.record import CANCELLED, ending, identity
+from paddock.results import Results
 from paddock.scripts import Scripts
 from paddock.store.audit import AuditSink
 from paddock.store.unrecorded import Lenient
@@ -76,6 +80,14 @@ class Servers(offered.Servers, Protocol):
 
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Return whether the server says that a tool only reads. Raises ServerError."""
+        ...
+
+    def spelled(self, server: str, tool: str) -> str:
+        """Return the tool that a name means, as far as its server is known: a tool may have an alias."""
+        ...
+
+    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
         ...
 
 
@@ -115,6 +127,7 @@ class Engines(NamedTuple):
     programs: Programs
     scripts: Scripts
     sdk: Sdk
+    results: Results
 
 
 class Gate:
@@ -207,7 +220,7 @@ class Gate:
         return end.result
 
     async def _carry_out(self, request: ExecutionRequest, beside: _Beside) -> "_End":
-        request = self._policy.meant(request)
+        request = self._spelled(self._policy.meant(request))
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
             return self._rehearsed(request, decision)
@@ -219,17 +232,27 @@ class Gate:
             try:
                 hint = await self._engines.servers.is_read_only(request.work.server, request.work.tool)
             except ServerError as error:
-                return self._settled(request, decision, blame(error), error=_tool_error(str(error)))
+                return self._settled(request, decision, blame(error), error=_server_error(error))
+            request = self._spelled(request)  # its server has told its tools by now
             request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
             decision = self._policy.decide(request)
         if decision.asks:
             decision = await self.approvals.settle(request, decision, beside.stop)
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
             async with self._engines.programs.admit(request, work, decision, beside.stop) as admitted:
-                if admitted is None:
-                    return self._settled(request, decision, Status.CANCELLED, error=_WITHDRAWN)
+                if isinstance(admitted, RawResult):
+                    return self._settled(request, decision, admitted.status, error=admitted.error)
                 return await self._perform(request, admitted, beside)
         return await self._perform(request, decision, beside)
+
+    def _spelled(self, request: ExecutionRequest) -> ExecutionRequest:
+        """Return a call of a tool by its own name: rules, questions and the record know no alias."""
+        if not isinstance(work := request.work, ServerCall):
+            return request
+        tool = self._engines.servers.spelled(work.server, work.tool)
+        if tool == work.tool:
+            return request
+        return request.model_copy(update={"work": work.model_copy(update={"tool": tool})})
 
     async def _perform(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
         if not decision.allowed:
@@ -289,6 +312,7 @@ class Gate:
         told = "planned" if status is Status.OK else status.value
         facts = {**self._outgoing.facts(identity(request, decision)), "status": told}
         audit = self._book(request).append("decided", request.id, facts, parent=request.parent)
+        spend_id(request.id)
         return _End(RawResult.model_validate({**result, "status": status}), decision, audit, None)
 
     async def _run(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
@@ -302,6 +326,7 @@ class Gate:
     async def _work(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         match request.work:
             case GuestRun() as work:
+                sink = None if work.computes or work.raw_results else self._engines.results.sink()
                 job = GuestJob(
                     work,
                     decision.limits,
@@ -310,6 +335,7 @@ class Gate:
                     commands=self._commands,
                     depth=request.depth,
                     clock=self.approvals.clock(request),
+                    sink=sink,
                 )
                 heard = self._outgoing.calls(beside.on_call)
                 calls = HostCalls(
@@ -319,9 +345,18 @@ class Gate:
                     decision.grants.calls,
                     heard,
                     offered=self._offered,
+                    spelled=self._engines.servers.spelled,
                 )
                 console = self._outgoing.console(beside.on_console)
-                result = await self._engines.guest.run(job, calls, console, beside.stop)
+                try:
+                    result = await self._engines.guest.run(job, calls, console, beside.stop)
+                    if sink is not None and result.status is Status.OUTPUT_LIMIT:
+                        result = await sink.finish(request, decision, result)
+                finally:
+                    if sink is not None:
+                        await sink.discard()
+                if result.status is Status.FAILED and not work.raw_results:
+                    result = await _with_hint(result, work, calls)
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 counted = beside.on_result is None  # a program never hears what a call used
@@ -358,33 +393,48 @@ class Gate:
         started = time.perf_counter()
         person = PERSON.set(partial(self.approvals.pass_on, Behind.of(request), work.server))
         try:
+            if work.encoded:
+                await self._engines.servers.admit_bytes(work.server, work.tool, work.encoded)
             result = await self._engines.servers.call(
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )
+            value = result.raw if work.raw else await read_native(result)
         except ServerError as error:
             usage = _waited(started) if counted else _NOTHING_USED
-            return RawResult(status=blame(error), error=_tool_error(str(error)), usage=usage)
+            return RawResult(status=blame(error), error=_server_error(error), usage=usage)
         finally:
             PERSON.reset(person)
         usage = _waited(started) if counted else _NOTHING_USED
-        if work.raw:
-            return RawResult(status=Status.OK, value=result.raw, has_value=True, usage=usage)
-        value = native_value(result)
-        if result.is_error:
+        said = _unchecked(work, result) if result.unchecked else ()
+        if result.is_error and not work.raw:
             told = result.said or value or "the tool failed and did not say why"
             error = _tool_error(told if isinstance(told, str) else json.dumps(told)[:_TOLD])
-            return RawResult(status=Status.FAILED, value=value, has_value=True, error=error, usage=usage)
-        return RawResult(status=Status.OK, value=value, has_value=True, usage=usage)
+            return RawResult(
+                status=Status.FAILED, value=value, has_value=True, error=error, usage=usage, console=said
+            )
+        return RawResult(status=Status.OK, value=value, has_value=True, usage=usage, console=said)
 
 
 _NOTHING_USED = Usage()
-_WITHDRAWN = ErrorInfo(
-    name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
-)
+
+
+def _unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
+    """Return the warning that arguments went to a tool unchecked."""
+    return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
 
 
 def _waited(since: float) -> Usage:
     return Usage(wall_ms=round((time.perf_counter() - since) * 1000, 3))
+
+
+async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
+    """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
+    from paddock.guest.absent import called  # noqa: PLC0415 - only errors pay for it
+
+    error = result.error
+    if error is None or work.computes or not (call := await calls.meant(called(error, work.source))):
+        return result
+    return result.but(error=error.but(hint=f"tools are in `servers`: await {call}"))
 
 
 def _refusal(decision: Decision) -> ErrorInfo:
@@ -393,6 +443,14 @@ def _refusal(decision: Decision) -> ErrorInfo:
 
 def _fault(error: Exception) -> ErrorInfo:
     return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
+
+
+def _server_error(error: ServerError) -> ErrorInfo:
+    """Return an error of the hub; what a server answered with keeps its code and data."""
+    told = _tool_error(str(error))
+    if not isinstance(error, ServerRejected) or not error.code:
+        return told
+    return told.model_copy(update={"code": error.code, "data": error.data})
 
 
 def _tool_error(message: str) -> ErrorInfo:

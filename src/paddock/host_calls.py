@@ -1,5 +1,6 @@
 """The gate as a program sees it: its calls of servers and of the SDK go through as child requests."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -17,10 +18,10 @@ from paddock.model.errors import (
     ToolNotFound,
 )
 from paddock.model.limits import Calls
-from paddock.model.outcome import CallRecord, RawResult, Status
+from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
 from paddock.model.places import in_workspace, without_places
-from paddock.model.request import ExecutionRequest, ServerCall
-from paddock.offered import METHODS, NotOffered, Offered
+from paddock.model.request import ExecutionRequest, GuestRun, Places, ServerCall
+from paddock.offered import METHODS, NotOffered, Offered, meant
 from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
 from paddock.sdk.requests import ENDED, FindTool, child, shown
@@ -34,6 +35,8 @@ OnResult = Callable[[RawResult], None]
 """Hears the result of a request that has run, before the record of its end is made."""
 
 
+_ASKED_S = 5.0
+"""Maximum time to ask a server for its tools, for a hint."""
 _NAME_LENGTH = 256
 """Who looks for a name like a longer one would take long."""
 
@@ -52,30 +55,62 @@ class HostCalls:
     plan: Plan = field(default_factory=Plan)
     offered: Offered | None = None
     """What it may call; None where nobody is to know."""
+    spelled: Callable[[str, str], str] = lambda _server, tool: tool
+    """Returns the tool that a name means, as far as its server is known by then."""
+    warned: set[str] = field(default_factory=set[str])
+    """Warnings about tools that the program has heard; each comes once."""
 
     async def call(
-        self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
+        self,
+        server: str,
+        tool: str,
+        arguments: dict[str, Json],
+        on_reply: OnReply,
+        *,
+        raw: bool,
+        encoded: Places = (),
     ) -> None:
         """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
-        request = self._request(ServerCall(server=server, tool=tool, arguments=arguments, raw=raw))
-        on_reply = self._heard(server, tool, on_reply)
+        tool = self.spelled(server, tool)
+        request = self._request(
+            ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
+        )
+        heard = self._heard(server, tool, on_reply)
         replied = False
 
         def reply(result: RawResult) -> None:
             nonlocal replied
+            if result.status is Status.INVALID and self.spelled(server, tool) != tool:
+                return
             replied = True
-            on_reply(_reply(result, server, tool, raw=raw))
+            heard(self._warning(result, _reply(result, server, tool, raw=raw)))
 
         try:
             result = await self.carry_out(request, reply)
         except LedgerError:
             if not replied:
-                on_reply(_UNRECORDED)
+                heard(_UNRECORDED)
+            return
+        if not replied and result.status is Status.INVALID and (meant := self.spelled(server, tool)) != tool:
+            # Nothing was sent. The server has told its tools in the meantime, and one of them has this alias: it is
+            # called by a request of its own, so that rules and questions are about the tool.
+            await self.call(server, meant, arguments, on_reply, raw=raw)
             return
         for planned in result.planned:
             self.plan.add(planned)
         if not replied:  # nothing has run
             reply(result)
+
+    def _warning(self, result: RawResult, reply: HostReply) -> HostReply:
+        """Return the reply with what is to be said of the tool, unless the program has heard it."""
+        if not result.console:
+            return reply
+        text = "\n".join(line.text for line in result.console)
+        work = self.parent.work
+        if text in self.warned or (isinstance(work, GuestRun) and work.raw_results):
+            return reply
+        self.warned.add(text)
+        return reply._replace(warning=text)
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
         """Call a method of the SDK. What is wrong with the call is told, never raised."""
@@ -83,6 +118,20 @@ class HostCalls:
             on_reply(await self._names(self.offered, name, arguments))
             return
         self._heard("paddock", name, on_reply)(await self._sdk(name, arguments))
+
+    async def meant(self, names: list[str]) -> str:
+        """Return how a program calls the tool that it reached for by `names`, such as `["g", "search"]`.
+
+        Empty where it may call no such tool. A server that is not running is started to be asked, for some seconds.
+        """
+        if self.offered is None or not names:
+            return ""
+        request = self._request(ServerCall(server="", tool="*"))
+        try:
+            async with asyncio.timeout(_ASKED_S):
+                return await meant(self.offered, names, request)
+        except (TimeoutError, SdkError, ServerError, ConfigurationError, LedgerError):
+            return ""
 
     def _request(self, work: ServerCall) -> ExecutionRequest:
         return ExecutionRequest(
@@ -152,6 +201,8 @@ class HostCalls:
         error = _told(outcome, name) | {"status": outcome.status.value}
         if outcome.has_value:  # what a computation has emitted
             error["partial"] = outcome.value
+        if outcome.artifact is not None:
+            error["artifact"] = outcome.artifact
         return HostReply(outcome.status, error=error)
 
 
@@ -160,6 +211,8 @@ def _reply(result: RawResult, server: str, tool: str, *, raw: bool) -> HostReply
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
     error = _told(result, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
+    if not raw:
+        error |= _answered(result.error)
     if result.has_value:
         error["content"] = result.value
     return HostReply(result.status, error=error)
@@ -186,3 +239,10 @@ def _told(outcome: RawResult, name: str) -> dict[str, Json]:
     if outcome.error is not None and outcome.error.name in CODES:
         told["code"] = CODES[outcome.error.name]
     return told
+
+
+def _answered(error: ErrorInfo | None) -> dict[str, Json]:
+    """Return code and data of the error that a server answered with."""
+    if error is None or error.code is None:
+        return {}
+    return {"code": error.code} | ({} if error.data is None else {"data": error.data})

@@ -4,7 +4,9 @@ Each name is judged as a call of it would be, so a list tells nothing that polic
 server that has to be asked, which is on the record first, and only where policy lets the program call some tool of it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -81,3 +83,46 @@ class Offered:
         work = ServerCall(server=server, tool=tool, read_only=reads)
         decision = self.policy.decide(request.model_copy(update={"work": work}))
         return "" if decision.allowed or decision.asks else "; ".join(decision.reasons)
+
+
+_ROOTS = {"servers", "server", "tools", "mcp", "codemode", "paddock", "mentu"}
+"""Names under which other worlds, or nobody, have tools."""
+_PREFIX = re.compile(r"^mcp__?")
+_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
+
+
+async def meant(offered: Offered, names: Sequence[str], request: ExecutionRequest) -> str:
+    """Return how a program calls the tool that it reached for as `g.search`, `tools.g.search` or `mcp__g__search`.
+
+    Empty where there is no such tool for it. Raises as `Offered.answer`.
+    """
+    servers = [str(each) for each in await offered.answer("servers.list", "", request)]
+    paths = [(names, False), *([(names[1:], True)] if names[0] in _ROOTS else [])]
+    for path, bare in paths:
+        for server, tool in _readings(path, servers, bare=bare):
+            for name in await offered.answer("servers.tools", server, request):
+                if _plain(str(name)) == _plain(tool):
+                    return f"servers{_member(server)}{_member(str(name))}(...)"
+    return ""
+
+
+def _readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -> Iterator[tuple[str, str]]:
+    """Yield the servers and tools that names may stand for: two names, one that joins both, or a tool's (`bare`)."""
+    for server in servers if path else ():
+        if len(path) > 1 and _plain(path[0]) == _plain(server):
+            yield server, path[1]
+        joined, own = _plain(_PREFIX.sub("", path[0])), _plain(server)
+        for mark in ("__", "_"):
+            if joined.startswith(own + mark):
+                yield server, joined.removeprefix(own + mark)
+    if bare and len(path) == 1 and len(servers) == 1:
+        yield servers[0], path[0]
+
+
+def _plain(name: str) -> str:
+    """Return a name as one compares it with what a program could write."""
+    return re.sub(r"\W", "_", name).lower()
+
+
+def _member(name: str) -> str:
+    return f".{name}" if _IDENTIFIER.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"

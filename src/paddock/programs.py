@@ -6,6 +6,7 @@ run      engine -> RawResult, its streams without secrets
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -18,12 +19,19 @@ from paddock.model.settings import RuntimeSettings
 from paddock.policy.decision import refuse
 from paddock.policy.jail import JailError, resolve
 from paddock.runtimes.job import ProgramJob, Sinks
-from paddock.runtimes.turns import Turns
+from paddock.runtimes.turns import QueueFullError, Turns
 
 if TYPE_CHECKING:
     from paddock.model.artifact import RunFacts
     from paddock.store.artifacts import Artifacts
     from paddock.store.recording import OnOutput
+
+
+BUSY = "Busy"
+"""Name of the error of a program that did not get its turn."""
+_WITHDRAWN = ErrorInfo(
+    name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
+)
 
 
 class Engine(Protocol):
@@ -163,21 +171,28 @@ class Admission:
         self._stop = stop
         self._is_in = False
 
-    async def __aenter__(self) -> Decision | None:
-        """Return the decision that holds now: what was allowed may be refused by the moment (S10, S12, S16).
+    async def __aenter__(self) -> Decision | RawResult:
+        """Return the decision that holds now: what was allowed may be refused by the moment (S10, S12).
 
-        Return None when the program was stopped while it waited for its turn (S23).
+        Return the result instead when the program did not get its turn (S16), or was stopped while it waited (S23).
         """
         try:
             resolve(self._request.workspace, self._work.cwd)
         except JailError as error:
             return refuse(self._request, self._decision, "runtimes.cwd", str(error))
-        full = await self._turns.enter(self._request.actor, self._stop)
-        if full:
-            return refuse(self._request, self._decision, "runtimes.max_jobs", full)
-        self._is_in = full is not None
-        return self._decision if self._is_in else None
+        try:
+            self._is_in = await self._turns.enter(self._request.actor, self._stop, size=_size(self._work))
+        except QueueFullError as error:
+            fault = ErrorInfo(name=BUSY, message=str(error), hint=error.hint, phase="decide")
+            return RawResult(status=Status.UNAVAILABLE, error=fault)
+        return self._decision if self._is_in else RawResult(status=Status.CANCELLED, error=_WITHDRAWN)
 
     async def __aexit__(self, *_: object) -> None:
         if self._is_in:
             self._turns.leave()
+
+
+def _size(work: RuntimeRun) -> int:
+    """Return the bytes that a program holds in memory while it waits, at most."""
+    texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
+    return texts + len(work.stdin or b"")

@@ -73,6 +73,8 @@ def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -
     }
     if computes:  # as the seed counts and calls it (G25)
         facts |= {"bytes_out": usage.emitted_bytes, "code": computation.code(result.status)}
+    if result.artifact is not None:
+        facts |= {"artifact": result.artifact}
     if (program := result.program) is not None:
         facts |= {"phase": program.phase, "exit_code": program.exit_code, "signal": program.signal}
         facts |= {"stdout_bytes": program.stdout.total_bytes, "stderr_bytes": program.stderr.total_bytes}

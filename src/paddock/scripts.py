@@ -179,7 +179,6 @@ class Languages:
 
         Raises Unreadable.
         """
-        from paddock.confine import plan  # noqa: PLC0415
         from paddock.runtimes.recipe import recipes  # noqa: PLC0415
         from paddock.runtimes.steps import steps  # noqa: PLC0415
         from paddock.runtimes.toolchain import Missing  # noqa: PLC0415
@@ -189,7 +188,7 @@ class Languages:
         recipe = recipes().get(name)
         if recipe is None:
             return NoCommand(known=False, hint=f"the runtimes are auto and {', '.join(recipes())}")
-        user = plan.user(grants, sandbox.job_user)
+        user = sandbox.user(grants)
         found = await self._toolchains.find(recipe, user=user, untrusted=(self._workspace,))
         if isinstance(found, Missing):
             stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""

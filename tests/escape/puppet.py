@@ -57,7 +57,14 @@ class Echo:
         self.calls: list[tuple[str, str]] = []
 
     async def call(
-        self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
+        self,
+        server: str,
+        tool: str,
+        arguments: dict[str, object],
+        on_reply: OnReply,
+        *,
+        raw: bool,
+        encoded: object = (),
     ) -> None:
         self.calls.append((server, tool))
         if tool == "hang":
@@ -67,7 +74,7 @@ class Echo:
         on_reply(HostReply(Status.OK, value=arguments))
 
 
-async def play(script, host=None, work=PROGRAM, **limits):
+async def play(script, host=None, work=PROGRAM, sink=None, **limits):
     """Return result and worker after `script`, a coroutine function of the attacker's socket."""
     ours, theirs = socket.socketpair()
     errors, their_errors = os.pipe()
@@ -77,7 +84,7 @@ async def play(script, host=None, work=PROGRAM, **limits):
     loop = asyncio.get_running_loop()
     await loop.create_connection(lambda: worker, sock=ours)
     worker.ready.set_result(None)
-    job = GuestJob(work, GuestLimits(**{"wall_ms": 5_000, **limits}), Grants(), Path("/"))
+    job = GuestJob(work, GuestLimits(**{"wall_ms": 5_000, **limits}), Grants(), Path("/"), sink=sink)
     engine = GuestEngine(OneWorker(worker), NoIntake(), 1)
     reader, writer = await asyncio.open_connection(sock=theirs)
     attack = asyncio.create_task(script(reader, writer))

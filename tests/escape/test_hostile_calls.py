@@ -14,7 +14,14 @@ from paddock.model.outcome import Status
 def test_a_worker_that_reads_no_answer_gets_no_further_ones():
     class Generous(Echo):
         async def call(
-            self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
+            self,
+            server: str,
+            tool: str,
+            arguments: dict[str, object],
+            on_reply: OnReply,
+            *,
+            raw: bool,
+            **_: object,
         ) -> None:
             def larger(_: HostReply) -> None:
                 on_reply(HostReply(Status.OK, value="x" * 1_000_000))

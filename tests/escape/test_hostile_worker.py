@@ -65,6 +65,11 @@ GARBAGE = {
     "what a computation says": (message("emit", "x"), "what only computations say"),
     "an overflow": (message("overflow"), "what only computations say"),
     "a break without a text": (message("broken", None), "a message 'broken' with wrong contents"),
+    "a piece that nobody keeps": (message("piece", "x"), "a result larger than may be kept"),
+    "an empty piece": (message("piece", ""), "a message 'piece' with wrong contents"),
+    "a piece that is a number": (message("piece", 5), "a message 'piece' with wrong contents"),
+    "a size that is a text": (message("oversized", {"characters": "5", "kept": True}), "a message 'oversized' with wrong contents"),
+    "a size without more": (message("oversized", {"characters": 5}), "a message 'oversized' with wrong contents"),
 }  # fmt: skip
 
 
@@ -134,6 +139,43 @@ def test_endless_output(line):
     result, worker = asyncio.run(play(flood, wall_ms=60_000, output_bytes=100_000))
     assert (result.status, worker.killed) == ("lost", True)
     assert sum(len(line.text) for line in result.console) <= 100_000 + len("[output truncated]")
+
+
+class Shelf:
+    """Counts what it is given of a result."""
+
+    limit = 1_000_000
+
+    def __init__(self):
+        self.taken = 0
+
+    def take(self, text):
+        self.taken += len(text)
+
+
+def test_endless_pieces_of_a_result():
+    shelf = Shelf()
+
+    async def flood(reader, writer):
+        while True:
+            writer.write(message("piece", "x" * 60_000))
+            await writer.drain()
+
+    result, worker = asyncio.run(play(flood, sink=shelf, wall_ms=60_000))
+    assert (result.status, result.error.message, worker.killed) == (
+        "lost",
+        "the worker broke the protocol: a result larger than may be kept",
+        True,
+    )
+    assert shelf.taken == 960_000
+
+
+def test_a_result_in_many_pieces_is_no_flood():
+    shelf = Shelf()
+    end = message("oversized", {"characters": 10_485_761, "kept": True})
+    result, _ = asyncio.run(play(saying(message("piece", "x") * 150_000, end), sink=shelf, wall_ms=60_000))
+    told = "The result has 10485761 characters as JSON, and limits.execute.result_bytes is 10485760"
+    assert (result.status, result.error.message, shelf.taken) == ("output_limit", told, 150_000)
 
 
 def test_endless_calls():
@@ -219,7 +261,9 @@ NO_COMPUTATION = {
     "a call": (message(*CALL), "what no computation says"),
     "a line": (message("console", "log", "x"), "what no computation says"),
     "a second greeting": (message("ready"), "what no computation says"),
-    "a failure": (message("stuck", {}), "what no computation says"),
+    "a rejection": (message("unhandled", {"name": "", "message": "", "thrown": "", "stack": "", "causes": [], "error": True}), "what no computation says"),
+    "a piece of a result": (message("piece", "x"), "what no computation says"),
+    "a result over its limit": (message("oversized", {"characters": 1, "kept": True}), "what no computation says"),
     "an end without a text": (message("done", {"open": []}), "what no computation says"),
     "an end with a number": (DONE, "what no computation says"),
     "nothing": (message("emit", ""), "a message 'emit' with wrong contents"),
@@ -230,7 +274,7 @@ NO_COMPUTATION = {
         message("done", {"open": [], "value": "é" * 9}),
         "more output than allowed",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "what"), NO_COMPUTATION.values(), ids=NO_COMPUTATION.keys())

@@ -76,3 +76,17 @@ def test_an_unknown_benchmark_is_refused() -> None:
     done = benchmarks("--only", "weather")
     assert done.returncode == 2
     assert "invalid choice: 'weather'" in done.stderr
+
+
+def test_a_soak_has_every_call_answered_rightly_and_says_what_the_server_holds() -> None:
+    """What it holds after a few seconds is still growing, so that is not judged here."""
+    command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.05"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert "was expected" not in done.stdout
+    assert "not answered" not in done.stdout
+    assert "outlive" not in done.stdout
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines[:3]] == ["after the first minute", "at the end", "calls"]
+    assert " MB anonymous, " in lines[0]
+    assert lines[2].partition(" answered rightly")[0].removeprefix("calls: ").isdecimal()

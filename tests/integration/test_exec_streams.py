@@ -130,3 +130,37 @@ def test_a_program_cannot_hide_what_comes_after_it(place):
     shown = on_terminal(place, r"printf '\033[8mhidden'; kill -9 $$")
     assert shown == "\x1b[8mhidden\x1b[0m\r\nThe program: it was ended by SIGKILL\r\n"
     assert on_terminal(place, r"printf '\033[31mred\033[0m'") == "\x1b[31mred\x1b[0m"
+
+
+IN_TURN = "for n in 1 2 3; do echo out $n; echo err $n >&2; done; printf unended >&2; exit 3"
+TURNS = "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\nunended"
+
+
+def test_streams_that_go_to_the_same_place_keep_their_order(place):
+    words = [PADDOCK, "exec", "shell", "-c", IN_TURN]
+    done = subprocess.run(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=place, check=False, timeout=300
+    )
+    assert (done.returncode, done.stdout.decode()) == (3, TURNS)
+    assert on_terminal(place, IN_TURN) == TURNS.replace("\n", "\r\n")
+    apart = subprocess.run(words, capture_output=True, cwd=place, check=False, timeout=300)
+    assert (apart.stdout, apart.stderr) == (b"out 1\nout 2\nout 3\n", b"err 1\nerr 2\nerr 3\nunended")
+
+
+def test_an_answer_has_one_stream_where_that_is_asked_for(place):
+    words = [PADDOCK, "exec", "shell", "-c", IN_TURN, "--mode", "summary", "--json"]
+    both, apart = (
+        json.loads(subprocess.run(given, capture_output=True, cwd=place, check=False, timeout=300).stdout)
+        for given in ([*words, "--combined"], words)
+    )
+    assert (both["combined"], both["stdoutSummary"], both["stderrSummary"]) == (True, TURNS, "")
+    assert (apart.get("combined"), apart["stdoutSummary"]) == (None, "out 1\nout 2\nout 3")
+
+
+def test_what_paddock_says_after_an_unended_line_begins_a_new_one(place):
+    code = "printf unended; while :; do :; done"
+    words = [PADDOCK, "exec", "shell", "-c", code, "--timeout-ms", "300"]
+    done = subprocess.run(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=place, check=False, timeout=300
+    )
+    assert done.stdout.decode().splitlines()[:2] == ["unended", "The program: it ran out of time"]

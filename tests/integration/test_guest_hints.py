@@ -26,7 +26,7 @@ def told(outcome):
         ("return Buffer.from('a').toString('base64')", BYTES),
         ("setInterval(() => 0, 10)", "use setTimeout, or a loop with `await sleep(ms)`"),
         ("const a = 1, b = 2; return a &lt; b", "the text is escaped for HTML; send it as it is"),
-        ("return 1n", "JSON has no BigInt: use String(n), or Number(n) where it is small"),
+        ("return 10n ** 4000n", "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"),
         ("await mcp.callTool('odd', 'echo', {})", "tools are in `servers`: await servers.<name>.<tool>(...)"),
         ("new AbortController()", "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"),
         ("return vars.NAME", "what a program is given is in `input` and `paddock.vars`"),
@@ -38,7 +38,7 @@ def told(outcome):
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn JSON.parse(r.content?.[0]?.text)", RESULT),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.structuredContent.value", RESULT),
         ("const { content } = await servers.odd.echo({ text: 'x' })\nreturn content[0].text", RESULT),
-        ("return JSON.parse({ a: 1 })", RESULT),
+        ("return JSON.parse({ a: 1 })", "this is data already, as the result of a tool is: leave JSON.parse out"),
         ("return JSON.parse('{')", ""),
         ("const none = undefined; return none.contents[0]", ""),
         ("throw new Error('content[0].text')", ""),
@@ -106,6 +106,29 @@ SYMBOL = "The result is a symbol, which JSON cannot write: use its description"
 def test_a_result_of_which_json_leaves_nothing(guest, source, value, text):
     outcome = guest.run(source)
     assert (outcome.status, outcome.value, told(outcome)) == ("ok", value, [("warn", text)])
+
+
+def test_a_program_that_only_declares_is_told_so(guest):
+    source = 'const R = "a"; async function run() { return 1 }  async function other() {}'
+    outcome = guest.run(source)
+    text = "Nothing was called: the program only declares `run` and `other`. End it with `return await run()`"
+    assert (outcome.status, outcome.has_value, told(outcome)) == ("ok", False, [("warn", text)])
+    assert told(guest.run(source, raw_results=True)) == []
+    text = "Nothing was called: the program only declares `Job`. End it with `return await new Job().run()`"
+    assert told(guest.run("class Job { run() { return 1 } }")) == [("warn", text)]
+
+
+def test_a_program_that_does_its_work_is_not_told_that_it_only_declares(guest):
+    source = "async function run() { console.log(1) }\nfunction other() {}\nconst done = await run()"
+    assert told(guest.run(source)) == [("log", "1")]
+
+
+FUNCTIONS = "The result holds an object of functions, in JSON {}: call one of them"
+
+
+def test_a_result_of_functions_alone(guest):
+    assert told(guest.run("export default { async fetch() { return 5 } }")) == [("warn", FUNCTIONS)]
+    assert told(guest.run("return { a: [], b: {}, c: () => 1 }")) == []
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,13 @@ def test_a_rejection_that_never_ends_reading_ends_at_the_limit(guest):
     assert guest.failure(source, wall_ms=300)[0] == "timeout"
 
 
-def test_a_computation_knows_nothing_of_it(guest):
-    outcome = guest.compute("Promise.reject(new Error('x')); emit('1')")
-    assert (outcome.status, outcome.value) == ("ok", "1")
+def test_a_computation_fails_by_it(guest):
+    outcome = guest.compute("emit('1'); Promise.reject(new Error('x'))")
+    assert (outcome.status, outcome.error.message, outcome.has_value) == ("failed", "x", False)
+
+
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_rejection_of_a_computation_fools_its_author_alone(guest, source):
+    outcome = guest.compute(f"try {{ {source} }} catch {{}}")
+    assert (outcome.status in {"ok", "failed"}, outcome.has_value is outcome.ok) == (True, True)
+    assert guest.compute("emit(1)").value == "1"

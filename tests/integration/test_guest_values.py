@@ -194,6 +194,69 @@ def test_whatever_is_thrown_is_reported(guest, source, facts):
 
 
 @pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("throw 'x'", (1, 7)),
+        ("const a = 1; throw (a, 'seq')", (1, 21)),
+        ("function f() {\n  throw { a: 1 }\n}\nf()", (2, 9)),
+        ("const e = 5\nconst g = async () => { await null; throw e }\nawait g()", (2, 43)),
+        ("try { throw 'a' } catch (e) { throw e }", (1, 37)),
+        ("enum E { B }\nfunction f(): void { throw 'ts' }\nf()", (2, 28)),
+        ("setTimeout(() => { throw 'late' }, 0); await sleep(1000)", (1, 26)),
+        ("throw await Promise.reject('r')", (None, None)),
+    ],
+)
+def test_what_is_no_error_is_thrown_at_a_place(guest, source, place):
+    error = guest.run(source).error
+    assert (error.name, (error.line, error.column)) == ("Thrown", place)
+
+
+def test_a_rejection_without_an_error_has_the_place_where_it_was_thrown(guest):
+    outcome = guest.run("const f = async () => { throw 'x' }\nf(); await sleep(1)")
+    assert texts(outcome) == ["Unhandled rejection: x (line 1, column 31)"]
+
+
+def test_scripts_of_the_seeds_hear_no_place_of_what_is_no_error(guest):
+    error = guest.run("throw 'x'", raw_results=True).error
+    assert (error.line, error.frames) == (None, ())
+
+
+def path(outcome):
+    return [(frame.function, frame.line, frame.column) for frame in outcome.error.frames]
+
+
+@pytest.mark.parametrize(
+    ("source", "frames"),
+    [
+        ("throw new Error('x')", [("", 1, 7)]),
+        (
+            "function inner(n) { return n.a.b }\nasync function outer() { await null; return inner({}) }\nawait outer()",
+            [("inner", 1, 32), ("outer", 2, 45), ("", 3, 1)],
+        ),
+        (
+            "class A { run() { return this.x.y } }\n[1].map((n) => new A().run())",
+            [("A.run", 1, 33), ("", 2, 24), ("", 2, 5)],
+        ),
+        ("enum E { B }\nfunction f(): void { throw 'ts' }\nf()", [("f", 2, 28), ("", 3, 1)]),
+        (
+            "async function f() { return await servers.nope.call('t') }\nawait f()",
+            [("f", 1, 48), ("", 2, 7)],
+        ),
+        ("const f = (n) => n ? f(n - 1) : null.x; f(9)", [("f", 1, 38), *[("f", 1, 22)] * 4]),
+        ("const e = new Error('x'); e.stack = 'no'; throw e", []),
+        ("await Promise.reject(1)", []),
+    ],
+)
+def test_an_error_has_the_path_of_calls_that_led_to_it(guest, source, frames):
+    assert path(guest.run(source)) == frames
+
+
+def test_a_secret_in_the_name_of_a_function_is_redacted(guest):
+    name = f"ghp_{'a' * 36}"
+    assert path(guest.run(f"function {name}() {{ null.x }} {name}()"))[0][0] == "[REDACTED:KEY]"
+
+
+@pytest.mark.parametrize(
     ("source", "hint"),
     [
         ("throw { code: 42, message: 'custom' }", 'it threw {"code":42,"message":"custom"}'),
@@ -288,7 +351,14 @@ def test_errors_in_a_result_say_what_they_are(guest):
     source = "class Odd extends Error { name = 'Odd'; code = 5 }\nconst odd = new Odd('o'); odd.cause = odd\n"
     source += "return await Promise.allSettled([servers.odd.call('fail'), Promise.reject(odd)])"
     assert [settled["reason"] for settled in guest.value(source)] == [
-        {"name": "ToolError", "message": "error -32603", "server": "odd", "tool": "fail", "retryable": False},
+        {
+            "name": "ToolError",
+            "message": "error -32603",
+            "code": -32603,
+            "server": "odd",
+            "tool": "fail",
+            "retryable": False,
+        },
         {"name": "Odd", "message": "o", "code": 5},
     ]
     assert guest.value("return new AggregateError([1, new Error('b')], 'a')") == {
@@ -368,5 +438,51 @@ def test_a_failed_call_carries_its_facts(guest):
     assert guest.value(source) == [
         "ToolError",
         "error -32603",
-        {"server": "odd", "tool": "fail", "retryable": False},
+        {"server": "odd", "tool": "fail", "retryable": False, "code": -32603},
+    ]
+
+
+MANY = "new Array(1250000).fill(0)"
+
+
+def test_arguments_that_swell_fail_their_call_and_the_program_goes_on(guest):
+    how = "Pass less at once, or raise `limits.execute.frame_values`."
+    told = guest.value(
+        f"""
+        const a = {MANY};
+        const calls = [() => servers.odd.echo({{ a }}), () => paddock.compute(a)];
+        const told = [];
+        for (const call of calls) await call().catch((error) => told.push([error.name, error.message]));
+        return told;
+        """
+    )
+    assert told == [
+        ["RangeError", f"servers.odd: the arguments of echo hold more than 1250000 values. {how}"],
+        ["RangeError", f"paddock: the arguments of compute hold more than 1250000 values. {how}"],
+    ]
+
+
+def test_a_result_that_swells_fails_the_program(guest):
+    outcome = guest.run(f"return {MANY}")
+    assert (outcome.status.value, outcome.error.name, outcome.error.message, outcome.error.hint) == (
+        "failed",
+        "RangeError",
+        "The program handed over more than 1250000 values at once",
+        "return or print less at once, or raise `limits.execute.frame_values`",
+    )
+
+
+def test_calls_in_flight_may_hold_no_more_values_together_than_one_message(guest):
+    told = guest.value(
+        """
+        const text = new Array(500000).fill(0);
+        const calls = [0, 1, 2].map(() => servers.odd.echo({ text }));
+        return (await Promise.allSettled(calls)).map((call) => call.reason?.message ?? call.value.length);
+        """
+    )
+    assert told == [
+        1,
+        1,
+        "The arguments of the calls in flight hold more than 1250000 values. Pass less at once, or raise "
+        "`limits.execute.frame_values`.",
     ]

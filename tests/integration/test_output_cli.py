@@ -166,3 +166,23 @@ def test_a_terminal_shows_handles_whole(tmp_path: Path, artifacts: Artifacts) ->
     environment = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "80"}
     shown, code = at_terminal([PADDOCK, "output", "list"], tmp_path / "ws", environment)
     assert (code, shown.count(handle), shown.count("…")) == (0, 1, 0)
+
+
+def test_a_list_shows_the_newest_and_says_how_many_older_there_are(
+    run: Run, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    handles = [store(artifacts, tmp_path / "ws", "text") for _ in range(52)]
+    handles.sort(key=lambda handle: int(handle.split("-")[-2]))
+    for asked, count in (
+        ((), 50),
+        (("--limit", "3"), 3),
+        (("-n", "52"), 52),
+        (("--all",), 52),
+        (("--all", "-n", "2"), 2),
+    ):
+        code, out, err = run("list", *asked)
+        listed = [line.split("\t")[1].split("-")[-2] for line in out.splitlines()]
+        assert (code, listed) == (0, [handle.split("-")[-2] for handle in handles[-count:]])
+        assert err == (f"{52 - count} older not shown; --limit 52 shows them\n" if count < 52 else "")
+    code, out, err = run("list", "--limit", "2", "--json")
+    assert (code, len(json.loads(out)), err) == (0, 2, "50 older not shown; --limit 52 shows them\n")

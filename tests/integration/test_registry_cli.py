@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.at_terminal import at_terminal
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 
@@ -127,11 +128,14 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
     assert home.paddock("refresh", "--json")[1] == '{"offers": 2}\n'
     trust = Path(home.environment["HOME"]) / ".config/paddock/trusted-servers.json"
     code, _, errors = home.paddock("enable", "@good/echo")
-    told = f"@good/echo is not trusted; to trust it, name it or its scope in {trust}, a JSON array\n"
+    shown = "@good/echo\n  command: npx -y @good/echo@1.2.3\n  variables: none\n"
+    told = (
+        f'{shown}@good/echo is not trusted; to trust it, write "npm:@good/echo" into {trust}, a JSON array\n'
+    )
     assert (code, errors) == (1, told)
     trust.write_text('["@good/*"]')
     file = home.workspace / ".mcp.json"
-    assert home.paddock("enable", "@good/echo") == (0, f"echo is enabled in {file}\n", "")
+    assert home.paddock("enable", "@good/echo") == (0, f"echo is enabled in {file}\n", shown)
     entry = {"command": "npx", "args": ["-y", "@good/echo@1.2.3"]}
     assert json.loads(file.read_text()) == {"mcpServers": {"echo": entry}}
     assert [each["name"] for each in json.loads(home.paddock("list", "--json")[1])] == ["echo"]
@@ -189,3 +193,20 @@ def test_a_workspace_may_not_say_where_servers_come_from(home: Home) -> None:
     code, _, errors = home.paddock("refresh")
     assert code != 0
     assert "servers.registry_source" in errors
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
+def test_a_person_at_a_terminal_sees_command_and_variables_before_the_file_changes(
+    home: Home, answer: str, code: int
+) -> None:
+    offer = offered("@good/echo")
+    offer["server"]["packages"][0]["environmentVariables"] = [{"name": "ECHO_TOKEN", "isRequired": True}]
+    (home.workspace / "list.json").write_text(json.dumps({"servers": [offer]}))
+    home.settings(f'[servers]\nregistry_source = "{home.workspace}/list.json"\n')
+    (Path(home.environment["HOME"]) / ".config/paddock/trusted-servers.json").write_text('["npm:@good/echo"]')
+    assert home.paddock("refresh")[0] == 0
+    command = [PADDOCK, "servers", "enable", "@good/echo"]
+    shown, ended = at_terminal(command, home.workspace, home.environment, early=f"{answer}\n")
+    before, question, _ = shown.replace("\r\n", "\n").partition("Enable it? [y/N]: ")
+    assert before.endswith("@good/echo\n  command: npx -y @good/echo@1.2.3\n  variables: ECHO_TOKEN\n")
+    assert (bool(question), ended, (home.workspace / ".mcp.json").exists()) == (True, code, code == 0)

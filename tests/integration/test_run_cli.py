@@ -334,3 +334,29 @@ def test_a_rehearsal_lists_what_it_would_have_called(ws: Path, run: Run) -> None
     failed = run("-", stdin=f"{calls} throw new Error('no')")
     assert (failed.returncode, first_line(failed.stderr)) == (1, "Sandbox error: no")
     assert failed.stderr.endswith(f"\n{plan}")
+
+
+def test_an_error_shows_what_had_called(ws: Path, run: Run) -> None:
+    source = "const inner = (n) => n.a.b\nfunction outer() { return inner({}) }\nouter()"
+    done = run("-", stdin=source)
+    assert seen(done) == (
+        1,
+        "",
+        "Sandbox error: TypeError: Cannot read properties of undefined (reading 'b')\n"
+        "  at line 1, column 26\n"
+        "    const inner = (n) => n.a.b\n"
+        "                             ^\n"
+        "  called from outer (line 2, column 27), line 3, column 1\n",
+    )
+
+
+def test_a_result_over_its_limit_is_stored_and_told(ws: Path, run: Run) -> None:
+    rows = "return Array.from({length: 9}, (_, id) => ({id}))"
+    limit = ("--set", "limits.script.result_bytes=40")
+    done = run("-", *limit, stdin=rows)
+    told = "Sandbox error: The result has 82 characters as JSON, and limits.script.result_bytes is 40\n"
+    assert (done.returncode, done.stdout, done.stderr.startswith(told)) == (1, "", True)
+    assert "  hint: Return less of it, or read it with: paddock output show runtime-" in done.stderr
+    outcome = json.loads(run("-", *limit, "--json", stdin=rows).stdout)
+    assert (outcome["status"], outcome["value"]) == ("output_limit", None)
+    assert outcome["error"]["hint"].endswith(f"paddock output show {outcome['artifact']}")

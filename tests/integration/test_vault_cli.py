@@ -73,3 +73,15 @@ def test_json(paddock):
 )
 def test_what_cannot_be_a_secret_is_refused(paddock, name, stdin, message):
     assert paddock("vault", "set", name, stdin=stdin) == (1, "", f"{message}\n")
+
+
+def test_a_key_that_others_could_read_is_closed_told_and_recorded(paddock, tmp_path):
+    paddock("vault", "set", "token", stdin=b"tr0ub4dor\n")
+    key = tmp_path / "vault" / "key"
+    key.chmod(0o644)
+    told = f"{key}: it can be read by others (mode 0644); its mode is 0600 now\n"
+    assert paddock("vault", "list") == (0, "token\n", told)
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert paddock("vault", "list") == (0, "token\n", "")
+    [record] = json.loads(paddock("audit", "tail", "--event", "repaired", "--json")[1])
+    assert record["fields"] == {"path": str(key), "mode_before": "0644", "mode_after": "0600"}

@@ -1,7 +1,7 @@
 # ruff: noqa: T201, PTH110, PTH123, C901, PLR0911, PLR0912
 """An MCP server over stdio that misbehaves on request. Standard library only, so that it starts at once.
 
-usage: odd.py [--starts FILE] [--modern] [--late] [--handshake-first] [--stubborn] [--grandchild FILE] [--exit STATUS]
+usage: odd.py [--starts FILE] [--modern] [--late] [--handshake-first] [--silent] [--stubborn] [--grandchild FILE] [--exit STATUS]
 """
 
 import argparse
@@ -97,7 +97,7 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("--starts", "--grandchild", "--exit"):
         parser.add_argument(name)
-    for name in ("--modern", "--late", "--handshake-first", "--stubborn"):
+    for name in ("--modern", "--late", "--handshake-first", "--silent", "--stubborn"):
         parser.add_argument(name, action="store_true")
     options = parser.parse_args()
     if options.starts:
@@ -118,7 +118,8 @@ def main():
         message = json.loads(line)
         if first and options.handshake_first and message["method"] != "initialize":
             sys.exit(1)
-        if "id" not in message or (first and options.late):
+        silent = options.silent and message["method"] == "server/discover"
+        if "id" not in message or silent or (first and options.late):
             first = False
             continue
         first = False

@@ -1,6 +1,7 @@
 """A program's calls at the gate: it goes on with the result, and its calls are answered once, whatever happens."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,16 @@ import pytest
 from paddock.guest.job import HostReply
 from paddock.host_calls import HostCalls
 from paddock.model.errors import LedgerError
-from paddock.model.outcome import CallRecord, Decision, ErrorInfo, Outcome, PlannedCall, RawResult, Status
+from paddock.model.outcome import (
+    CallRecord,
+    ConsoleLine,
+    Decision,
+    ErrorInfo,
+    Outcome,
+    PlannedCall,
+    RawResult,
+    Status,
+)
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, SdkCall, ServerCall
 
 PARENT = ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="1"))
@@ -190,3 +200,58 @@ def test_a_rehearsed_method_is_in_the_plan_and_an_unrecorded_one_is_not_run():
     asyncio.run(HostCalls(fails, lambda _: None, PARENT, "run").sdk("vault.get", ["k"], replies.append))
     error = {"name": "Error", "message": "the call cannot be recorded, so it was not made"}
     assert replies[1:] == [HostReply(Status.ERROR, error=error)]
+
+
+def test_what_is_to_be_said_of_a_tool_is_said_once(said):
+    line = ConsoleLine(level="warn", text="s.t: arguments are not checked")
+    made = calls(said, GOOD.model_copy(update={"console": (line,)}))
+    call(made, said)
+    call(made, said)
+    replies = [one for one in said if isinstance(one, HostReply)]
+    assert replies == [HostReply(Status.OK, {"a": 1}, warning=line.text), HostReply(Status.OK, {"a": 1})]
+
+
+def test_the_seeds_programs_hear_nothing_of_it(said):
+    line = ConsoleLine(level="warn", text="s.t: arguments are not checked")
+    made = calls(said, GOOD.model_copy(update={"console": (line,)}))
+    seed = PARENT.model_copy(update={"work": GuestRun(source="1", raw_results=True)})
+    assert call(replace(made, parent=seed), said)[0] == HostReply(Status.OK, {"a": 1})
+
+
+CODED = ErrorInfo(name="ToolError", message="no", phase="call", code=-32050, data={"retry": True})
+
+
+@pytest.mark.parametrize(
+    ("raw", "further"), [(False, {"code": -32050, "data": {"retry": True}}), (True, {"name": "Error"})]
+)
+def test_code_and_data_of_a_servers_error_are_told(said, raw, further):
+    made = calls(said, RawResult(status=Status.FAILED, error=CODED))
+    assert call(made, said, raw=raw)[0] == HostReply(Status.FAILED, error={**TOLD, **further})
+
+
+def test_a_call_by_an_alias_that_is_known_only_afterwards_is_a_request_of_its_own(said):
+    known, asked = {}, []
+
+    async def carry_out(request, on_result):
+        asked.append(request)
+        if request.work.tool == "get_sum":
+            known["get_sum"] = "get-sum"  # its server was started for it
+            on_result(
+                unknown := RawResult(status=Status.INVALID, error=ErrorInfo(name="ToolError", message="?"))
+            )
+            return unknown
+        on_result(GOOD)
+        return GOOD
+
+    def spelled(_, tool):
+        return known.get(tool, tool)
+
+    made = HostCalls(carry_out, lambda _: None, PARENT, "run", said.append, spelled=spelled)
+    asyncio.run(made.call("s", "get_sum", {"a": 1}, said.append, raw=False))
+    assert [(each.work.tool, each.work.arguments) for each in asked] == [
+        ("get_sum", {"a": 1}),
+        ("get-sum", {"a": 1}),
+    ]
+    assert len({each.id for each in asked}) == 2
+    assert [one for one in said if isinstance(one, HostReply)] == [HostReply(Status.OK, {"a": 1})]
+    assert [one.tool for one in said if isinstance(one, CallRecord)] == ["get-sum"]

@@ -22,7 +22,6 @@ class Warden:
 
     socket: socket.socket
     folder: Path
-    _places: int = 0
 
     @property
     def alive(self) -> bool:
@@ -37,8 +36,8 @@ class Warden:
 
     def next_scratch(self, owner: int | None) -> Path:
         """Return a new scratch directory for the next place. Raises OSError."""
-        self._places += 1
-        path = self.folder / str(self._places)
+        # Jobs of the same user own each other's scratch. Its folder cannot be listed or watched, so that none finds it.
+        path = self.folder / os.urandom(8).hex()
         try:
             scratch.make(str(path), owner)
         except OSError:

@@ -41,6 +41,8 @@ class Streams:
     stdin: bytes = b""
     stdout: Sink | None = None
     stderr: Sink | None = None
+    combined: bool = False
+    """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
 
 
 class Job:
@@ -78,6 +80,8 @@ class Job:
         limits, streams = self._limits, self._streams
         self._watched = bool(order.workspace)
         (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
+        if streams.combined:
+            os.dup2(stdout, stderr, inheritable=False)  # the pipe of standard error is at its end then
         try:
             self._place.run(order, stdin, stdout, stderr, *shared)
         except OSError:

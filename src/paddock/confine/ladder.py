@@ -6,11 +6,12 @@ concluded from versions. A tier that is not proved is not used, and the next one
 
 import json
 import os
+import pwd
 import shutil
 import tempfile
 from pathlib import Path
 
-from paddock.confine import canary, cgroup, landlock, namespaces, plan, reach, surroundings
+from paddock.confine import canary, cgroup, landlock, lockdown, namespaces, plan, reach, surroundings
 from paddock.confine.private import File
 from paddock.confine.process import Sandbox
 from paddock.confine.warden import OUT_OF_MEMORY
@@ -31,12 +32,19 @@ _ALWAYS = (
 )
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
 _SIGNALS = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
+_OWNED = (
+    "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
+)
+_ROOTS = (
+    "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
+    "attributes of every file of root's (chmod, utime)"
+)
 _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
     "landlock": (
         "names, sizes and owners of files outside can be seen (stat)",
-        "use of files outside can be watched (inotify)",
-        "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)",
+        "use of files outside that the job's user may read can be watched (inotify)",
+        _OWNED,
         "protected paths of a writable workspace are put back after the run, not prevented",
         *_ALWAYS,
     ),
@@ -65,7 +73,25 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
                 update={"facts": _facts(effective.tier, job_user, sandbox.group)}
             )
     layers = (_landlock(), _bubblewrap(), _user_namespaces(), group, *_job_user(job_user))
-    return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective)
+    users = "" if effective is None else _users(effective.tier, job_user)
+    return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective, users=users)
+
+
+def _users(tier: Tier, job_user: int | None) -> str:
+    """Return whom programs run as in a tier, and what follows from that for workspaces; empty where nobody is root."""
+    if os.geteuid() != 0 or plan.user(ProcessGrants(), job_user, tier) is None:
+        return ""
+    number = plan.user(ProcessGrants(), job_user, tier)
+    named = "sandbox.job_user" if job_user else "the default of sandbox.job_user"
+    if plan.user(ProcessGrants(access="read-only"), job_user, tier) is None:
+        return f"programs with a workspace run as root without its powers, others as user {number}"
+    told = f"programs run as user {number} ({named})"
+    if job_user:
+        return told
+    return (
+        f"{told}: they read of a workspace what everybody may read, and none of root's is granted for writing; "
+        'the tier namespaces, a workspace of that user, or job_user = "root" under [sandbox] allow it'
+    )
 
 
 async def choose(
@@ -139,7 +165,7 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
 
 def _closed(job_user: int | None) -> str:
     """Return what to say of a directory for temporary files that the user of programs may not enter, or ""."""
-    number, place = plan.user(ProcessGrants(), job_user), tempfile.gettempdir()
+    number, place = plan.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
     closed = "" if number is None else reach.barrier(place, number)
     return closed and (
         f"programs run as user {number} here, who may not enter {closed}, and Paddock keeps what they write in {place}"
@@ -188,7 +214,7 @@ def _fix_of(worked: list[str]) -> str:
     if worked == ["signal the server"]:
         return (
             "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
-            "as root, sandbox.job_user helps too"
+            "as root, leave sandbox.job_user empty, or name a user that is not root"
         )
     return ""
 
@@ -228,7 +254,8 @@ def _facts(tier: Tier, job_user: int | None, group: cgroup.Group | None = None) 
     layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
     layers += ["control group (memory, processes)"] if group else []
     scoped = tier != "landlock" or landlock.abi() >= landlock.SCOPE_ABI
-    residual = _RESIDUAL[tier] if scoped else (_SIGNALS, *_RESIDUAL[tier])
+    residual = _owned(_RESIDUAL[tier], job_user)
+    residual = residual if scoped else (_SIGNALS, *residual)
     if group:
         residual = tuple(
             _SAMPLED_BESIDE_GROUP if told == _SAMPLED else told for told in residual if told != _UNSEEN
@@ -236,10 +263,27 @@ def _facts(tier: Tier, job_user: int | None, group: cgroup.Group | None = None) 
     return SandboxFacts(tier=tier, layers=tuple(layers), residual=(*_other_user(job_user), *residual))
 
 
+def _owned(residual: tuple[str, ...], job_user: int | None) -> tuple[str, ...]:
+    """Say whose files jobs can change by their names in the tier `landlock`: by default a root Paddock's own none."""
+    if job_user or surroundings.lacking() or plan.user(ProcessGrants(), job_user, "landlock") is None:
+        return residual
+    told = (_ROOTS,) if job_user is not None else (_OWNED,) if _is_an_account(lockdown.JOB_USER) else ()
+    return tuple(each for risk in residual for each in (told if risk == _OWNED else (risk,)))
+
+
+def _is_an_account(number: int) -> bool:
+    """Tell whether somebody has given a user number to an account, which may own files."""
+    try:
+        pwd.getpwuid(number)
+    except KeyError:
+        return False
+    return True
+
+
 def _other_user(job_user: int | None) -> tuple[str, ...]:
     """Say so where jobs do not become the user that the settings name."""
     own = os.geteuid()
-    if job_user in {None, own} or plan.user(ProcessGrants(), job_user) is not None:
+    if job_user in {None, 0, own} or plan.user(ProcessGrants(), job_user, "landlock") is not None:
         return ()
     return (
         f"programs run as user {own}: only root of the machine can make them user {job_user} (sandbox.job_user)",
@@ -291,10 +335,11 @@ def _user_namespaces() -> Layer:
 
 def _job_user(job_user: int | None) -> list[Layer]:
     """Say, where jobs become another user, what of the search path that user cannot get at."""
-    number = None if surroundings.lacking() else plan.user(ProcessGrants(), job_user)
+    number = None if surroundings.lacking() else plan.user(ProcessGrants(), job_user, "landlock")
     if number is None:
         return []
-    name = f"programs run as user {number}"
+    whose = "programs" if job_user is not None else "compilers, and programs without the workspace,"
+    name = f"{whose} run as user {number}"
     folders = [folder for folder in os.environ.get("PATH", "").split(":") if Path(folder).is_dir()]
     closed = {folder: barrier for folder in folders if (barrier := reach.barrier(folder, number))}
     if not closed:

@@ -30,6 +30,10 @@ _LOWEST_PRIVATE_DESCRIPTOR = 3
 
 UNPRIVILEGED = 65534
 """The user and group a worker of a root Paddock becomes: `nobody`, which owns nothing."""
+JOB_USER = 65531
+"""The user and group of jobs of a root Paddock by default. No distribution and no system service gives this number
+away (Debian policy 9.2.2; UIDs and GIDs of systemd), so it owns no file and no other process has it, unlike `nobody`.
+It is below 65536, so that most user namespaces of containers map it."""
 
 
 class Rules(NamedTuple):

@@ -34,6 +34,10 @@ _SCRATCH_VARIABLES = {
     "XDG_DATA_HOME": "home/.local/share",
 }
 _DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+_KEEP_ROOT = (
+    'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
+    "mode, times and attributes of every file of root's"
+)
 _OCCUPIED = "{path} is in {place}, where Paddock keeps its own files; work in another directory"
 
 
@@ -90,33 +94,57 @@ def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[s
 
 
 def configured_user(name: str) -> int | None:
-    """Return the number of the setting `sandbox.job_user`, None for an empty one. Raises ConfigurationError."""
+    """Return the number of the setting `sandbox.job_user`, None for an empty one. Raises ConfigurationError.
+
+    0 stands for root, whose number jobs with a workspace keep then, without any capability.
+    """
     if not name:
         return None
     try:
-        number = int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     except KeyError:
         raise ConfigurationError(
             f"sandbox.job_user: there is no user {name} on this machine; name another, or make it: useradd -r {name}"
         ) from None
-    if number == 0:
-        raise ConfigurationError(
-            f"sandbox.job_user: {name} is root, which no program may become; name another"
-        )
-    return number
 
 
-def check_reach(grants: ProcessGrants, number: int | None) -> None:
-    """Raise GrantError when the user of that number, None being this process's, cannot get to where it is to work."""
+def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None:
+    """Raise GrantError when the user that a job becomes cannot get to where it is to work, or not write there."""
+    number = user(grants, job_user, tier)
     if number is None:
         _check_reach_of_root(grants)
         return
+    leaves_root = tier == "landlock" and not job_user
     for path in (*_folders(grants), *([grants.cwd] if grants.cwd else [])):
         if closed := reach.barrier(str(path), number):
+            remedy = (
+                f"move it, make the tier namespaces available (paddock doctor says how), or {_KEEP_ROOT}"
+                if leaves_root
+                else "move it, or change sandbox.job_user"
+            )
             raise GrantError(
                 f"{path} is out of reach: programs run as user {number} here, who may not enter {closed}; "
-                f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
+                f"let others through (chmod o+x {closed}), {remedy}"
             )
+    if leaves_root:
+        _check_writing(grants, number)
+
+
+def _check_writing(grants: ProcessGrants, number: int) -> None:
+    """Raise GrantError when the default user of jobs may not write to what is granted for writing."""
+    whole = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
+    for path in (*whole, *grants.writable):
+        facts = path.stat()
+        if reach.may_write(facts, number, {number}):
+            continue
+        owner = facts.st_uid
+        remedy = f'set job_user = "{owner}" under [sandbox]' if owner else _KEEP_ROOT
+        raise GrantError(
+            f"{path} cannot be granted for writing: it belongs to user {owner}, and programs of a Paddock that is "
+            f"root run as user {number} in the tier landlock, which cannot keep a program that is root from changing "
+            "the mode of root's files; make the tier namespaces available (paddock doctor says how), give that user "
+            f"the workspace (chown -R {number}:{number} {path}), or {remedy}"
+        )
 
 
 def _check_reach_of_root(grants: ProcessGrants) -> None:
@@ -132,12 +160,12 @@ def _check_reach_of_root(grants: ProcessGrants) -> None:
         )
 
 
-def foreign(grants: ProcessGrants, job_user: int | None) -> str:
+def foreign(grants: ProcessGrants, job_user: int | None, tier: Tier) -> str:
     """Return what to say of a workspace that is granted for writing and belongs to another user than jobs, or ""."""
     if os.geteuid() != 0 or grants.workspace is None or grants.access != "workspace-write":
         return ""
     try:
-        number, facts = user(grants, job_user) or 0, grants.workspace.stat()
+        number, facts = user(grants, job_user, tier) or 0, grants.workspace.stat()
     except OSError:  # the program may have removed it
         return ""
     if number == facts.st_uid or facts.st_mode & stat.S_IWOTH or facts.st_mode & stat.S_IWGRP:
@@ -201,16 +229,19 @@ def _folders(grants: ProcessGrants) -> list[Path]:
     return [*([grants.workspace] if grants.workspace is not None and inside else []), *grants.writable]
 
 
-def user(grants: ProcessGrants, job_user: int | None) -> int | None:
-    """Return the user a job becomes: only root can turn into another, and a workspace belongs to who asked.
+def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
+    """Return the user that a job becomes; None where it keeps the number of this process, without any capability.
 
-    In a user namespace there may be no other user to become; then the job keeps the number and no capability.
+    Only root can become another user. A job of root's that works in a workspace, which belongs to who asked, keeps
+    root's number where its tier hides the other files of root's, and where `job_user` is 0. In a user namespace there
+    may be no other user to become.
     """
-    if os.geteuid() != 0 or not lockdown.is_mapped(lockdown.UNPRIVILEGED if job_user is None else job_user):
+    if os.geteuid() != 0 or not lockdown.is_mapped(job_user or lockdown.JOB_USER):
         return None
-    if job_user is not None:
+    if job_user:
         return job_user
-    return lockdown.UNPRIVILEGED if grants.access == "none" and not grants.writable else None
+    works = grants.access != "none" or bool(grants.writable)
+    return None if works and (job_user == 0 or tier != "landlock") else lockdown.JOB_USER
 
 
 def room(
@@ -237,14 +268,14 @@ def room(
     given = [_real(path, grants) for path in grants.readable]
     given += [workspace] if grants.access == "read-only" else []
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
-    number = user(grants, job_user)
+    number = user(grants, job_user, tier)
     hidden = private.within(own, [*given, *writable])
     jailed = tier == "namespaces"
     pieces = private.Pieces(granted=tuple(given)) if jailed else private.pieces(given, hidden)
     readable += pieces.granted
     jail = ""
     if jailed:
-        still = private.within(installed, writable)
+        still = private.within((*installed, *map(str, grants.still)), writable)
         jail = _jail(grants, scratch, readable, writable, hidden=hidden, still=still, user=number)
     return Order(
         scratch=str(scratch),

@@ -50,7 +50,7 @@ def _refused(error: OSError) -> EngineError:
 class Sandbox:
     """Runs processes in one tier. Use it as an asynchronous context manager, or `close` it.
 
-    `job_user` is the user that jobs become when Paddock runs as root; without it `paddock.confine.plan` decides.
+    `job_user` is the user that jobs become when Paddock runs as root; without it, and for 0, `plan.user` decides.
     With `protected_paths` "refuse", a job that could change one does not start (`paddock.confine.protected`).
     """
 
@@ -142,7 +142,7 @@ class Sandbox:
         try:
             own = (*self.own, *self._installed(grants))
             plan.check(argv, grants, own)
-            plan.check_reach(grants, plan.user(grants, self.job_user))
+            plan.check_reach(grants, self.job_user, self.tier)
             plan.check_private(grants, own, self.tier, self.files)
         except plan.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
@@ -216,6 +216,10 @@ class Sandbox:
         """Return what two programs must have in common to use the same jail."""
         text = grants.model_dump_json(exclude={"environment", "cwd"})
         return limits.scratch_bytes, text, plan.state(grants, (*self.own, *self._installed(grants)))
+
+    def user(self, grants: ProcessGrants) -> int | None:
+        """Return the user that jobs of these grants become, None for this process's (`plan.user`)."""
+        return plan.user(grants, self.job_user, self.tier)
 
     def _installed(self, grants: ProcessGrants) -> tuple[str, ...]:
         """Return where Paddock is installed that a program with such grants could otherwise change."""
@@ -297,7 +301,7 @@ class Sandbox:
             while self._idle and not self._idle[0].alive:
                 self._idle.popleft().socket.close()
             warden = self._idle.popleft() if self._idle else self._zygote.warden(self.scratch_root.resolve())
-            return Place(warden, warden.next_scratch(plan.user(grants, self.job_user)), self._take_back)
+            return Place(warden, warden.next_scratch(self.user(grants)), self._take_back)
         except OSError as error:
             if warden is not None:
                 self._take_back(warden)

@@ -37,6 +37,11 @@ def may_read(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool
     return _may(facts, user, groups, stat.S_IROTH)
 
 
+def may_write(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
+    """Tell whether a user without capabilities may write to a file or a directory."""
+    return _may(facts, user, groups, stat.S_IWOTH)
+
+
 def _may(facts: os.stat_result, user: int, groups: AbstractSet[int], others: int) -> bool:
     """Tell whether a user has the right that is this bit for others."""
     if facts.st_uid == user:

@@ -1,5 +1,6 @@
 """Runs sequences: one step after the other, each of them a child request through the gate."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +19,11 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.places import without_places
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
 from paddock.policy.outgoing import Outgoing
+from paddock.results import Results
 from paddock.sdk.requests import FindTool, script_run, shown
 
 VALUE_BYTES = 1024 * 1024
-"""Most bytes of JSON that are kept of the value of a step."""
+"""Maximum size of the value of a step, as JSON; a larger one is stored, and no step can refer to it."""
 SKIPPED = "skipped"
 _METHODS = {"script": "script.run", "runtime": "exec", "tool": "tool"}
 """What a program would call itself for a step of a kind; servers are granted to all programs alike."""
@@ -46,7 +48,8 @@ class Flows:
     `on_step` sees each step as it ends, `on_console` the console lines of scripts; neither sees a secret.
     """
 
-    def __init__(self, execute: Execute, find_tool: FindTool, outgoing: Outgoing) -> None:
+    def __init__(self, execute: Execute, find_tool: FindTool, outgoing: Outgoing, results: Results) -> None:
+        self.results = results
         self._execute = execute
         self._find_tool = find_tool
         self._outgoing = outgoing
@@ -147,11 +150,14 @@ class _Run:
 
     async def step(self, step: Step) -> bool:
         """Run a step, or skip it, and tell whether the sequence may go on."""
-        if not all(condition(text).holds(self._find) for text in step.conditions):
-            self._keep({"name": step.name, "kind": step.kind, "status": SKIPPED, "ok": True, "ms": 0.0})
-            return True
         started = time.perf_counter()
-        told = await self._outcome(step)
+        try:
+            if not all(condition(text).holds(self._find) for text in step.conditions):
+                self._keep({"name": step.name, "kind": step.kind, "status": SKIPPED, "ok": True, "ms": 0.0})
+                return True
+            told = await self._outcome(step)
+        except SdkError as error:  # of a condition
+            told = _invalid(str(error))
         ms = round((time.perf_counter() - started) * 1000, 3)
         record = {"name": step.name, "kind": step.kind, "ms": ms, **told}
         self._results[step.name] = record
@@ -189,16 +195,34 @@ class _Run:
         value = shown(work, outcome)
         if outcome.has_value or outcome.program or outcome.tool:
             size = len(json.dumps(value))
-            told |= {"value": value} if size <= VALUE_BYTES else {"value": None, "omitted_bytes": size}
+            told |= {"value": value} if size <= VALUE_BYTES else await self._stored(request, outcome, value)
+        if outcome.artifact is not None:
+            told["artifact"] = outcome.artifact
         if outcome.error is not None:
             told["error"] = {"name": outcome.error.name, "message": outcome.error.message}
         return told
+
+    async def _stored(self, request: ExecutionRequest, outcome: Outcome, value: Json) -> StepRecord:
+        """Return what the record of a step has of a value that is too large for it."""
+        sink = self._flows.results.sink()
+        try:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+            await asyncio.to_thread(sink.take, text)
+            handle = await sink.store(request, outcome.decision, outcome)
+        finally:
+            await sink.discard()
+        told = {"artifact": handle} if handle else {"not_kept": sink.refusal}
+        return {"omitted_bytes": len(json.dumps(value)), **told}
 
     def _find(self, path: str) -> Json:
         try:
             return look_up(self._scope, path)
         except Missing:
             name = path.split(".")[1] if path.startswith("steps.") else ""
+            if "omitted_bytes" in (record := self._results.get(name, {})) and path.split(".")[2:3] == [
+                "value"
+            ]:
+                raise SdkError(_too_large(path, record)) from None
             if name in self._kinds and name not in self._results:
                 raise Missing(f"${{{path}}}: step {name} has not run") from None
             raise
@@ -228,6 +252,15 @@ def _variables(name: str, sequence: Sequence, given: Mapping[str, Json]) -> dict
             f"--var {min(missing)}=VALUE, or in `vars` of a program or a schedule"
         )
     return variables
+
+
+def _too_large(path: str, record: StepRecord) -> str:
+    size, handle = record["omitted_bytes"], record.get("artifact")
+    where = f"read it with: paddock output show {handle}" if handle else record["not_kept"]
+    told = (
+        f"${{{path}}}: the value of the step has {size} bytes, and a step may refer to {VALUE_BYTES} at most"
+    )
+    return f"{told}; return less of it there, or {where}"
 
 
 def _invalid(message: str) -> StepRecord:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from paddock.files import read_bounded
 from paddock.flows.filling import condition, references
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.errors import SdkError
@@ -189,11 +190,7 @@ def find(name: str, workspace: Path, what: str) -> Path:
 def read(path: Path, model: type[Model]) -> Model:
     """Return what a file says. Raises SdkError, whose text names file, key and fix."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(FILE_BYTES + 1)
-        if len(raw) > FILE_BYTES:
-            raise SdkError(f"{path}: the file is larger than {FILE_BYTES} bytes")
-        return model.model_validate(tomllib.loads(raw.decode()))
+        return model.model_validate(tomllib.loads(read_bounded(path, FILE_BYTES).decode()))
     except OSError as problem:
         raise SdkError(f"{path}: cannot be read: {problem.strerror}") from None
     except ValidationError as problem:

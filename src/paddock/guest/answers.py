@@ -13,6 +13,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from paddock.files import is_ours, make_private
+from paddock.own_files import read_own
 
 _NEW = ".new-"
 _ANSWER_BYTES = 1024 * 1024
@@ -40,12 +41,12 @@ class Answers:
         if not is_ours(self._directory):
             return None
         try:
-            with self._entry(source, language).open("rb") as file:
-                answer = file.read(_ANSWER_BYTES + 1)
-                os.utime(file.fileno())
+            entry = self._entry(source, language)
+            answer = read_own(entry, _ANSWER_BYTES)
+            os.utime(entry)
         except OSError:
             return None
-        return answer if len(answer) <= _ANSWER_BYTES else None
+        return answer
 
     def keep(self, source: str, language: str, answer: bytes) -> None:
         """Keep an answer, unless that is impossible: a full disk costs nobody his result."""

@@ -11,7 +11,6 @@ import re
 import struct
 
 from paddock.guest import frames
-from paddock.guest.absent import advice_for_computations
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
 from paddock.guest.positions import Positions
@@ -35,6 +34,12 @@ The place has the name that the program gives itself, or `<anonymous>` for a tex
 _BARE = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
 """The same, cut off in a long line."""
 _NAMED = re.compile(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
+
+_NEVER_SETTLED = ErrorInfo(
+    name="Error",
+    message="the program evaluates to a promise that nothing can settle any more",
+    hint="a computation has no timers and nothing to wait for: what comes after such an `await` never runs",
+)
 
 
 class Computation(Listener):
@@ -78,7 +83,7 @@ class Computation(Listener):
             case frames.Done(value=str(text)):
                 self._take(text)
                 self._finish(message)
-            case frames.Overflow() | frames.Broken():
+            case frames.Overflow() | frames.Broken() | frames.Failed() | frames.Stuck():
                 self._finish(message)
             case _:
                 self._refuse("what no computation says")
@@ -111,7 +116,8 @@ class Computation(Listener):
     @property
     def has_word(self) -> bool:
         """Whether the program itself said how it ended, and now waits."""
-        return isinstance(self._end, frames.Done | frames.Overflow | frames.Broken)
+        said = frames.Done | frames.Overflow | frames.Broken | frames.Failed | frames.Stuck
+        return isinstance(self._end, said)
 
     def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the computation; what was emitted before an error is told if it was asked for."""
@@ -159,6 +165,8 @@ class Computation(Listener):
     def _judged(self) -> tuple[Status, ErrorInfo | None]:
         if isinstance(self._end, frames.Broken):
             return Status.FAILED, self._thrown(self._end.text)
+        if isinstance(self._end, frames.Stuck):
+            return Status.FAILED, _NEVER_SETTLED
         return Verdict(self._job, self._program, self._worker).on(self._end)
 
     def _thrown(self, text: str) -> ErrorInfo:
@@ -171,8 +179,10 @@ class Computation(Listener):
         name, message = (named[1], told[named.end() :]) if named else ("Thrown", told)
         place = POSITION.search(text, head.end())
         line, column = (int(place[1]), int(place[2])) if place else (int(head[1]), len(head[3]) + 1)
+        from paddock.guest.absent import advice_for_computations  # noqa: PLC0415 - only errors pay for it
+
         error = self._program.error(name, message, "" if named else told, line, column)
-        return error.model_copy(update={"hint": advice_for_computations(error)})
+        return error.model_copy(update={"hint": advice_for_computations(error, self._program.source)})
 
 
 def fixed_by(source: str, given: str) -> tuple[int, int, int, int, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
-from paddock.guest.verdict import STOPPED, End, Verdict, rejection_text
+from paddock.guest.verdict import STOPPED, End, Verdict, rejection_text, uncalled_text
 from paddock.guest.vigil import SOON_S, Vigil
 from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.errors import PaddockError
@@ -34,6 +34,8 @@ _CONSOLE_LINES = 100_000
 _OTHER_MESSAGES = 16
 _HELD_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
+
+_FEWER_VALUES = "Pass less at once, or raise `limits.execute.frame_values`."
 
 
 class Dialogue(Listener):
@@ -68,11 +70,14 @@ class Dialogue(Listener):
         """What was called, how it ended, and after how many seconds: the records are made when nobody waits."""
         self._asked = 0
         self._held_bytes = 0
+        self._held_values = 0
         self._fault: BaseException | None = None
         self._waiting: deque[frames.Call | frames.SdkCall] = deque()
         self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
         self._end: End = None
         self._in_flight = 0
+        self._room = 0 if job.sink is None else job.sink.limit
+        """How many characters of a result over its limit are still taken."""
 
     async def run(self) -> None:
         """Send the program and wait until the worker has gone."""
@@ -83,6 +88,7 @@ class Dialogue(Listener):
             "calls": limits.host_calls,
             "frame": self._worker.frame_bytes,
             "result": limits.result_bytes,
+            "kept": self._room,
             "sleep": limits.sleep_ms,
             "seed": _SEED.unpack(os.urandom(_SEED.size)),
             "raw": work.raw_results,
@@ -92,6 +98,8 @@ class Dialogue(Listener):
         }
         if work.input is not None:
             settings["input"] = work.input
+        if self._program.numbers:
+            settings["numbers"] = self._program.numbers
         self._worker.listener = self
         self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes))
         if not self._worker.is_alive():
@@ -105,6 +113,9 @@ class Dialogue(Listener):
         """Act on a message; what comes after the end counts for nothing."""
         if self._ended.done():
             return
+        if isinstance(message, frames.ResultPiece):
+            self._take(message.text)
+            return
         self._heard += 1
         self._vigil.end()
         if self._heard > _CONSOLE_LINES + 2 * self._job.limits.host_calls + _OTHER_MESSAGES:
@@ -113,19 +124,25 @@ class Dialogue(Listener):
         match message:
             case frames.Call() | frames.SdkCall():
                 self._call(message)
+            case frames.RefusedCall():
+                self._refuse_call(message)
             case ConsoleLine():
                 self._print(message)
             case frames.ConsoleCut():
                 self._print_cut()
             case frames.Unhandled():
                 self._warn(rejection_text(self._program, message))
-            case frames.Ready():
-                self._refuse("a second greeting")
-            case frames.Emitted() | frames.Overflow():
-                self._refuse("what only computations say")
+            case frames.Ready() | frames.Emitted() | frames.Overflow():
+                again = isinstance(message, frames.Ready)
+                self._refuse("a second greeting" if again else "what only computations say")
             case _:
-                self._end = self._end or message
-                self._finish()
+                self._conclude(message)
+
+    def _conclude(self, message: End) -> None:
+        if isinstance(message, frames.Done) and not self._job.work.raw_results:
+            self._warn(uncalled_text(self._program))
+        self._end = self._end or message
+        self._finish()
 
     def broken(self, error: frames.FrameError) -> None:
         """End the dialogue with a worker that broke the rules."""
@@ -135,6 +152,13 @@ class Dialogue(Listener):
     def gone(self) -> None:
         """End the dialogue with a worker that died."""
         self._finish()
+
+    def _take(self, text: str) -> None:
+        self._room -= len(text)
+        if self._job.sink is None or self._room < 0:
+            self._refuse("a result larger than may be kept")  # the glue keeps this limit itself
+        else:
+            self._job.sink.take(text)
 
     def _refuse(self, what: str) -> None:
         """End a worker that does what the glue never does."""
@@ -155,7 +179,9 @@ class Dialogue(Listener):
         self._keep(line)
 
     def _warn(self, text: str) -> None:
-        """Say something beside the program, within its budget, of which the glue did not take it."""
+        """Add a line to the console, within the program's budget; the glue does not count it. An empty one is none."""
+        if not text:
+            return
         line = ConsoleLine(level="warn", text=text)
         if self._console_bytes + len(text.encode("utf-8", "surrogatepass")) <= self._job.limits.output_bytes:
             self._print(line)
@@ -184,18 +210,36 @@ class Dialogue(Listener):
         if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
             self._refuse("calls beyond their limit")
             return
-        self._held_bytes += call.size
-        if self._held_bytes > _HELD_FRAMES * self._worker.frame_bytes:
-            self._held_bytes -= call.size
-            limit = _HELD_FRAMES * self._worker.frame_bytes
-            text = f"The arguments of the calls in flight are larger than {limit} bytes"
-            error: dict[str, Json] = {"name": "LimitError", "message": text}
-            self._worker.send(frames.reply(call.number, ok=False, value=error))
+        worker = self._worker
+        if self._held_bytes + call.size > (most := _HELD_FRAMES * worker.frame_bytes):
+            text = f"The arguments of the calls in flight are larger than {most} bytes"
+            self._reply_error(call.number, "LimitError", text)
             return
+        if self._held_values + call.values > worker.frame_values:
+            text = f"The arguments of the calls in flight hold more than {worker.frame_values} values. {_FEWER_VALUES}"
+            self._reply_error(call.number, "LimitError", text)
+            return
+        self._held_bytes += call.size
+        self._held_values += call.values
         if len(self._tasks) < self._job.limits.parallel_calls:
             self._begin(call)
         else:
             self._waiting.append(call)
+
+    def _refuse_call(self, call: frames.RefusedCall) -> None:
+        """Answer a call whose arguments were never decoded."""
+        self._asked += 1
+        if self._asked > self._job.limits.host_calls:
+            self._refuse("calls beyond their limit")
+            return
+        what = f"{'' if call.server == 'paddock' else 'servers.'}{call.server}"
+        most = self._worker.frame_values
+        text = f"{what}: the arguments of {call.name} hold more than {most} values. {_FEWER_VALUES}"
+        self._reply_error(call.number, "RangeError", text)
+
+    def _reply_error(self, number: int, name: str, text: str) -> None:
+        error: dict[str, Json] = {"name": name, "message": text}
+        self._worker.send(frames.reply(number, ok=False, value=error))
 
     def _begin(self, call: frames.Call | frames.SdkCall) -> None:
         self._tasks[asyncio.create_task(self._serve(call))] = call
@@ -210,13 +254,16 @@ class Dialogue(Listener):
             # Not by a callback of the task, which would cost each call a turn of the event loop.
             self._tasks.pop(asyncio.current_task(), None)
             self._held_bytes -= call.size
+            self._held_values -= call.values
             if self._waiting and not self._ended.done():
                 self._begin(self._waiting.popleft())
 
     async def _answer(self, call: frames.Call | frames.SdkCall) -> None:
         on_reply = partial(self._reply, call, time.perf_counter())
         if isinstance(call, frames.Call):
-            await self._host.call(call.server, call.tool, call.arguments, on_reply, raw=call.raw)
+            await self._host.call(
+                call.server, call.tool, call.arguments, on_reply, raw=call.raw, encoded=call.encoded
+            )
         else:
             await self._host.sdk(call.name, call.arguments, on_reply)
         # A worker that does not read gets no further answers: they would pile up here.
@@ -224,13 +271,30 @@ class Dialogue(Listener):
 
     def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
         self._answered = time.perf_counter()
-        good = reply.status is Status.OK
-        self._worker.send(
-            frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
-        )
-        self._calls.append((_names(call), reply.status, self._answered - started))
+        if reply.warning:
+            self._warn(reply.warning)
+        good, status = reply.status is Status.OK, reply.status
+        frame = frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
+        if len(frame) > self._worker.frame_bytes:
+            status = Status.OUTPUT_LIMIT
+            frame = frames.reply(call.number, ok=False, value=self._too_large(call, len(frame)))
+        self._worker.send(frame)
+        self._calls.append((_names(call), status, self._answered - started))
         if self._quick:
             self._vigil.begin()
+
+    def _too_large(self, call: frames.Call | frames.SdkCall, size: int) -> "Json":
+        """Return the error for an answer that does not fit into a message; the program is not to blame for it."""
+        whose = "Server {0}: the answer of {1}" if isinstance(call, frames.Call) else "{0}: the result of {1}"
+        most = self._worker.frame_bytes
+        text = f"{whose.format(*_names(call))} takes {size} bytes, and at most {most} reach a program"
+        return {
+            "name": "ToolError" if isinstance(call, frames.Call) else "LimitError",
+            "message": f"{text}. Ask for less at once, or raise `limits.execute.frame_bytes`.",
+            "server": _names(call)[0],
+            "tool": _names(call)[1],
+            "retryable": False,
+        }
 
     async def stop_calls(self) -> None:
         """Cancel what the program still waits for: nothing goes on after its end (X17)."""
@@ -269,7 +333,8 @@ class Dialogue(Listener):
     @property
     def has_word(self) -> bool:
         """Whether the program itself said how it ended, and now waits."""
-        return isinstance(self._end, frames.Done | frames.Failed | frames.Stuck | frames.Broken)
+        said = frames.Done | frames.Oversized | frames.Failed | frames.Stuck | frames.Broken
+        return isinstance(self._end, said)
 
     def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""

@@ -1,28 +1,39 @@
 """What travels between a guest worker and its parent, seen from the parent, which trusts none of it.
 
 A message is four bytes of length (little-endian) and that many bytes of UTF-8 JSON: an array whose first item names the
-message. The guest's own glue writes them, but a program that has broken the engine can write anything: so sizes are
-checked before bytes are kept, and every item of a message is checked before it is used.
+message. In either direction one that begins with a space may hold numbers that a double does not (glue/numbers.js): to
+read it takes longer. The guest's own glue writes messages, but a program that has broken the engine can write anything:
+so sizes are checked before bytes are kept, and every item of a message is checked before it is used.
 """
 
 import json
 import math
+import re
 import struct
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, cast, get_args
 
 import orjson
 
+from paddock.large_json import SLICED_VALUES, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
+from paddock.model.json_meter import COUNTED_BYTES, JsonMeter
 from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import dumps_exact, read_float
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
+from paddock.model.request import Places
 
 _LENGTH = struct.Struct("<I")
 _START = struct.Struct("<cQI")
 _LEVELS = frozenset(get_args(ConsoleLevel))
 _NAME_LENGTH = 256
 _MESSAGE_LEVELS = 2
+_LARGEST_CODE = 2**53 - 1
+_DATA_CHARS = 16 * 1024
+_DATA_LEVELS = 32
+_ENCODED = 100
+"""Places of bytes in the arguments of a call; glue/arguments.js has the same number."""
 
 
 class FrameError(EngineError):
@@ -34,6 +45,13 @@ class TooDeep(FrameError):  # noqa: N818 - reads as the fact it states
 
     def __init__(self) -> None:
         super().__init__(f"a value nested more than {MAX_DEPTH} levels deep")
+
+
+class TooMany(FrameError):  # noqa: N818 - as above
+    """A message holds more values than allowed, which any program can make."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"more than {limit} values at once")
 
 
 class _Word:
@@ -66,6 +84,10 @@ class Call(NamedTuple):
     raw: bool
     size: int
     """Bytes of the message."""
+    values: int = 0
+    """Values in the message; 0 for a short one."""
+    encoded: Places = ()
+    """Where bytes stand in the arguments as base64, by names and numbers from the outside in."""
 
 
 class SdkCall(NamedTuple):
@@ -76,6 +98,17 @@ class SdkCall(NamedTuple):
     arguments: list[Json]
     size: int
     """Bytes of the message."""
+    values: int = 0
+    """As above."""
+
+
+class RefusedCall(NamedTuple):
+    """The program makes a call whose arguments were not decoded, because they hold too many values."""
+
+    number: int
+    server: str
+    """`paddock` for a method of the SDK."""
+    name: str
 
 
 class Emitted(NamedTuple):
@@ -98,6 +131,20 @@ class Done(NamedTuple):
     """The stack of the first of them."""
 
 
+class ResultPiece(NamedTuple):
+    """The next piece, never an empty one, of a result that is over its limit."""
+
+    text: str
+
+
+class Oversized(NamedTuple):
+    """The program returned a result over its limit; its pieces came before, if it was not too large to keep."""
+
+    characters: int
+    """Length of its JSON."""
+    kept: bool
+
+
 class Failed(NamedTuple):
     """The program threw."""
 
@@ -108,6 +155,10 @@ class Failed(NamedTuple):
     causes: tuple[str, ...]
     """What it carries besides its text: causes, the errors of an AggregateError, or what is in a thrown object."""
     is_error: bool
+    code: int | None = None
+    """Code of the error with which a server answered a call."""
+    data: Json = None
+    """What the server said beside it."""
 
 
 class Unhandled(NamedTuple):
@@ -132,9 +183,12 @@ Message = (
     | ConsoleCut
     | Call
     | SdkCall
+    | RefusedCall
     | Emitted
     | Overflow
     | Done
+    | ResultPiece
+    | Oversized
     | Failed
     | Unhandled
     | Stuck
@@ -142,31 +196,80 @@ Message = (
 )
 
 
+class Large(NamedTuple):
+    """A message that is to be decoded in slices."""
+
+    frame: bytes
+    values: int
+
+    async def decode(self) -> Message:
+        """Return the message. Raises FrameError as `decode` does."""
+        try:
+            text = _text(self.frame)
+            items = await decode_in_slices(text, (_EXACT if text[:1] == " " else _DECODER).raw_decode)
+        except ValueError as error:
+            raise _not_json(error) from None
+        return _read(items, len(self.frame), self.values)
+
+
 class FrameReader:
-    """Cuts a stream of bytes into messages of at most `limit` bytes each."""
+    """Cuts a stream of bytes into messages of at most `limit` bytes and `most_values` values each."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most_values: int) -> None:
         self._limit = limit
+        self._most_values = most_values
         self._pending = bytearray()
+        self._meter: JsonMeter | None = None
+        """Counts a long message as it arrives."""
+        self._counted = 0
+        self._skip = 0
+        """Bytes still to come of a message that is refused; none of them is kept."""
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[Message | Large]:
         """Yield the messages that `data` completes, in order. Raises FrameError at the first bad one."""
-        if not self._pending and len(data) >= _LENGTH.size:
+        if not self._pending and _LENGTH.size <= len(data) <= COUNTED_BYTES and not self._skip:
             length = _LENGTH.unpack_from(data)[0]
             if len(data) == _LENGTH.size + length <= _LENGTH.size + self._limit:
                 yield decode(data[_LENGTH.size :])  # one message and nothing else, as most calls come
                 return
-        self._pending += data
+        self._pending += data[self._skip :]
+        self._skip = max(0, self._skip - len(data))
         while len(self._pending) >= _LENGTH.size:
             length = _LENGTH.unpack_from(self._pending)[0]
             if length > self._limit:
                 raise FrameError(f"a message of {length} bytes where at most {self._limit} are allowed")
             end = _LENGTH.size + length
+            if length > COUNTED_BYTES and self._swells(end):
+                head = bytes(self._pending[_LENGTH.size : _LENGTH.size + _HEAD])
+                self._skip = max(0, end - len(self._pending))
+                del self._pending[:end]
+                self._meter = None
+                yield self._refused(head)
+                continue
             if len(self._pending) < end:
                 break
             frame = bytes(self._pending[_LENGTH.size : end])
             del self._pending[:end]
-            yield decode(frame)
+            values, self._meter = self._meter.values if self._meter else 0, None
+            yield Large(frame, values) if values > SLICED_VALUES else decode(frame, values)
+
+    def _swells(self, end: int) -> bool:
+        """Count what has come of the first message. Raises TooDeep."""
+        if self._meter is None:
+            self._meter, self._counted = JsonMeter(MAX_DEPTH + _MESSAGE_LEVELS), _LENGTH.size
+        self._meter.feed(bytes(self._pending[self._counted : end]))
+        self._counted = min(len(self._pending), end)
+        if self._meter.too_deep:
+            raise TooDeep
+        return self._meter.values > self._most_values
+
+    def _refused(self, head: bytes) -> RefusedCall:
+        """Return whose arguments swell. Raises TooMany where it is no call, such as the program's result."""
+        if (call := _CALL_HEAD.match(head)) is not None:
+            return RefusedCall(int(call[1]), call[2].decode(), call[3].decode())
+        if (call := _SDK_HEAD.match(head)) is not None:
+            return RefusedCall(int(call[1]), "paddock", call[2].decode())
+        raise TooMany(self._most_values)
 
 
 def encode(text: bytes) -> bytes:
@@ -198,35 +301,51 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
 
 def _written(parts: list[Json]) -> bytes:
     try:
-        return orjson.dumps(parts)
-    except TypeError:  # also for integers beyond 64 bits and deep nesting
-        text = json.dumps(parts)
+        return orjson.dumps(parts, option=orjson.OPT_STRICT_INTEGER)
+    except TypeError:  # also for deep nesting and lone surrogates
+        text = dumps_exact(parts)
         if "Infinity" in text or "NaN" in text:
-            text = json.dumps(json.loads(text, parse_constant=lambda _: None))
-        return text.encode()
+            text = dumps_exact(json.loads(text, parse_float=read_float, parse_constant=lambda _: None))
+        return b" " + text.encode()
 
 
-def decode(frame: bytes) -> Message:
-    """Return the message in `frame`. Raises TooDeep, and FrameError on anything the glue does not send."""
+def decode(frame: bytes, values: int = 0) -> Message:
+    """Return the message in `frame`, of `values` values and a depth in bounds where those were counted.
+
+    Raises TooDeep, and FrameError on anything the glue does not send.
+    """
     try:
-        text = frame.decode("utf-8", "surrogatepass")
-        items, end = _DECODER.raw_decode(text)
+        text = _text(frame)
+        items, end = _EXACT.raw_decode(text, 1) if text[:1] == " " else _DECODER.raw_decode(text)
     except RecursionError:
         raise TooDeep from None
     except ValueError as error:
-        raise FrameError(f"a message that is not JSON ({type(error).__name__})") from None
+        raise _not_json(error) from None
     if end < len(text):
         raise FrameError("a message with more behind its end")
-    brackets = frame.count(b"[") + frame.count(b"{")
+    brackets = 0 if values else frame.count(b"[") + frame.count(b"{")
     if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _MESSAGE_LEVELS):
         raise TooDeep
+    return _read(items, len(frame), values)
+
+
+def _text(frame: bytes) -> str:
+    return frame.decode("utf-8", "surrogatepass")
+
+
+def _not_json(error: ValueError) -> FrameError:
+    return FrameError(f"a message that is not JSON ({type(error).__name__})")
+
+
+def _read(items: Json, size: int, values: int) -> Message:
     if not isinstance(items, list) or not items:
         raise FrameError("a message that is not a list")
     parts = cast("list[Json]", items)
     try:
-        return _message(parts[0], parts[1:], len(frame))
+        message = _message(parts[0], parts[1:], size)
     except (TypeError, ValueError, KeyError):
         raise FrameError(f"a message {str(parts[0])[:32]!r} with wrong contents") from None
+    return message._replace(values=values) if values and isinstance(message, Call | SdkCall) else message
 
 
 def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0911 (a table)
@@ -241,13 +360,13 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             number, bool
         ):
             return SdkCall(number, name, cast("list[Json]", parts[2]), size)
-        case "emit", [str(text)] if text:
-            return Emitted(text)
+        case "emit" | "piece" | "oversized", [body]:
+            return _output(kind, body)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
-            site = _text(body.get("site", ""))
-            return Done(body.get("value"), "value" in body, tuple(_text(name) for name in names), site)
+            site = _string(body.get("site", ""))
+            return Done(body.get("value"), "value" in body, tuple(_string(name) for name in names), site)
         case "failed" | "unhandled", [dict()]:
             failed = _failed(cast("dict[str, Json]", parts[0]))
             return failed if kind == "failed" else Unhandled(failed)
@@ -259,27 +378,68 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             raise ValueError
 
 
-def _call(number: Json, server: Json, tool: Json, arguments: Json, raw: Json, *, size: int) -> Call:
+def _call(  # noqa: PLR0917 - the items of a message
+    number: Json, server: Json, tool: Json, arguments: Json, raw: Json, encoded: Json = None, *, size: int
+) -> Call:
     """Return a call. A match statement would take longer than all else that a frame needs."""
     kinds = tuple(map(type, (number, server, tool, arguments, raw)))
     if kinds != _CALL or len(server) > _NAME_LENGTH or len(tool) > _NAME_LENGTH:
         raise ValueError
-    return Call(number, server, tool, arguments, raw, size)
+    if encoded is None:
+        return Call(number, server, tool, arguments, raw, size)
+    return Call(number, server, tool, arguments, raw, size, encoded=_places(encoded))
+
+
+def _places(value: Json) -> Places:
+    places = cast("list[Json]", value) if isinstance(value, list) else None
+    if places is None or len(places) > _ENCODED or not all(isinstance(place, list) for place in places):
+        raise TypeError
+    return tuple(tuple(_string(step) for step in place) for place in places)
+
+
+def _output(kind: str, body: Json) -> Message:
+    match kind, body:
+        case "emit", str(text) if text:
+            return Emitted(text)
+        case "piece", str(text) if text:
+            return ResultPiece(text)
+        case "oversized", {"characters": int(characters), "kept": bool(kept)}:
+            return Oversized(int(characters), kept)
+        case _:
+            raise ValueError
 
 
 def _failed(body: dict[str, Json]) -> Failed:
-    texts = [_text(body[key]) for key in ("name", "message", "thrown", "stack")]
+    texts = [_string(body[key]) for key in ("name", "message", "thrown", "stack")]
     if not isinstance(body["causes"], list):
         raise TypeError
-    causes = tuple(map(_text, cast("list[Json]", body["causes"])))
-    return Failed(*texts, causes=causes, is_error=body["error"] is True)
+    causes = tuple(map(_string, cast("list[Json]", body["causes"])))
+    code = body.get("code")
+    if "code" not in body or type(code) is not int or abs(code) > _LARGEST_CODE:  # it is the program's own
+        return Failed(*texts, causes=causes, is_error=body["error"] is True)
+    data = _data(_string(body.get("data", "null")))
+    return Failed(*texts, causes=causes, is_error=body["error"] is True, code=code, data=data)
 
 
+def _data(text: str) -> Json:
+    """Return the data of an error, which is JSON in a text; None for what is too large or nested too deep."""
+    if len(text) > _DATA_CHARS:
+        return None
+    try:
+        data: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return None if is_deeper(data, _DATA_LEVELS) else data
+
+
+_HEAD = 1024
+_CALL_HEAD = re.compile(rb'\["call",(\d{1,15}),"([^"\\\x80-\xff]{1,256})","([^"\\\x80-\xff]{1,256})",')
+_SDK_HEAD = re.compile(rb'\["sdk",(\d{1,15}),"([\w.]{1,256})",')
 _CALL = (int, str, str, dict, bool)
 _WORDLESS = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow()}
 
 
-def _text(value: Json) -> str:
+def _string(value: Json) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
@@ -297,3 +457,4 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_EXACT = json.JSONDecoder(parse_constant=_no_constant, parse_float=read_float)

@@ -2,14 +2,15 @@
 // module_words.js, wording.js and markdown.js; defines the pure function intake(requestJson) -> responseJson.
 //
 //   request    {"source", "language": "auto" | "javascript" | "typescript"}
-//   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}}
+//   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}, "uncalled": [{"name", "call"}],
+//               "numbers"?}
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
 //           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and ask again
 //
 // `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (glue/program.js). The text is never
 // moved: prose around fences becomes empty lines, `export` becomes spaces, types become spaces. What must be added (the
 // head on line 1, `return ` before the last expression) is listed in `positions`, which positions.py reads backwards.
-// A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
+// `numbers` are those that a double may not hold, as JSON writes them. A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
 "use strict";
 
 (() => {
@@ -33,6 +34,12 @@
           super.checkUnreserved(reference);
         }
 
+        parseLiteral(value) {
+          const node = super.parseLiteral(value);
+          if (typeof value === "number" && node.raw.length > SHORT) noteNumber(node.raw, value);
+          return node;
+        }
+
         // A script may not say `using` at its top, but this is the body of a function.
         get allowUsing() {
           return super.allowUsing || this.scopeStack.length === 1;
@@ -46,7 +53,21 @@
       },
   );
 
+  const SHORT = 15; // characters of a number that a double always holds
+  const [LONGEST, NUMBERS] = [4000, 1000]; // glue/numbers.js takes no longer ones
+  const DECIMAL = /^(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i;
+  const longNumbers = new Set();
+
+  function noteNumber(raw, value) {
+    const plain = raw.replaceAll("_", "");
+    if (value === 0 || value === Infinity || plain.length > LONGEST || longNumbers.size >= NUMBERS) return;
+    if (/^0[box]/i.test(plain)) return void longNumbers.add(String(BigInt(plain)));
+    const [, whole, fraction, exponent] = DECIMAL.exec(plain);
+    longNumbers.add(`${whole || "0"}${fraction ? `.${fraction}` : ""}${exponent ? `e${exponent}` : ""}`);
+  }
+
   const MODULE_WORDS = 100;
+  const UNCALLED = 5; // are named; who declares more has a hint already
   const OPTIONS = {
     ecmaVersion: "latest",
     sourceType: "script",
@@ -228,16 +249,77 @@
     }
   }
 
-  // The function that a program of nothing but declarations means to be called: `main`, or its only function.
-  // A declaration that calls something (`const x = main()`) says that the program already does its work itself.
-  function entryOf(text, statements) {
-    if (!statements.every(isDeclaration)) return null;
+  // --- programs of nothing but declarations -------------------------------------------------------------------------
+
+  const HOST = new Set(["servers", "paddock", "mentu", "console", "setTimeout", "sleep"]);
+  const CALLS = new Set(["CallExpression", "NewExpression", "TaggedTemplateExpression"]);
+
+  // The nodes of code that runs when the node does: what is inside of functions and fields of objects runs later. A loop, since
+  // a hostile program is as deep as it likes.
+  function* nodesAtOnce(root) {
+    const todo = [root];
+    for (let node; (node = todo.pop()); ) {
+      if (FUNCTIONS.has(node.type)) continue;
+      yield node;
+      const named = !node.computed && ["MemberExpression", "Property", "PropertyDefinition", "MethodDefinition"].includes(node.type);
+      for (const [field, value] of Object.entries(node)) {
+        if (named && (field === "key" || field === "property")) continue;
+        if (field === "value" && node.type === "PropertyDefinition" && !node.static) continue;
+        for (const child of Array.isArray(value) ? value : [value]) if (typeof child?.type === "string") todo.push(child);
+      }
+    }
+  }
+
+  // Where the program throws, an argument goes through the glue, which remembers the place of what has no stack.
+  function markThrown(body, mark, insert) {
+    const todo = [...body];
+    for (let node; (node = todo.pop()); ) {
+      if (node.type === "ThrowStatement" && node.argument.type !== "NewExpression") {
+        const { type, start, end } = node.argument;
+        insert(start, type === "SequenceExpression" ? `${mark}((` : `${mark}(`);
+        insert(end, type === "SequenceExpression" ? "))" : ")");
+      }
+      for (const value of Object.values(node)) {
+        for (const child of Array.isArray(value) ? value : [value]) if (typeof child?.type === "string") todo.push(child);
+      }
+    }
+  }
+
+  const mentions = (root, name) => nodesAtOnce(root).some((node) => node.type === "Identifier" && node.name === name);
+
+  // Whether code waits, or calls something that can have an effect: the host, or what the program declares.
+  function works(root, declared) {
+    const nodes = [...nodesAtOnce(root)];
+    if (nodes.some(({ type }) => type === "AwaitExpression")) return true;
+    const acts = nodes.some(({ type, name }) => type === "Identifier" && (HOST.has(name) || declared.has(name)));
+    return acts && nodes.some(({ type }) => CALLS.has(type));
+  }
+
+  // What of a declaration could be called: {name, call} for a function, a class, and each function of an object.
+  function callables({ type, id, init, body }) {
+    if (type === "ClassDeclaration") {
+      const method = body.body.find((each) => each.kind === "method" && !each.static && !each.computed)?.key.name;
+      return [{ name: id.name, call: method ? `new ${id.name}().${method}()` : `new ${id.name}()` }];
+    }
+    if (type === "FunctionDeclaration" || FUNCTIONS.has(init?.type)) return [{ name: id.name, call: `${id.name}()` }];
+    const members = init?.type === "ObjectExpression" && id.name ? init.properties : [];
+    const methods = members.filter((each) => FUNCTIONS.has(each.value?.type) && each.kind === "init" && each.key.name && !each.computed);
+    return methods.map(({ key }) => ({ name: `${id.name}.${key.name}`, call: `${id.name}.${key.name}()` }));
+  }
+
+  // How a program of nothing but declarations means to be run: `entry` is the function to call, `main` or its only one. If there
+  // is none, and nothing that the program runs by itself does any work, `uncalled` is what it only declares.
+  function readDeclarations(statements) {
+    if (!statements.every(isDeclaration)) return {};
     const named = statements.flatMap((node) => (node.type === "VariableDeclaration" ? node.declarations : [node]));
     const functions = named.filter((node) => isFunction(node) || isFunction(node.init));
     const others = named.filter((node) => !functions.includes(node));
-    if (others.some(({ init }) => init && /[(`]/.test(text.slice(init.start, init.end)))) return null;
-    if (functions.some(({ id }) => id.name === "main")) return "main";
-    return named.length === 1 && functions.length === 1 ? functions[0].id.name : null;
+    if (functions.some(({ id }) => id.name === "main") && !others.some((node) => mentions(node, "main"))) return { entry: "main" };
+    if (named.length === 1 && functions.length === 1) return { entry: functions[0].id.name };
+    const uncalled = named.flatMap(callables);
+    const declared = new Set(uncalled.map(({ name }) => name.split(".")[0]));
+    const ran = named.flatMap((node) => (node.type === "ClassDeclaration" ? node.body : (node.init ?? [])));
+    return ran.some((node) => works(node, declared)) ? {} : { uncalled };
   }
 
   function boundNames(pattern) {
@@ -255,16 +337,19 @@
     });
   }
 
+  const callDefault = (name, parameter) =>
+    `return typeof ${name}==="function"?${name}(${parameter}):typeof ${name}?.run==="function"?${name}.run(${parameter}):${name};`;
+
   function wrap({ text, body, exported, map, language }) {
     const insertions = [];
     const insert = (offset, added) => insertions.push([offset, added]);
     const statements = body.filter((node) => node.type !== "EmptyStatement" && !node.directive);
     const parameter = declaresInput(statements) ? freshName(text) : "input";
-    const entry = exported ? null : entryOf(text, statements);
+    const { entry, uncalled = [] } = exported ? {} : readDeclarations(statements);
     const only = statements.length === 1 && statements[0].expression;
     let value = "";
     if (exported?.callable === false) value = `return ${exported.name};`;
-    else if (exported) value = `return typeof ${exported.name}==="function"?${exported.name}(${parameter}):${exported.name};`;
+    else if (exported) value = callDefault(exported.name, parameter);
     else if (entry) value = `return ${entry}(${parameter});`;
     else if (isFunction(only)) {
       const { start, end } = statements[0];
@@ -272,7 +357,10 @@
       insert(text[end - 1] === ";" ? end - 1 : end, `)(${parameter})`);
     } else returnLast(body, insert);
 
-    const prefix = `"use strict";__paddock(async function(${parameter}){`;
+    const mark = /\bthrow\b/.test(text) ? freshName(`${text}${parameter}`) : "";
+    if (mark) markThrown(body, mark, insert);
+    insertions.sort(([one], [other]) => one - other);
+    const prefix = `"use strict";__paddock(async function(${mark ? `${parameter},${mark}` : parameter}){`;
     const pieces = [prefix];
     let done = 0;
     for (const [offset, added] of insertions) {
@@ -285,7 +373,10 @@
       const { line, column } = placeOf(text, offset, starts);
       return [line, column, added.length];
     });
-    return { ok: true, code: pieces.join(""), language, positions: { prefix: prefix.length, insertions: listed, map } };
+    const numbers = longNumbers.size > 0 ? { numbers: [...longNumbers] } : {};
+    const positions = { prefix: prefix.length, insertions: listed, map };
+    const named = uncalled.slice(0, UNCALLED);
+    return { ok: true, code: pieces.join(""), language, positions, uncalled: named, ...numbers };
   }
 
   // --- places -----------------------------------------------------------------------------------------------------
@@ -305,6 +396,7 @@
 
   function answer(text, language) {
     let reading = { text };
+    longNumbers.clear();
     try {
       const half = text.isWellFormed() ? -1 : text.search(/\p{Surrogate}/u);
       if (half >= 0) throw new Refusal("Half of a character (a lone surrogate); write it as an escape like \\ud83d", half, true);

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from paddock.guest.answers import Answers
 from paddock.guest.launch import Launcher
-from paddock.guest.positions import Positions, locate, place
+from paddock.guest.positions import Place, Positions, locate, place
 from paddock.model.base import Json, Value
 from paddock.model.errors import EngineError, explained
+from paddock.model.json_meter import MOST_VALUES, holds_more
 from paddock.model.outcome import ErrorInfo
 from paddock.model.request import Language
 
@@ -30,6 +31,13 @@ _READ_SECONDS = 5.0
 """A parser may backtrack exponentially on a hostile text; nobody else's program waits longer than this."""
 
 
+class Uncalled(Value):
+    """Something that a program declares, and how it would be called."""
+
+    name: str
+    call: str
+
+
 class Program(Value):
     """A program ready to run."""
 
@@ -39,12 +47,16 @@ class Program(Value):
     """A script that hands an async function of one parameter, `input`, to the glue."""
     language: Literal["javascript", "typescript"]
     positions: Positions
+    numbers: tuple[str, ...] = ()
+    """Numbers in it that a double may not hold, as JSON writes them."""
+    uncalled: tuple[Uncalled, ...] = ()
+    """What a program of nothing but declarations declares, where nothing of it is called."""
 
     def error(self, name: str, message: str, thrown: str, line: int | None, column: int | None) -> ErrorInfo:
         """Return an error in the user's coordinates; `line` and `column` are those of the running code, from 1."""
         if line is None or column is None:
             return ErrorInfo(name=name, message=message, thrown=thrown)
-        spot = locate(line, column, self.positions, self.source)
+        spot = self.place(line, column)
         return ErrorInfo(
             name=name,
             message=message,
@@ -53,6 +65,14 @@ class Program(Value):
             column=spot.column,
             excerpt=spot.excerpt,
         )
+
+    def place(self, line: int, column: int) -> Place:
+        """Return the place in the user's source of one in the running code."""
+        return locate(line, column, self.positions, self.source)
+
+    def wraps(self, line: int, column: int) -> bool:
+        """Return whether a place in the running code is in the head that is put before the program."""
+        return line == 1 and column <= self.positions.prefix
 
 
 class ProgramError(Exception):
@@ -68,6 +88,8 @@ class _Answer(Value):
     code: str = ""
     language: Literal["javascript", "typescript"] = "javascript"
     positions: Positions = Positions(prefix=0)
+    numbers: tuple[str, ...] = ()
+    uncalled: tuple[Uncalled, ...] = ()
     error: ErrorInfo | None = None
 
 
@@ -82,9 +104,18 @@ def answer(response: bytes, source: str) -> Program:
     Raises ProgramError with the line, column and excerpt of the text as it was given, and ValueError (pydantic's) for
     a response that intake.js does not make.
     """
+    if holds_more(response, MOST_VALUES):
+        raise ValueError(f"more than {MOST_VALUES} values")
     read = _Answer.model_validate_json(response)
     if read.ok and read.code:
-        return Program(source=source, code=read.code, language=read.language, positions=read.positions)
+        return Program(
+            source=source,
+            code=read.code,
+            language=read.language,
+            positions=read.positions,
+            numbers=read.numbers,
+            uncalled=read.uncalled,
+        )
     if read.ok or read.error is None or read.error.line is None or read.error.column is None:
         raise ValueError("neither a program nor a refusal that says where")
     spot = place(read.error.line, read.error.column, source)

@@ -9,7 +9,7 @@ from paddock.guest.clock import Clock
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import ConsoleLine, Status
-from paddock.model.request import GuestRun
+from paddock.model.request import GuestRun, Places
 
 OnConsole = Callable[[ConsoleLine], None]
 
@@ -20,6 +20,8 @@ class HostReply(NamedTuple):
     status: Status
     value: Json = None
     error: dict[str, Json] | None = None
+    warning: str = ""
+    """What the console says beside it."""
 
 
 OnReply = Callable[[HostReply], None]
@@ -33,13 +35,31 @@ class Host(Protocol):
     """
 
     async def call(
-        self, server: str, tool: str, arguments: dict[str, Json], on_reply: OnReply, *, raw: bool
+        self,
+        server: str,
+        tool: str,
+        arguments: dict[str, Json],
+        on_reply: OnReply,
+        *,
+        raw: bool,
+        encoded: Places = (),
     ) -> None:
-        """Call `tool` on `server`."""
+        """Call `tool` on `server`; bytes stand as base64 at the places `encoded` of the arguments."""
         ...
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
         """Call the SDK's method `name`."""
+        ...
+
+
+class ResultSink(Protocol):
+    """Keeps a result that is over its limit."""
+
+    limit: int
+    """Maximum length of a result that it takes, in characters."""
+
+    def take(self, text: str) -> None:
+        """Take the next piece."""
         ...
 
 
@@ -57,3 +77,5 @@ class GuestJob:
     """How many programs wait for this one, each for the next."""
     clock: Clock = field(default_factory=Clock)
     """What its wall time is counted by."""
+    sink: ResultSink | None = None
+    """What takes a result over its limit."""

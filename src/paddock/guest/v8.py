@@ -17,7 +17,7 @@ import os
 import resource
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ _U64 = ctypes.c_uint64
 # Value types of the C interface (py_mini_racer._objects).
 _STRING = 5
 _ARRAY_BUFFER = 102
+_PROMISE = 103
 _EXCEPTIONS = range(200, 210)
 
 EXIT_BROKEN, EXIT_MEMORY = 70, 71
@@ -51,6 +52,12 @@ class _Value(ctypes.Structure):
 _Handle = ctypes.POINTER(_Value)
 _Pointer: TypeAlias = "ctypes._Pointer[_Value]"  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - has no public name
 _Callback = ctypes.CFUNCTYPE(None, _U64, _Handle)
+
+
+class Promised(NamedTuple):
+    """A promise that a script evaluated to. It is never freed: a process runs one program, then ends."""
+
+    handle: object
 
 
 class ScriptError(Exception):
@@ -175,6 +182,10 @@ class Isolate:
         """Queue a call of `function`; its end is reported to `on_turn`."""
         self.library.mr_call_function(self._context, function, self._undefined, arguments, _TASK_DONE)
 
+    def follow(self, function: object, promised: Promised, arguments: object) -> None:
+        """Queue a call of `function` with the promise as its `this`; its end is reported to `on_turn`."""
+        self.library.mr_call_function(self._context, function, promised.handle, arguments, _TASK_DONE)
+
     def queue_script(self, source: bytes) -> None:
         """Queue the evaluation of a script given as UTF-8; its end is reported to `on_turn`."""
         handle = self.library.mr_alloc_string_val(self._context, source, len(source), _STRING)
@@ -208,6 +219,8 @@ class Isolate:
         elif kind == _ARRAY_BUFFER and self.on_turn is None:  # not a program's own
             # The buffer lives as long as the context does: the glue never lets go of it. Its handle stays alive too.
             return memoryview((ctypes.c_uint8 * length).from_address(pointer)).cast("B")
+        elif kind == _PROMISE and self.on_turn is not None:
+            return Promised(handle)
         elif kind in _EXCEPTIONS:
             result = ScriptError(ctypes.string_at(pointer, length).decode("utf-8", "replace"))
         self.library.mr_free_value(self._context, handle)

@@ -2,19 +2,20 @@
 
 import re
 import signal
+from itertools import islice
 from typing import NamedTuple
 
 from paddock.guest import frames
-from paddock.guest.absent import advice
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
 from paddock.guest.v8 import EXIT_MEMORY
 from paddock.guest.worker_handle import Worker
 from paddock.model.limits import KIB
-from paddock.model.outcome import ErrorInfo, Status
+from paddock.model.outcome import ErrorInfo, Frame, Status
 
 End = (
     frames.Done
+    | frames.Oversized
     | frames.Overflow
     | frames.Failed
     | frames.Stuck
@@ -31,6 +32,10 @@ STOPPED = ErrorInfo(name="Cancelled", message="Cancelled")
 Judgement = tuple[Status, ErrorInfo | None]
 
 POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
+_FRAME = re.compile(
+    r"^ +at (?:(?:async )?([^\n()]{1,200}) \()?(?:async )?paddock:program:(\d{1,7}):(\d{1,7})\)?$",
+    re.MULTILINE,
+)
 _REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
@@ -43,7 +48,7 @@ _ALLOCATION_FAILED = "Array buffer allocation failed"
 _NAME_LENGTH = 256 + len("...")
 _TEXT_LENGTH = 65_536 + len("...")
 _CAUSE_LENGTH = 1000 + len("...")
-_SHOWN_CALLS = _SHOWN_CAUSES = 5
+_SHOWN_CALLS = _SHOWN_CAUSES = _SHOWN_FRAMES = 5
 
 
 def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
@@ -52,11 +57,25 @@ def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
     return (int(position[1]), int(position[2])) if position else (None, None)
 
 
+def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
+    """Return the program's own functions in a stack, in the user's coordinates."""
+    found = ((each[1] or "", int(each[2]), int(each[3])) for each in _FRAME.finditer(stack))
+    own = (
+        (name, program.place(line, column)) for name, line, column in found if not program.wraps(line, column)
+    )
+    return tuple(
+        Frame(function=name, line=spot.line, column=spot.column) for name, spot in islice(own, _SHOWN_FRAMES)
+    )
+
+
 def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
     """Return what a program threw, in the user's own coordinates and with bounded texts."""
     text = "" if thrown.is_error else thrown.thrown[:_TEXT_LENGTH]
     name, message = thrown.name[:_NAME_LENGTH], thrown.message[:_TEXT_LENGTH]
-    return program.error(name, message, text, *place_in(thrown.stack))
+    info = program.error(name, message, text, *place_in(thrown.stack))
+    if thrown.code is None:
+        return info
+    return info.model_copy(update={"code": thrown.code, "data": thrown.data})
 
 
 def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
@@ -67,6 +86,17 @@ def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
         named = "".join(rejected.reason.causes[:1]) or named
     place = f" (line {error.line}, column {error.column})" if error.line else ""
     return f"Unhandled rejection: {(named or error.name)[:_CAUSE_LENGTH]}{place}"
+
+
+def uncalled_text(program: Program) -> str:
+    """Return what to say of a program that only declares; empty for any other."""
+    if not program.uncalled:
+        return ""
+    names = " and ".join(", ".join(f"`{each.name}`" for each in program.uncalled).rsplit(", ", 1))
+    example = next(
+        (each for each in program.uncalled if not each.call.startswith("new ")), program.uncalled[0]
+    )
+    return f"Nothing was called: the program only declares {names}. End it with `return await {example.call}`"
 
 
 class Verdict(NamedTuple):
@@ -86,10 +116,8 @@ class Verdict(NamedTuple):
             case frames.Stuck():
                 hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
-            case frames.Overflow():
-                kib, odd = divmod(most := self.job.limits.output_bytes, KIB)
-                told = f"output exceeded {most} bytes" if odd else f"output exceeded {kib} KB"
-                return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=told)
+            case frames.Overflow() | frames.Oversized():
+                return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=self._too_large(end))
             case frames.Broken(text):
                 return Status.FAILED, self._refused(text)
             case frames.FrameError() as error:
@@ -99,10 +127,26 @@ class Verdict(NamedTuple):
             case None:
                 return self._crashed()
 
+    def _too_large(self, end: frames.Overflow | frames.Oversized) -> str:
+        profile, limits = self.job.work.profile, self.job.limits
+        if isinstance(end, frames.Overflow):
+            kib, odd = divmod(limits.output_bytes, KIB)
+            return f"output exceeded {limits.output_bytes} bytes" if odd else f"output exceeded {kib} KB"
+        characters = end.characters
+        if characters > limits.result_bytes:
+            bound = f"limits.{profile}.result_bytes is {limits.result_bytes}"
+        else:
+            bound = f"limits.execute.frame_bytes, which holds for its UTF-8, is {self.worker.frame_bytes}"
+        return f"The result has {characters} characters as JSON, and {bound}"
+
     def _broke(self, error: frames.FrameError) -> Judgement:
         if isinstance(error, frames.TooDeep):
             told = f"The program handed over {error}"
             return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
+        if isinstance(error, frames.TooMany):
+            told = f"The program handed over {error}"
+            hint = "return or print less at once, or raise `limits.execute.frame_values`"
+            return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint=hint)
         return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
 
     def _returned(self, done: frames.Done) -> Judgement:
@@ -115,12 +159,16 @@ class Verdict(NamedTuple):
 
     def _threw(self, failed: frames.Failed) -> Judgement:
         info = thrown_error(self.program, failed)
+        if not self.job.work.raw_results:
+            info = info.model_copy(update={"frames": call_path(self.program, failed.stack)})
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
         hint = f"{'caused by' if failed.is_error else 'it threw'} {causes}" if causes else ""
         if not hint and not self.job.work.raw_results:
-            hint = advice(info)
+            from paddock.guest.absent import advice, advice_for_computations  # noqa: PLC0415 - only errors pay for it
+
+            hint = (advice_for_computations if self.job.work.computes else advice)(info, self.program.source)
         return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info
 
     def _refused(self, text: str) -> ErrorInfo:

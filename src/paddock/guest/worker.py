@@ -33,7 +33,7 @@ CAPACITY = 32768
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
 _SEND, _FILL, _WAIT, _HALT, _CLOCK, _GATHER, _MEET = range(1, 8)
-_IDLE, _TIMER, _TAKE = -1, -2, -3
+_IDLE, _TIMER, _TAKE, _FOLLOW = -1, -2, -3, -4
 
 _TURNS = 256
 """How often in a row the glue has its turn before mini-racer has one, for tasks that V8 has posted to itself."""
@@ -44,7 +44,7 @@ _LONGEST_WAIT = 2.0**30
 _NOTHING = memoryview(b"")
 _PIECE = 1 << 16
 _LENGTH = struct.Struct("<I")
-_REPLY = re.compile(rb'\["reply", ?(\d+),')
+_REPLY = re.compile(rb' ?\["reply", ?(\d+),')
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
@@ -66,6 +66,7 @@ _REHEARSED = json.dumps(
             "calls": 1,
             "frame": 1 << 20,
             "result": 100,
+            "kept": 0,
             "sleep": 0,
             "seed": [1, 2, 3, 4],
             "raw": False,
@@ -231,6 +232,10 @@ class Guest:
         """Have the glue take its turns, from the end of one task of mini-racer to what makes the next one necessary."""
         if isinstance(result, v8.ScriptError):
             self._break(str(result))
+        elif isinstance(result, v8.Promised):
+            self._header[_IN_LENGTH] = _FOLLOW
+            self._isolate.follow(self._task, result, self._nothing)
+            return
         elif self._taking and isinstance(result, bytes):
             self._channel.send(result)
         self._taking = False

@@ -5,10 +5,12 @@ import contextlib
 import os
 import re
 import signal
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol, cast
 
 from paddock.guest import frames
 from paddock.model.errors import NO_MORE_FILES, EngineError
+from paddock.model.json_meter import MOST_VALUES
 
 _STDERR_BYTES = 4096
 _READ_BYTES = 64 * 1024
@@ -34,7 +36,7 @@ class Death(NamedTuple):
 class Worker(asyncio.BufferedProtocol):
     """One locked process that waits for its one program."""
 
-    def __init__(self, errors: int, frame_bytes: int) -> None:
+    def __init__(self, errors: int, frame_bytes: int, frame_values: int = MOST_VALUES) -> None:
         loop = asyncio.get_running_loop()
         self.pid = 0
         self.death: asyncio.Future[Death] = loop.create_future()
@@ -50,7 +52,9 @@ class Worker(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.frame_bytes = frame_bytes
-        self._reader = frames.FrameReader(frame_bytes)
+        self.frame_values = frame_values
+        self._reader = frames.FrameReader(frame_bytes, frame_values)
+        self._decoding: asyncio.Task[None] | None = None
         # asyncio's own would be 256 KiB anew for each message, which the C library maps and unmaps each time.
         self._buffer = memoryview(bytearray(_READ_BYTES))
 
@@ -150,6 +154,8 @@ class Worker(asyncio.BufferedProtocol):
             if descriptor >= 0:
                 os.close(descriptor)
         self._errors, self._status, self._clock = -1, -1, -1
+        if self._decoding is not None:
+            self._decoding.cancel()
         if self.transport is not None:
             self.transport.abort()
 
@@ -163,17 +169,43 @@ class Worker(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass on what the bytes complete; kill a worker that breaks the protocol."""
+        self._pass_on(self._reader.feed(bytes(self._buffer[:nbytes])))
+
+    def _pass_on(self, messages: Iterator[frames.Message | frames.Large]) -> None:
         try:
-            for message in self._reader.feed(bytes(self._buffer[:nbytes])):
-                if self.listener is not None:
-                    self.listener.heard(message)
-                elif isinstance(message, frames.Ready):
-                    self._greeted = True
-                    self._begin()
+            for message in messages:
+                if isinstance(message, frames.Large):
+                    assert self.transport is not None
+                    self.transport.pause_reading()
+                    self._decoding = asyncio.create_task(self._decode(message, messages))
+                    return
+                self._pass_one(message)
         except frames.FrameError as error:
-            self.kill()
-            if self.listener is not None:
-                self.listener.broken(error)
+            self._break(error)
+
+    def _pass_one(self, message: frames.Message) -> None:
+        if self.listener is not None:
+            self.listener.heard(message)
+        elif isinstance(message, frames.Ready):
+            self._greeted = True
+            self._begin()
+
+    async def _decode(self, large: frames.Large, rest: Iterator[frames.Message | frames.Large]) -> None:
+        """Pass a large message on, and what came behind it; meanwhile nothing more is read from the worker."""
+        try:
+            self._pass_one(await large.decode())
+        except frames.FrameError as error:
+            self._break(error)
+            return
+        self._decoding = None
+        self._pass_on(rest)
+        if self._decoding is None and self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _break(self, error: frames.FrameError) -> None:
+        self.kill()
+        if self.listener is not None:
+            self.listener.broken(error)
 
     def _begin(self) -> None:
         """Be ready when worker and zygote have both spoken; either may be the first."""

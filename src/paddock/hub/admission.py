@@ -6,24 +6,24 @@ refused here, nothing was sent, and the refusal says what to do.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
+from paddock.hub.aliases import aliases
+from paddock.hub.argument_schema import ArgumentSchema, compile_arguments
 from paddock.hub.config import Server
+from paddock.hub.encoded import misplaced
 from paddock.hub.pins import Pins, Standing
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool
 from paddock.hub.signatures import signature
 from paddock.model.base import Json
-from paddock.model.errors import InvalidArguments, ToolChanged, UnknownTool
-
-if TYPE_CHECKING:
-    from paddock.model.schema import Schema
+from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
+from paddock.model.invisible import spell_invisible
+from paddock.model.request import Places
 
 _SCHEMAS = 256
 """Compiled schemas that are kept."""
-_LARGEST = 64 * 1024
-"""Characters of a schema that is compiled; the arguments of a tool with a larger one are the server's to check."""
 _NAME = 100
 _SHOWN = 10
 """Tools that are named where none is like the one that was asked for."""
@@ -37,20 +37,48 @@ class Admission:
         self._pins = pins
         self._listed: dict[str, tuple[ToolInfo, ...]] = {}
         self._standings: dict[str, dict[str, Standing]] = {}
-        self._schemas: OrderedDict[tuple[str, str], Schema | None] = OrderedDict()
+        self._aliases: dict[str, dict[str, str]] = {}
+        self._schemas: OrderedDict[tuple[str, str], ArgumentSchema] = OrderedDict()
 
     def learn(self, server: str, tools: Sequence[ToolInfo]) -> None:
         """Take note of what a server lists. Raises ConfigurationError when the pins cannot be kept."""
         self._listed[server] = tuple(tools)
         self._standings[server] = self._pins.review(self._servers[server], tools)
-        for key in [key for key in self._schemas if key[0] == server]:
-            del self._schemas[key]
+        self._aliases[server] = aliases(self._standings[server])
+        for key in [key for key in list(self._schemas) if key[0] == server]:
+            self._schemas.pop(key, None)
+
+    def is_silent(self, server: str) -> bool:
+        """Return whether a server was noted as one that does not answer `server/discover`."""
+        with suppress(ConfigurationError):  # `learn` reports it
+            return self._pins.is_silent(self._servers[server])
+        return False
+
+    def note_silent(self, server: str, *, silent: bool) -> None:
+        """Note whether a server answers `server/discover`: the wait for it takes ten seconds."""
+        with suppress(ConfigurationError):
+            self._pins.note_silent(self._servers[server], silent=silent)
 
     def shown(self, server: str) -> tuple[CatalogTool, ...]:
         """Return the tools of a server as they were pinned, in the order of its listing."""
         standings = self._standings.get(server, {})
         order = [tool.name for tool in self._listed.get(server, ()) if tool.name in standings]
-        return tuple(CatalogTool(server, standings[name].tool, standings[name].changed) for name in order)
+        second = {name: alias for alias, name in self._aliases.get(server, {}).items()}
+        return tuple(CatalogTool(server, *standings[name], second.get(name, "")) for name in order)
+
+    def spelled(self, server: str, tool: str) -> str:
+        """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
+        if server not in self._standings:
+            return self._remembered(server, tool)
+        return tool if tool in self._standings[server] else self._aliases[server].get(tool, tool)
+
+    def _remembered(self, server: str, tool: str) -> str:
+        """Return the tool that a name means of a server that has listed nothing yet: by what is pinned of it."""
+        try:
+            names = self._pins.names(self._servers[server]) if server in self._servers else ()
+        except ConfigurationError:  # the call itself tells
+            return tool
+        return tool if tool in names else aliases(names).get(tool, tool)
 
     def definition(self, server: str, tool: str) -> ToolInfo | None:
         """Return the pinned definition of a tool that was listed."""
@@ -63,7 +91,7 @@ class Admission:
         return bool(marks) and all(mark is True for mark in marks)
 
     def admit(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
-        """Let a call pass. Raises UnknownTool, ToolChanged or InvalidArguments.
+        """Let a call pass. Raises UnknownTool, ToolChanged or InvalidArguments. May be called in a thread.
 
         A server that lists nothing at all has nothing to check against.
         """
@@ -76,40 +104,51 @@ class Admission:
             self.learn(server, self._listed[server])
             standing = self._standings[server].get(tool)
         if standing is None:
-            raise UnknownTool(f"Server {server} has no tool {tool[:_NAME]!r}{_nearest(tool, standings)}")
+            text = f"Server {server} has no tool {tool[:_NAME]!r}{_nearest(tool, standings)}"
+            raise UnknownTool(spell_invisible(text))
+        if standing.hides:
+            raise ToolChanged(
+                f"Tool {server}.{tool} has invisible characters in its definition, so it was not called. "
+                f"A person can see them with `paddock servers diff {server}` and accept the tool with "
+                f"`paddock servers approve {server} {tool}`."
+            )
         if standing.changed:
             raise ToolChanged(
                 f"Tool {server}.{tool} is not what it was when it was first used, so it was not called. "
                 f"A person can see what changed with `paddock servers diff {server}` and accept it with "
                 f"`paddock servers approve {server} {tool}`."
             )
-        problems = self._problems(server, standing.tool, arguments)
-        if problems:
+        schema = self._schema(server, standing.tool).schema
+        if schema is not None and (problems := schema.problems(dict(arguments))):
             shape = signature(CatalogTool(server, standing.tool)).partition(" // ")[0]
+            text = f"{server}.{tool} was not called: {'; '.join(problems)}. Its signature: {shape}"
+            raise InvalidArguments(spell_invisible(text))
+
+    def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Let bytes pass as base64. Raises InvalidArguments where the tool's schema does not say that it reads such."""
+        definition = self.definition(server, tool)
+        if definition is None and self._standings[server]:
+            return  # `admit` says that there is no such tool
+        if place := misplaced(definition.input_schema if definition is not None else {}, places):
             raise InvalidArguments(
-                f"{server}.{tool} was not called: {'; '.join(problems)}. Its signature: {shape}"
+                f"{server}.{tool} was not called: `{place}` holds bytes, and its schema does not say that they go as "
+                "base64 (`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]"
             )
 
-    def _problems(self, server: str, tool: ToolInfo, arguments: Mapping[str, Json]) -> tuple[str, ...]:
+    def unchecked(self, server: str, tool: str) -> str:
+        """Return what of a tool's arguments is not checked, and why; empty when all is."""
+        definition = self.definition(server, tool)
+        return self._schema(server, definition).unchecked if definition is not None else ""
+
+    def _schema(self, server: str, tool: ToolInfo) -> ArgumentSchema:
         key = (server, tool.name)
-        if key not in self._schemas:
-            self._schemas[key] = _compiled(tool)
+        try:
+            schema = self._schemas[key]
+        except KeyError:
+            schema = self._schemas[key] = compile_arguments(tool.input_schema)
             if len(self._schemas) > _SCHEMAS:
                 self._schemas.popitem(last=False)
-        schema = self._schemas[key]
-        return schema.problems(dict(arguments)) if schema is not None else ()
-
-
-def _compiled(tool: ToolInfo) -> "Schema | None":
-    """Return the schema of a tool's arguments; None when it is none that can be checked with."""
-    from paddock.model.schema import Schema  # noqa: PLC0415 - only calls of servers pay for it
-
-    if len(str(tool.input_schema)) > _LARGEST:
-        return None
-    try:
-        return Schema(tool.input_schema)
-    except ValueError:
-        return None
+        return schema
 
 
 def _nearest(name: str, standings: Mapping[str, Standing]) -> str:

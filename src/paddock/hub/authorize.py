@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
@@ -260,10 +261,27 @@ class _Provider(OAuthClientProvider):
         return await super()._perform_authorization()
 
     async def _send(self, url: str) -> None:
-        issuer = str(self.context.oauth_metadata.issuer) if self.context.oauth_metadata else ""
+        metadata = self.context.oauth_metadata
+        issuer = str(metadata.issuer) if metadata else ""
+        if metadata is not None:
+            url = _with_own_query(url, str(metadata.authorization_endpoint))
         changed = self._before and not issuers_match(issuer, self._before)
         self._redirect.expect(url)
         await self._person(Visit(url, issuer, self._before if changed else ""))
+
+
+def _with_own_query(url: str, endpoint: str) -> str:
+    """Return the address to open, `endpoint?parameters`, with the endpoint's own query kept (RFC 6749, 3.1).
+
+    Raises LoginFailed if the endpoint has a fragment, or sets a parameter that is ours: none may stand there twice.
+    """
+    parts, parameters = urlsplit(endpoint), url.removeprefix(f"{endpoint}?")
+    ours = parse_qs(parameters)
+    if parts.fragment or ours.keys() & parse_qs(parts.query, keep_blank_values=True).keys():
+        raise LoginFailed(
+            f"`authorization_endpoint` of {parts.scheme}://{parts.netloc} has a fragment, or a parameter of the request"
+        )
+    return f"{endpoint}&{parameters}" if parts.query else url
 
 
 _KEPT = {"issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"}

@@ -5,12 +5,19 @@ A server that cannot be asked costs its own tools and a line that says why, neve
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from paddock.hub.search import CatalogTool, Hit, Index
+from paddock.hub.search import (
+    SEARCHED_CHARS,
+    SEARCHED_PARAMETERS,
+    CatalogTool,
+    Hit,
+    Index,
+    is_searched_in_part,
+)
 from paddock.hub.signatures import Described, describe
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ServerError
@@ -21,8 +28,8 @@ RETRY_S = 30.0
 """Seconds until a server that could not be asked is asked again."""
 AT_ONCE = 8
 """Servers that are asked side by side."""
-TOOLS = 2_000
-"""Tools of one server; further ones are left out."""
+TOOLS = 20_000
+"""Tools of one server; further ones are left out, which is said."""
 NAME = 200
 """Characters of a tool's name; a longer one is no name."""
 
@@ -34,6 +41,8 @@ class Listing:
     tools: tuple[CatalogTool, ...]
     failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By server: why its tools are missing, or which of them are left out."""
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """By server: what else is missing of its tools, or of what is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +59,16 @@ class _Known:
     failure: str
     until: float
     version: int
+    notes: tuple[str, ...] = ()
 
 
 class Catalog:
     """Asks servers for their tools at the first use and remembers what they said.
 
     `ask` returns the tools of one server or raises ServerError. `version` tells how often a server has said
-    that its tools changed; with another number it is asked again. `observed` gives the type of a tool's results
-    so far. `clock` gives seconds.
+    that its tools changed; with another number it is asked again. `notes` gives what is missing of its last listing,
+    `observed` the type of a tool's results so far, `unchecked` what of its arguments is not checked. `clock` gives
+    seconds.
     """
 
     def __init__(
@@ -66,13 +77,17 @@ class Catalog:
         ask: Callable[[str], Awaitable[Sequence[CatalogTool]]],
         *,
         version: Callable[[str], int] = lambda _: 0,
+        notes: Callable[[str], Sequence[str]] = lambda _: (),
         observed: Callable[[str, str], Mapping[str, Json] | None] = lambda _server, _tool: None,
+        unchecked: Callable[[str, str], str] = lambda _server, _tool: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._servers = tuple(servers)
         self._ask = ask
         self._version = version
+        self._notes = notes
         self._observed = observed
+        self._unchecked = unchecked
         self._clock = clock
         self._known: dict[str, _Known] = {}
         self._asking: dict[str, tuple[asyncio.Task[_Known], float]] = {}
@@ -93,6 +108,7 @@ class Catalog:
         return Listing(
             tuple(tool for each in known for tool in each.tools),
             {name: each.failure for name, each in zip(names, known, strict=True) if each.failure},
+            {name: each.notes for name, each in zip(names, known, strict=True) if each.notes},
         )
 
     async def search(
@@ -116,7 +132,8 @@ class Catalog:
         ]
         asked = set[str]().union(*meant) if all(meant) else set(self._servers)
         listing = await self._listing([server for server in self._servers if server in asked], patience_s)
-        tools = {tool.name: tool for tool in listing.tools}
+        tools = {f"{tool.server}.{tool.alias}": tool for tool in listing.tools if tool.alias}
+        tools |= {tool.name: tool for tool in listing.tools}
         return tuple(self._described(name, tools) for name in names), listing
 
     def observed(self, tool: CatalogTool) -> Mapping[str, Json] | None:
@@ -128,7 +145,8 @@ class Catalog:
         found = tools.get(name) or next(filter(None, map(tools.get, spelled)), None)
         if found is None:
             return Unknown(name, tuple(get_close_matches(name[:NAME], list(tools), n=3, cutoff=0.5)))
-        return describe(found, self.observed(found))
+        unchecked = self._unchecked(found.server, found.tool.name)
+        return describe(found, self.observed(found), unchecked=unchecked)
 
     async def _within(self, patience_s: float | None, server: str) -> _Known:
         known = self._known.get(server)
@@ -148,15 +166,24 @@ class Catalog:
 
     async def _asked(self, server: str) -> _Known:
         version, tools, failure, lasts = self._version(server), (), "", FRESH_S
+        notes: tuple[str, ...] = ()
         try:
             async with self._places:
                 tools, failure = _bounded(await self._ask(server))
+                notes = (*self._notes(server), *_searched_in_part(tools))
         except (ServerError, ConfigurationError) as error:
             failure, lasts = str(error), RETRY_S
-        known = _Known(tools, failure, self._clock() + lasts, version)
+        known = _Known(tools, failure, self._clock() + lasts, version, notes)
         if server in self._servers:
             self._known[server] = known
         return known
+
+
+def _searched_in_part(tools: Sequence[CatalogTool]) -> Iterator[str]:
+    """Yield what is to be said where not all of some tools is searched."""
+    if cut := sum(is_searched_in_part(tool.tool) for tool in tools):
+        what = f"{SEARCHED_CHARS} characters of a text or {SEARCHED_PARAMETERS} parameters"
+        yield f"of {cut} tool{'s'[: cut != 1]} only the first {what} are searched"
 
 
 def _bounded(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:

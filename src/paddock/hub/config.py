@@ -110,6 +110,8 @@ class ServersConfig:
 
     servers: Mapping[str, Server] = field(default_factory=dict[str, Server])
     warnings: tuple[str, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By name: why a server of the file is not among them, and what to do."""
 
 
 class _IdleTime(BaseModel):
@@ -191,18 +193,33 @@ def load_servers(
         hint = "Rename `servers` to that. " if isinstance(keys.get("servers"), dict) else ""
     if not isinstance(entries, dict):
         return ServersConfig(warnings=(f"{path}: no object `mcpServers`. {hint}No server is configured.",))
+    return _read_entries(path, cast("dict[str, object]", entries), environ, questions)
+
+
+def _read_entries(
+    path: Path, entries: Mapping[str, object], environ: Mapping[str, str], questions: Sequence[str]
+) -> ServersConfig:
     servers: dict[str, Server] = {}
     warnings: list[str] = []
-    for name, raw in cast("dict[str, object]", entries).items():
+    absent: dict[str, str] = {}
+    for name, raw in entries.items():
         found: list[str] = []
         server = _server(name, raw, path.parent, _Interpolation(environ, found.append))
         if server is not None:
             asks = any(fnmatchcase(name, glob) for glob in questions)
             servers[name] = replace(server, questions=asks)
+        elif found:
+            absent[name] = f"its entry in {path.name} cannot be used; `paddock servers list` says why"
+        else:
+            absent[name] = f"{name} is disabled in {path.name}; `paddock servers enable {name}` enables it"
+        if name in _UNREACHED:
+            found.append("programs cannot reach it by this name; rename it")
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
-    return ServersConfig(servers, tuple(warnings))
+    return ServersConfig(servers, tuple(warnings), absent)
 
 
+_UNREACHED = ("then", "toJSON")
+"""Servers with names that JavaScript itself looks up on objects (glue/servers.js)."""
 _COMMENT = re.compile(r"//|/\*|#")
 _LAST_COMMA = re.compile(r",\s*[]}]")
 _NEAR = 200

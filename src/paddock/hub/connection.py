@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import orjson
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -27,16 +28,25 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from paddock.hub.config import HttpServer, Server, StdioServer
-from paddock.hub.failure import TRACE, CallFailed, Trace
-from paddock.hub.lane import Lane
+from paddock.hub.failure import LARGEST_CODE, TRACE, CallFailed, Trace, bounded_data
+from paddock.hub.lane import Lane, OversizedAnswerError
 from paddock.hub.launchers import fetches, remedy
 from paddock.hub.lifecycle import Verdict
+from paddock.hub.output import LINE_LIMIT
 from paddock.hub.person import Unanswerable
-from paddock.hub.process import LINE_LIMIT, ServerProcess
+from paddock.hub.process import ServerProcess
 from paddock.hub.questions import Questions, asks_back
 from paddock.hub.redaction import NONE, Secrets
-from paddock.hub.session import AUTH_STATUS, PAGES, Session
+from paddock.hub.session import AUTH_STATUS, LISTING_CHARS, PAGES, Session
 from paddock.hub.unanswered import unanswered
+from paddock.hub.unasked import (
+    STDERR_BYTES,
+    STDERR_PER_SECOND,
+    Allowance,
+    CountedReader,
+    CountedWriter,
+    Unasked,
+)
 from paddock.hub.web import http_client
 from paddock.hub.wire import PipeReader, PipeWriter
 from paddock.model.errors import (
@@ -46,6 +56,9 @@ from paddock.model.errors import (
     ServerUnauthorized,
     ServerUnavailable,
 )
+from paddock.model.invisible import spell_invisible
+from paddock.model.json_meter import MOST_VALUES
+from paddock.model.numbers import MARK, marked, unmarked
 
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
@@ -106,10 +119,17 @@ class Connection:
         """Whether the server speaks the older era, with a handshake."""
         return self.protocol in HANDSHAKE_PROTOCOL_VERSIONS
 
+    @property
+    def silent(self) -> bool:
+        """Whether the server left `server/discover` without an answer."""
+        return self.session is not None and self.session.silent
+
     def end(self, broken_rule: str = "", *, by_us: bool = False) -> None:
         """Declare the connection lost: by us, for a broken rule, or (empty) because the other side ended it."""
         if not self.lost.is_set():
             self._broken_rule = broken_rule
+            if broken_rule:
+                _log.warning("server %r was cut off: %s", self._server.name, broken_rule)
             self._ended_by_us = by_us
             self.lost.set()
             self._on_lost()
@@ -149,6 +169,8 @@ class Connection:
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
         """Return the raw answer to `tools/call`. Raises CallFailed."""
+        if self._process is None and not _is_plain(tool, arguments):
+            arguments = marked(arguments)
         if self._process is None and not _is_text(tool, arguments):
             text = (
                 f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
@@ -167,16 +189,18 @@ class Connection:
                 f"person be asked: `servers.questions` names the servers that may."
             )
             raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS)
-        return (self._server.credentials | self._login_secrets).hide_in(answer)
+        answer = (self._server.credentials | self._login_secrets).hide_in(answer)
+        return answer if self._process is not None or _is_plain(answer) else unmarked(answer)
 
-    async def tools(self, timeout_ms: float) -> list[object]:
-        """Return the raw entries of all pages of `tools/list`. Raises CallFailed."""
+    async def tools(self, timeout_ms: float) -> tuple[list[object], str]:
+        """Return the raw entries of all pages of `tools/list`, and what is missing. Raises CallFailed."""
         try:
             return await self._answer(self._tools(), "the tool listing", timeout_ms)
         except CallFailed as failed:
             if isinstance(error := failed.error, ServerRejected):
                 text = f"Server {self._server.name} cannot list its tools: {error}"
-                raise CallFailed(ServerRejected(text, code=error.code), failed.verdict) from None
+                rejected = ServerRejected(text, code=error.code, data=error.data)
+                raise CallFailed(rejected, failed.verdict) from None
             raise
 
     async def _conversation(self, tool: str, arguments: dict[str, Any]) -> object:
@@ -200,19 +224,33 @@ class Connection:
         await self._tools()
         return await self.session.ask("tools/call", params)
 
-    async def _tools(self) -> list[object]:
+    async def _tools(self) -> tuple[list[object], str]:
         assert self.session is not None
         entries: list[object] = []
         params: dict[str, Any] = {}
+        seen, room, cut = set[str](), LISTING_CHARS, ""
         for _ in range(PAGES):
             answer = await self.session.ask("tools/list", params)
             page = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
             listed = page.get("tools")
-            entries += cast("list[object]", listed) if isinstance(listed, list) else []
-            if not page.get("nextCursor"):
+            tools = cast("list[object]", listed) if isinstance(listed, list) else []
+            entries += tools
+            if not (cursor := page.get("nextCursor")):
                 break
-            params = {"cursor": page["nextCursor"]}
-        return entries if self._process is not None or self.legacy else self.session.mind_headers(entries)
+            if repr(cursor) in seen:
+                cut = "its tool listing leads back to a page that was read; the rest is left out"
+                break
+            room -= len(repr(tools))
+            if room < 0:
+                cut = f"its tool listing has more than {LISTING_CHARS} characters; the rest is left out"
+                break
+            seen.add(repr(cursor))
+            params = {"cursor": cursor}
+        else:
+            cut = f"its tool listing has more than {PAGES} pages; the rest is left out"
+        if self._process is None and not self.legacy:
+            entries = self.session.mind_headers(entries)
+        return entries, cut
 
     async def _answer(self, request: Awaitable[T], what: str, timeout_ms: float) -> T:
         """Wait for a request, at most `timeout_ms`; turn whatever goes wrong into CallFailed."""
@@ -262,6 +300,10 @@ class Connection:
             if remedy and trace.status in AUTH_STATUS:
                 text = f"Server {name} {remedy} ({told})."
             return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
+        oversize = error.message if isinstance(error, OversizedAnswerError) else trace.fault
+        if isinstance(error, OversizedAnswerError) or trace.oversize:
+            text = f"Server {self._server.name} gave no whole answer: {oversize}."
+            return CallFailed(ServerUnavailable(text, sent=True), Verdict.NEUTRAL)
         if _is_forgotten_session(error, trace):
             self._forgotten = True  # other calls hear of it themselves, or are still answered
             self.end()
@@ -278,17 +320,20 @@ class Connection:
         # An answer. One that blames the request comes from a healthy server.
         own_fault = error.code == INTERNAL_ERROR or -32019 <= error.code <= -32000  # noqa: PLR2004
         verdict = Verdict.FAILURE if own_fault else Verdict.SUCCESS
-        return CallFailed(ServerRejected(self._hide(error.message), code=error.code), verdict)
+        told = spell_invisible(self._hide(error.message))
+        data = bounded_data((self._server.secrets | self._login_secrets).hide_in(error.data))
+        code = error.code if abs(error.code) <= LARGEST_CODE else INTERNAL_ERROR
+        return CallFailed(ServerRejected(told, code=code, data=data), verdict)
 
     async def _lost(self, error: MCPError, trace: Trace) -> CallFailed:
         """Explain a connection that ended under a call. Repeating is right when the server is surely dead."""
         self.end()
         name, process = self._server.name, self._process
-        if process is None:
-            return self._broken_off(error, trace)
         if self._broken_rule:
             text = f"Server {name} was cut off: {self._broken_rule}."
             return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
+        if process is None:
+            return self._broken_off(error, trace)
         status = await process.exit_status()
         if self._ended_by_us:
             text = f"Server {name} was ended while it worked on the call."
@@ -327,6 +372,14 @@ def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
     return refused and error.code != METHOD_NOT_FOUND and "session" in error.message.lower()
 
 
+def _is_plain(*values: object) -> bool:
+    """Tell whether no number in JSON values has, or wants, a mark to go through the library."""
+    try:
+        return MARK.encode() not in orjson.dumps(values)
+    except TypeError:
+        return False
+
+
 def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
     """Tell whether a call can be written as UTF-8; a pipe carries what cannot as an escape, HTTP does not."""
     try:
@@ -334,6 +387,26 @@ def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
     except PydanticSerializationError:
         return False
     return True
+
+
+def _output(connection: Connection, process: ServerProcess, unasked: Unasked, most_values: int) -> PipeReader:
+    """Return the messages of a process; what else it writes is counted."""
+    process.stdout.lane, process.stdout.most_values = connection.lane, most_values
+    stderr = Allowance(STDERR_BYTES, STDERR_PER_SECOND, asyncio.get_running_loop().time)
+
+    def on_stderr(size: int) -> None:
+        if not stderr.spend(size):
+            connection.end(
+                f"it wrote more than {STDERR_BYTES} bytes to its standard error, faster than {STDERR_PER_SECOND} a "
+                "second; have it log less"
+            )
+
+    def on_other(line: bytes) -> None:
+        process.passed_over(line)
+        unasked.note(len(line))
+
+    process.on_stderr = on_stderr
+    return PipeReader(process.stdout, connection.end, on_other)
 
 
 @contextlib.asynccontextmanager
@@ -346,26 +419,27 @@ async def connect(
     on_changed: Callable[[], None],
     auth: "Access | None" = None,
     quiet: bool = False,
+    most_values: int = MOST_VALUES,
 ) -> AsyncGenerator[Connection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
     `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so
     that no further call goes out on it; `on_changed` when the server says that its tools changed. `auth` puts tokens
     into HTTP requests; where it waits for a person, `quiet` keeps a long wait from being told. What breaks an open HTTP
-    connection comes out of the context as an exception group.
+    connection comes out of the context as an exception group. `most_values` bounds the values in one answer.
     """
     connection = Connection(server, process, on_lost, auth)
+    unasked = Unasked(connection.end, asyncio.get_running_loop().time)
     failure: CallFailed | None = None
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
             assert process is not None
             assert connection.lane is not None
-            process.stdout.take = connection.lane.take
-            reader = PipeReader(process.stdout.stream, connection.end, process.passed_over)
+            reader = _output(connection, process, unasked, most_values)
             writer = PipeWriter(process.stdin)
         else:
             # To read whom it trusts takes 50 ms and more, in which nothing else would go on here.
-            client = await asyncio.to_thread(http_client, server, auth)
+            client = await asyncio.to_thread(http_client, server, auth, most_values)
             await stack.enter_async_context(client)
             transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_LIMIT)
             reader, writer = await stack.enter_async_context(transport)
@@ -376,8 +450,8 @@ async def connect(
                 on_changed()
 
         session = Session(
-            reader,
-            writer,
+            CountedReader(reader, unasked),
+            CountedWriter(writer, unasked),
             client_info=_CLIENT,
             message_handler=heard,
             elicitation_callback=connection.elicited,

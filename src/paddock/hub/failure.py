@@ -1,11 +1,29 @@
 """How a call failed, as the pool has to know it: what to tell caller and breaker, and whether to retry."""
 
 import asyncio
+import json
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from paddock.hub.lifecycle import Verdict
+from paddock.model.base import Json
 from paddock.model.errors import ServerError
+from paddock.model.nesting import is_deeper
+
+LARGEST_CODE = 2**53 - 1
+"""Largest code of an error, in either direction: what every reader of JSON takes."""
+DATA_CHARS = 16 * 1024
+"""Maximum size of the data of an error, in characters of JSON."""
+_DATA_SHOWN = 2_000
+_DATA_LEVELS = 32
+
+
+def bounded_data(data: Json) -> Json:
+    """Return the data of a server's error; of what is too large or nested too deep, the beginning as text."""
+    text = json.dumps(data, ensure_ascii=False)
+    if len(text) <= DATA_CHARS and not is_deeper(data, _DATA_LEVELS):
+        return data
+    return f"{text[:_DATA_SHOWN]}... [truncated: {len(text)} characters in all]"
 
 
 class CallFailed(Exception):  # noqa: N818 - never leaves the hub; callers see `error`
@@ -34,6 +52,8 @@ class Trace:
     """Why there was no answer."""
     fault: str = ""
     """Why the answer could not be read to its end."""
+    oversize: bool = False
+    """The answer was too large, which says nothing against the server."""
     remedy: str = ""
     """What a person can do about an answer that refuses us."""
     limit: asyncio.Timeout | None = None

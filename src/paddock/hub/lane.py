@@ -11,23 +11,31 @@ import json
 import re
 from typing import Any, cast
 
+import orjson
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, ErrorData
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json
 
 from paddock.hub.failure import TRACE
+from paddock.hub.output import DEEPEST
+from paddock.large_json import decode_in_slices
 from paddock.model.nesting import is_deeper
+from paddock.model.numbers import NumberTooLongError, decoder_for, dumps_exact, may_lose, read_float, read_int
 
 _FIRST = 1 << 30
 """The library counts its own requests from 1."""
-_DEEPEST = 500
 _ID_FIRST = re.compile(r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,18})"?\s*,')
 _ID_LAST = re.compile(r'"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _NEAR = 200
 """Where the number of an answer stands that is too deep for any reader: servers write it first or last."""
+_TOO_DEEP = f"the answer is nested more than {DEEPEST} deep"
 EMPTY = "the answer has neither a result nor an error"
+
+
+class OversizedAnswerError(MCPError):
+    """An answer was not read: it holds too many values, or nests too deep."""
 
 
 class Lane:
@@ -72,7 +80,30 @@ class Lane:
 
     def take(self, line: bytes) -> bool:
         """Take a line that is the answer to one of our requests; tell whether it was."""
-        if not self._waiting or (answer := _parsed(line)) is None:
+        return bool(self._waiting) and self._settle(_parsed(line))
+
+    async def take_large(self, line: bytes) -> bool:
+        """Take a line as `take` does, without holding up others meanwhile."""
+        if not self._waiting:
+            return False
+        try:
+            document: object = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
+        except ValueError:
+            return self._settle(odd(line))
+        return self._settle(_object(document))
+
+    def refuse(self, start: bytes, end: bytes, why: str) -> bool:
+        """Fail the request that a line answers of which only both ends are known; return whether there was one."""
+        number = _number(start.decode("utf-8-sig", "replace"), end.decode("utf-8", "replace"))
+        answered = self._waiting.get(number)
+        if answered is None:
+            return False
+        if not answered.done():
+            answered.set_exception(OversizedAnswerError(code=INTERNAL_ERROR, message=why))
+        return True
+
+    def _settle(self, answer: dict[str, Any] | None) -> bool:
+        if answer is None:
             return False
         number = answer.get("id")
         if "method" in answer or isinstance(number, bool | dict | list):
@@ -105,16 +136,22 @@ def is_answer(message: dict[str, Any]) -> bool:
 def written(message: dict[str, Any]) -> bytes:
     """Return a message as a line. A lone surrogate goes as an escape: UTF-8 has no form for it, but JSON has."""
     try:
-        return to_json(message) + b"\n"
-    except PydanticSerializationError:
-        return json.dumps(message).encode() + b"\n"
+        return orjson.dumps(message) + b"\n"
+    except TypeError:  # also for numbers beyond 64 bits, and those that no double equals
+        return dumps_exact(message, separators=(",", ":")).encode() + b"\n"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
+    if may_lose(line):
+        return odd(line)
     try:
         document: object = from_json(line)
     except ValueError:  # also for what is nested more than 200 deep
         return odd(line)
+    return _object(document)
+
+
+def _object(document: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
 
@@ -122,27 +159,34 @@ def odd(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object in a line that quicker readers do not take; None when there is none.
 
     One that is nested too deep is an error in its place: whoever writes it as JSON needs as deep a stack as its reader.
+    So is one with a number that is too long to be read. All other numbers keep their digits.
     Bytes that are not UTF-8 are replaced, as in JavaScript, and a text may hold any control character.
     """
     text = line.decode("utf-8-sig", "replace")
     try:
-        document: object = json.loads(text, strict=False)
+        document: object = json.loads(text, strict=False, parse_float=read_float, parse_int=read_int)
     except RecursionError:
-        found = _ID_FIRST.match(text[:_NEAR]) or _ID_LAST.search(text[-_NEAR:])
-        return _too_deep(int(found[1])) if found else None
+        return _unreadable(_number(text[:_NEAR], text[-_NEAR:]), _TOO_DEEP)
+    except NumberTooLongError as problem:
+        return _unreadable(_number(text[:_NEAR], text[-_NEAR:]), f"the answer holds {problem}")
     except ValueError:
         return None
     if not isinstance(document, dict):
         return None
     fields = cast("dict[str, Any]", document)
-    if not is_deeper(fields, _DEEPEST):
+    if not is_deeper(fields, DEEPEST):
         return fields
-    return _too_deep(fields.get("id"))
+    return _unreadable(fields.get("id"), _TOO_DEEP)
 
 
-def _too_deep(number: object) -> dict[str, Any]:
-    text = f"the answer is nested more than {_DEEPEST} deep"
-    return {"id": number, "error": {"code": INTERNAL_ERROR, "message": text}}
+def _number(start: str, end: str) -> int | None:
+    """Return the number of an answer of which both ends are given."""
+    found = _ID_FIRST.match(start) or _ID_LAST.search(end)
+    return int(found[1]) if found else None
+
+
+def _unreadable(number: object, why: str) -> dict[str, Any] | None:
+    return None if number is None else {"id": number, "error": {"code": INTERNAL_ERROR, "message": why}}
 
 
 def _closed() -> MCPError:

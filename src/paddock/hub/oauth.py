@@ -105,7 +105,11 @@ async def drive(
             while (outgoing := await flow.asend(answer)) is not request:
                 answer = await outside.send(outgoing)
         except OAuthFlowError as error:
-            raise LoginFailed(_plain(str(error)) + _reason(answer)) from None
+            raise LoginFailed(_plain(str(error)) + _reason(answer) + _invalid_field(error, answer)) from None
+        except OverflowError:  # the library adds it to the time
+            raise LoginFailed(
+                f"Invalid token response: {_shown(answer)} gave no valid `expires_in`"
+            ) from None
         finally:
             await flow.aclose()
     tokens = provider.context.current_tokens
@@ -117,7 +121,12 @@ async def refreshed(login: Login) -> Login:
     with told():
         provider = _Refresh(login)
         answer = await Outside(login.server).send(await provider.request())
-        tokens = await provider.tokens(answer)
+        try:
+            tokens = await provider.tokens(answer)
+        except OverflowError:
+            raise LoginFailed(
+                f"Invalid token response: {_shown(answer)} gave no valid `expires_in`"
+            ) from None
     if tokens is None:
         raise LoginFailed(f"the login has ended: {refusal(answer)}")
     return with_tokens(login, tokens)
@@ -166,16 +175,16 @@ def told() -> Generator[None]:
         yield
     except OAuthFlowError as error:
         raise LoginFailed(_plain(str(error))) from None
-    except (ValidationError, ValueError, StopAsyncIteration):
+    except (ValidationError, ValueError, OverflowError, RecursionError, StopAsyncIteration):
         raise LoginFailed("the authorization server does not keep to the protocol") from None
 
 
 def refusal(answer: httpx2.Response) -> str:
     """Return the code with which an authorization server refuses (RFC 6749, 5.2), or its status."""
     code: Any = None
-    with suppress(ValueError, AttributeError):
+    with suppress(ValueError, AttributeError, RecursionError):
         code = answer.json().get("error")
-    return code if code in _CODES else f"HTTP {answer.status_code}"
+    return code if isinstance(code, str) and code in _CODES else f"HTTP {answer.status_code}"
 
 
 def _reason(answer: httpx2.Response) -> str:
@@ -190,9 +199,25 @@ _CODES = (
 )
 
 
-def _plain(text: str) -> str:
-    """Return the part of a library's text that repeats no answer, as printable ASCII."""
-    words = text.partition(": ")[0][:_SHOWN]
+def _invalid_field(error: BaseException, answer: httpx2.Response) -> str:
+    """Return which server's answer the library could not read, and its first invalid field; "" for other errors."""
+    cause = error.__cause__ or error.__context__
+    if not isinstance(cause, ValidationError):
+        return ""
+    [first, *_] = cause.errors(include_url=False, include_context=False, include_input=False)
+    field = f"no valid `{_plain(str(first['loc'][0]))}`" if first["loc"] else "no JSON object"
+    return f": {_shown(answer)} gave {field}"
+
+
+def _shown(answer: httpx2.Response) -> str:
+    """Return scheme, host and path of the address that gave an answer, as printable ASCII."""
+    url = answer.request.url
+    return _plain(f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}", ends="\n")
+
+
+def _plain(text: str, *, ends: str = ": ") -> str:
+    """Return a text up to `ends`, at most 400 characters, as printable ASCII: what a library adds repeats answers."""
+    words = text.partition(ends)[0][:_SHOWN]
     return "".join(character if " " <= character <= "~" else "?" for character in words)
 
 

@@ -4,6 +4,9 @@ A server that was harmless when somebody looked can say something else tomorrow:
 model into something, or in its schema, to be given more. So the first definition of every tool is kept, and a
 tool that then says something else, or is no longer listed, is not called and not shown as changed until the
 change is approved. What is approved is the definition that was refused, not whatever the server says by then.
+
+A definition with characters that people do not see is never pinned by itself. What is pinned spells them out, and what
+the server says waits for approval like a change of that.
 """
 
 import difflib
@@ -12,23 +15,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from paddock.files import Kept
 from paddock.hub.config import Server, StdioServer
 from paddock.hub.result import ToolInfo
 from paddock.model.base import Json
+from paddock.model.invisible import has_invisible, spell_invisible_in_json
 
 LONGEST = 128 * 1024
 """Characters of a definition that is kept to be shown; of a longer one only the hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """A tool as it was pinned, and whether the server now says something else."""
 
     tool: ToolInfo
     changed: bool = False
+    hides: bool = False
+    """It never said anything that was pinned as it is: it has invisible characters, which nobody has accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +74,36 @@ class Pins:
         pinned: dict[str, Any] = entry["tools"]
         pending: dict[str, Any] = entry["pending"]
         return {
-            name: Standing(_tool(name, pin["definition"], listed.get(name)), changed=name in pending)
+            name: Standing(
+                _tool(name, pin["definition"], listed.get(name)),
+                changed=name in pending,
+                hides=name in pending and _hides(pin, pending[name]),
+            )
             for name, pin in pinned.items()
         }
+
+    def names(self, server: Server) -> tuple[str, ...]:
+        """Return the tools that are pinned of a server. Raises ConfigurationError."""
+        entry = self._entry(self._kept.look(), server)
+        return tuple(entry["tools"]) if entry is not None else ()
+
+    def is_silent(self, server: Server) -> bool:
+        """Return whether a server was noted not to answer `server/discover`. Raises ConfigurationError."""
+        entry = self._entry(self._kept.look(), server)
+        return entry is not None and entry.get("silent") is True
+
+    def note_silent(self, server: Server, *, silent: bool) -> None:
+        """Note whether a server answers `server/discover`, for every later process. Raises ConfigurationError."""
+
+        def change(held: dict[str, Any]) -> None:
+            held["file"] = self._file
+            entry = self._entry(held, server) or {"identity": _identity(server), "tools": {}, "pending": {}}
+            held.setdefault("servers", {})[server.name] = entry
+            entry.pop("silent", None)
+            if silent:
+                entry["silent"] = True
+
+        self._kept.update(change)
 
     def changes(self, server: str | None = None) -> tuple[Change, ...]:
         """Return what waits for approval, as the servers were last heard. Raises ConfigurationError."""
@@ -114,6 +146,11 @@ class Pins:
             name: {"hash": hashes[name], "definition": _bounded(_definition(tool))}
             for name, tool in listed.items()
         }
+        pinned |= {
+            name: _spelled(tool)
+            for name, tool in listed.items()
+            if name not in pinned and has_invisible(_written(_definition(tool)))
+        }
         entry["pending"] = {
             name: now.get(name)
             for name, pin in pinned.items()
@@ -121,6 +158,24 @@ class Pins:
         }
         pinned |= {name: pin for name, pin in now.items() if name not in pinned}
         return entry
+
+
+def _spelled(tool: ToolInfo) -> dict[str, Json]:
+    """Return the pin of a definition in which invisible characters are spelled out."""
+    definition = json.loads(spell_invisible_in_json(_written(_definition(tool))))
+    return {"hash": _hash(definition), "definition": _bounded(definition)}
+
+
+def _hides(pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool:
+    """Tell whether what waits differs from a pin by nothing but characters that are not seen."""
+    if after is None or "inputSchema" not in after["definition"]:
+        return False
+    spelled = json.loads(spell_invisible_in_json(_written(after["definition"])))
+    return after["hash"] != pin["hash"] and _hash(spelled) == pin["hash"]
+
+
+def _written(definition: Mapping[str, Json]) -> str:
+    return json.dumps(definition, ensure_ascii=False)
 
 
 def memory_of(state: Path, servers_file: Path) -> Path:

@@ -21,7 +21,8 @@ from paddock.hub.failure import CallFailed
 from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
 from paddock.hub.login import Logins, access
 from paddock.hub.process import start_process
-from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools
+from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
+from paddock.large_json import is_large
 from paddock.model.errors import (
     ServerError,
     ServerRejected,
@@ -30,6 +31,7 @@ from paddock.model.errors import (
     UnknownServer,
     explained,
 )
+from paddock.model.json_meter import MOST_VALUES
 
 if TYPE_CHECKING:
     from paddock.hub.connection import Connection
@@ -79,6 +81,8 @@ class _Record:
     warnings: dict[str, None] = field(default_factory=dict[str, None])
     changes: int = 0
     """How often it said that its tools changed."""
+    left_out: tuple[str, ...] = ()
+    """What is missing of its last listing, and why."""
 
 
 class Admission(Protocol):
@@ -92,12 +96,22 @@ class Admission(Protocol):
         """Let a call pass, or raise ServerError."""
         ...
 
+    def is_silent(self, server: str) -> bool:
+        """Return whether a server was noted as one that does not answer `server/discover`."""
+        ...
+
+    def note_silent(self, server: str, *, silent: bool) -> None:
+        """Note whether a server answers `server/discover`."""
+        ...
+
 
 class Hub:
     """Call tools of upstream servers. Use it as an async context manager, or `close()` it.
 
     `environment` is what every child inherits; its own variables come on top. With `admission`, every child is
-    asked for its tools before its first call, and whenever it says that they changed. `clock` gives seconds.
+    asked for its tools before its first call, and whenever it says that they changed. `absent` says by name why
+    further servers of the file are not among `servers`. `answer_values` bounds the JSON values in one message of a
+    server. `clock` gives seconds.
     """
 
     def __init__(
@@ -106,11 +120,13 @@ class Hub:
         *,
         environment: Mapping[str, str],
         admission: Admission | None = None,
+        absent: Mapping[str, str] | None = None,
         logins: Logins | None = None,
         max_live: int = on.MAX_LIVE,
         idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
         wait_ms: float = WAIT_MS,
         sweep_ms: float = SWEEP_MS,
+        answer_values: int = MOST_VALUES,
         breaker: Breaker | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,9 +135,11 @@ class Hub:
         self._records = {name: _Record(server) for name, server in servers.items()}
         self._environment = dict(environment)
         self._admission = admission
+        self._absent = absent
         self._logins = logins
         self._wait_s = wait_ms / 1000
         self._sweep_s = sweep_ms / 1000
+        self._answer_values = answer_values
         self._clock = clock
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Connection | ServerError]] = {}
@@ -145,11 +163,14 @@ class Hub:
         async def ask(connection: "Connection") -> object:
             if self._admission is not None:
                 await self._listed(record, connection, limit)
-                self._admission.admit(server, tool, arguments)
+                if is_large(arguments):  # which takes a schema 100 ms and more, in Python for the most part
+                    await asyncio.to_thread(self._admission.admit, server, tool, arguments)
+                else:
+                    self._admission.admit(server, tool, arguments)
             return await connection.call(tool, dict(arguments), limit)
 
         answer = await self._twice(record, ask)
-        result = read_result(answer)
+        result = read_result(answer, server, self._answer_values)
         self._warn(record, f"tool {tool!r}", result.warnings)
         return result
 
@@ -169,6 +190,11 @@ class Hub:
         """Return how often a server has said that its tools changed."""
         record = self._records.get(server)
         return record.changes if record is not None else 0
+
+    def left_out(self, server: str) -> tuple[str, ...]:
+        """Return what is missing of the last listing of a server, and why."""
+        record = self._records.get(server)
+        return record.left_out if record is not None else ()
 
     def status(self) -> dict[str, ServerStatus]:
         """Return the facts of every configured server, by name. Starts nothing."""
@@ -206,8 +232,11 @@ class Hub:
 
     async def _list(self, record: _Record, connection: "Connection", limit: float) -> list[ToolInfo]:
         changes = record.changes
-        tools, warnings = read_tools(await connection.tools(limit))
-        self._warn(record, "tool listing", warnings)
+        entries, cut = await connection.tools(limit)
+        tools, warnings = read_tools(entries)
+        tools, hidden = without_hidden_names(tools)
+        record.left_out = (*hidden[:_WARNINGS_KEPT], *filter(None, [cut]))
+        self._warn(record, "tool listing", [*record.left_out, *warnings])
         if self._admission is not None:
             self._admission.learn(record.server.name, tools)
         connection.listed = record.changes == changes
@@ -216,7 +245,7 @@ class Hub:
     def _record(self, name: str) -> _Record:
         record = self._records.get(name)
         if record is None:
-            raise UnknownServer(name, self._records)
+            raise UnknownServer(name, self._records, self._absent)
         return record
 
     async def _twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
@@ -289,7 +318,7 @@ class Hub:
         """Own one child from its start until nothing of it is left."""
         try:
             try:
-                await self._live(child, record, probe=not record.legacy)
+                await self._live(child, record, probe=not (record.legacy or self._is_silent(record)))
             except CallFailed as failed:
                 if record.legacy or not failed.again:
                     raise
@@ -317,10 +346,17 @@ class Hub:
             changed = functools.partial(self._changed, record)
             auth = access(server, self._logins)
             async with protocol.connect(
-                server, process, probe=probe, on_lost=lost, on_changed=changed, auth=auth
+                server,
+                process,
+                probe=probe,
+                on_lost=lost,
+                on_changed=changed,
+                auth=auth,
+                most_values=self._answer_values,
             ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy
+                self._note_silence(record, connection)
                 self._connections[child] = connection
                 self._feed(on.Connected(child))
                 await connection.over()
@@ -338,6 +374,15 @@ class Hub:
             record.pid = None
             if process is not None:
                 await process.stop()
+
+    def _note_silence(self, record: _Record, connection: "Connection") -> None:
+        """Have later processes know of a server that did not answer `server/discover`, or that does so now."""
+        answers = not connection.legacy and self._is_silent(record)
+        if self._admission is not None and (connection.silent or answers):
+            self._admission.note_silent(record.server.name, silent=connection.silent)
+
+    def _is_silent(self, record: _Record) -> bool:
+        return self._admission is not None and self._admission.is_silent(record.server.name)
 
     def _changed(self, record: _Record) -> None:
         record.changes += 1

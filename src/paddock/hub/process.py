@@ -20,10 +20,8 @@ from pathlib import Path
 
 from paddock.files import system_program
 from paddock.hub.config import StdioServer
+from paddock.hub.output import LINE_LIMIT, ServerOutput
 from paddock.model.faults import faults
-
-LINE_LIMIT = 64 * 1024 * 1024
-"""Bytes in one message of a server. Longer ones break the connection: nobody may fill our memory."""
 
 GRACE_MS = 50
 """How long a child may take to end by itself once its stdin is closed."""
@@ -40,44 +38,6 @@ _FRAME = re.compile(r"\s+at \S")
 _POLL_S = 0.005
 _EXIT_VISIBLE_S = 0.25
 _REAP_S = 1.0
-
-
-class ServerOutput(asyncio.StreamReaderProtocol):
-    """What a server writes: each whole line is offered to `take` at once, and what it leaves can be read."""
-
-    def __init__(self) -> None:
-        self.stream = asyncio.StreamReader(limit=LINE_LIMIT)
-        super().__init__(self.stream)
-        self.take: Callable[[bytes], bool] = lambda _: False
-        self._begun = bytearray()
-
-    def data_received(self, data: bytes) -> None:
-        """Follow asyncio.Protocol."""
-        if self._begun:
-            seen = len(self._begun)
-            self._begun += data
-            end = self._begun.rfind(b"\n", seen) + 1
-            data = bytes(self._begun[:end])
-            del self._begun[:end]
-        else:
-            end = data.rfind(b"\n") + 1
-            self._begun += data[end:]
-            data = data[:end]
-        for line in data.split(b"\n")[:-1]:
-            if not self.take(line):
-                self.stream.feed_data(line + b"\n")
-        if len(self._begun) > LINE_LIMIT:
-            self._flush()
-
-    def eof_received(self) -> bool | None:
-        """Follow asyncio.Protocol."""
-        self._flush()
-        return super().eof_received()
-
-    def _flush(self) -> None:
-        """Leave a line without end to the reader, who knows what to do."""
-        self.stream.feed_data(bytes(self._begun))
-        self._begun.clear()
 
 
 class ServerPipes(SubprocessStreamProtocol):
@@ -111,6 +71,8 @@ class ServerProcess:
         self._stderr = pipes.stderr
         self._hide = hide
         self._tail = self._strayed = b""
+        self.on_stderr: Callable[[int], object] = int
+        """Hears of the bytes that come on standard error."""
         self._drain = asyncio.create_task(self._drain_stderr())
 
     async def exit_status(self) -> int | None:
@@ -160,6 +122,7 @@ class ServerProcess:
         assert self._stderr is not None
         while chunk := await self._stderr.read(65536):
             self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+            self.on_stderr(len(chunk))
 
     def _leader_alive(self) -> bool:
         return self._transport.get_returncode() is None

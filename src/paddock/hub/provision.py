@@ -7,16 +7,19 @@ version of the registry, after a person agreed (spec 2.1, `mcp_provision`).
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from paddock.files import Kept, replace_file
+from paddock.files import LONGEST, Kept, read_bounded, replace_file
 from paddock.hub.search import Hit, confidence, keyword_score
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
+from paddock.model.invisible import spell_invisible
+from paddock.own_files import NotOursError, read_trusted
 
 MISSING_INTENT = "Missing required parameter: intent"
 """What whoever asks without saying what for is told (X38)."""
@@ -28,6 +31,7 @@ SURE = 0.9
 _MATCHES = 20
 _OFFERS = 50_000
 _DESCRIPTION = 500
+_TRUST_BYTES = 1024 * 1024
 
 _PACKAGE = re.compile(r"(?:@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\Z")
@@ -35,14 +39,29 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
+Source = Literal["npm", "pypi", "remote"]
+"""Where an offer comes from: a package registry, or a server over HTTP under its name in the list."""
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A server of the registry that Paddock can run or reach. `name` is what trust is about: package or server name."""
+    """A server of the registry's list that Paddock can run or reach."""
 
+    source: Source
     name: str
+    """Name of the package or of the remote server."""
+    version: str
+    """Version of the package, empty for a remote server."""
     description: str
     entry: Mapping[str, Json]
     """What goes into a servers file. Variables the server wants stand in it as `${NAME}`."""
+    is_unique: bool = True
+    """Whether no other source in the list offers a server of this name."""
+
+    @property
+    def address(self) -> str:
+        """Name that belongs to this offer alone, such as `npm:@scope/name`."""
+        return f"{self.source}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +103,26 @@ def load_registry(path: Path) -> tuple[Offer, ...]:
     Packages of npm and PyPI with a version, and remote servers over streamable HTTP. Whatever else is listed is passed
     over. Raises ConfigurationError when the file is no such list.
     """
-    listed = Kept(path).read().get("servers", [])
+    listed = Kept(path, read=read_trusted).read().get("servers", [])
     if not isinstance(listed, list):
         raise ConfigurationError(f"{path}: `servers` is no list; fetch the registry's list again")
     offers = (offer for entry in cast("list[object]", listed)[:_OFFERS] for offer in _offers(entry))
-    return tuple({offer.name: offer for offer in offers}.values())
+    latest = {(offer.source, _normalized(offer.source, offer.name)): offer for offer in offers}
+    shared = Counter(_normalized("pypi", offer.name) for offer in latest.values())
+    return tuple(
+        replace(offer, is_unique=shared[_normalized("pypi", offer.name)] == 1) for offer in latest.values()
+    )
 
 
 def load_trust(path: Path) -> tuple[str, ...]:
-    """Return the patterns of a trust file, a JSON array; a missing file, or any other, trusts nobody."""
+    """Return the patterns of a trust file, a JSON array; a missing file, or any other, trusts nobody.
+
+    Raises ConfigurationError for what is no file, too large, another user's, or open to everybody.
+    """
     try:
-        patterns: object = json.loads(path.read_text(encoding="utf-8"))
+        patterns: object = json.loads(read_trusted(path, _TRUST_BYTES))
+    except NotOursError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
     except (OSError, ValueError, RecursionError):
         return ()
     if not isinstance(patterns, list):
@@ -107,10 +135,58 @@ def load_trust(path: Path) -> tuple[str, ...]:
     )
 
 
-def is_trusted(name: str, patterns: Sequence[str]) -> bool:
-    """Tell whether a pattern names a server: `scope/*` a whole scope, anything else exactly one."""
-    scope = name.partition("/")[0]
-    return any(pattern in (name, f"{scope}/*") for pattern in patterns)
+def is_trusted(offer: Offer, patterns: Sequence[str]) -> bool:
+    """Return whether a trust file with these patterns trusts an offer.
+
+    A pattern is `[SOURCE:]NAME[@VERSION]` or `[SOURCE:]SCOPE/*`, where SOURCE is `npm`, `pypi` or `remote`. Without a
+    source, a name that begins with `@` is one of npm, and another name with a slash that of a remote server. Any other
+    name trusts the package only if it has that name alone in the list.
+    """
+    return any(_covers(pattern, offer) is None for pattern in patterns)
+
+
+def explain_distrust(offer: Offer, trust_file: Path) -> str:
+    """Return why the trust file does not trust an offer, and what to write into it."""
+    reasons = [why for pattern in load_trust(trust_file) if (why := _covers(pattern, offer))]
+    reason = f": {reasons[0]}" if reasons else ""
+    return (
+        f"{offer.name} is not trusted{reason}; to trust it, write {json.dumps(offer.address)} into {trust_file}, "
+        "a JSON array"
+    )
+
+
+def _covers(pattern: str, offer: Offer) -> str | None:
+    """Return None if a pattern trusts an offer, why it nearly does, or "" if it is about something else."""
+    source, colon, name = pattern.partition(":")
+    if not colon:
+        source, name = "npm" if pattern.startswith("@") else "remote" if "/" in pattern else "", pattern
+    if source not in ("", offer.source) or (not source and offer.source == "remote"):
+        return ""
+    if name.endswith("/*"):
+        scope, slash, _ = offer.name.partition("/")
+        return None if slash and scope == name[:-2] else ""
+    name, version = _split_version(name)
+    if _normalized(offer.source, name) != _normalized(offer.source, offer.name):
+        return ""
+    if version not in ("", offer.version):
+        return f"version {version} is trusted, and the list offers {offer.version or 'none'}"
+    if not source and not offer.is_unique:
+        return f"{json.dumps(pattern)} may mean npm:{name} or pypi:{name}"
+    return None
+
+
+def _split_version(name: str) -> tuple[str, str]:
+    """Return the name and the version of `NAME@VERSION` or `NAME==VERSION`; the version is "" where there is none."""
+    for sign in ("==", "@"):
+        before, found, version = name.rpartition(sign)
+        if found and before:
+            return before, version
+    return name, ""
+
+
+def _normalized(source: str, name: str) -> str:
+    """Return a package's name as its registry compares it (PyPI: PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower() if source == "pypi" else name
 
 
 def provision(
@@ -137,7 +213,7 @@ def match(intent: str, offers: Sequence[Offer], trust: Sequence[str]) -> tuple[M
     found: list[Match] = []
     for offer in offers:
         score = keyword_score(wanted, offer.name, offer.description)
-        found.append(Match(offer, confidence(score, intent), is_trusted(offer.name, trust)))
+        found.append(Match(offer, confidence(score, intent), is_trusted(offer, trust)))
     suitable = (each for each in found if each.confidence > 0)
     return tuple(sorted(suitable, key=lambda each: each.confidence, reverse=True)[:_MATCHES])
 
@@ -163,11 +239,20 @@ class Provisioning:
         return bool(load_registry(self._registry))
 
     def find(self, name: str) -> Match:
-        """Return the offer of that very name, which is as sure as can be. Raises ConfigurationError."""
-        offers = {offer.name: offer for offer in load_registry(self._registry)}
-        if (offer := offers.get(name)) is not None:
-            return Match(offer, 1.0, is_trusted(name, load_trust(self.trust_file)))
-        near = get_close_matches(name[:200], offers, n=1)
+        """Return the offer with that name or address, as sure as can be.
+
+        Raises ConfigurationError when there is none, or when several sources offer one of that name.
+        """
+        offers = load_registry(self._registry)
+        found = [offer for offer in offers if name in (offer.name, offer.address)]
+        if len(found) > 1:
+            addresses = ", ".join(offer.address for offer in found)
+            raise ConfigurationError(
+                f"there are several servers {name[:200]!r} in the registry's list; name one of them: {addresses}"
+            )
+        if found:
+            return Match(found[0], 1.0, is_trusted(found[0], load_trust(self.trust_file)))
+        near = get_close_matches(name[:200], [offer.name for offer in offers], n=1)
         hint = f"did you mean {near[0]}?" if near else "`paddock servers refresh` fetches the list"
         raise ConfigurationError(f"there is no server {name[:200]!r} in the registry's list; {hint}")
 
@@ -193,10 +278,8 @@ class Provisioning:
             return self._set(name, enabled=True)
         found = self.find(name)
         if not found.allowed:
-            raise ConfigurationError(
-                f"{name} is not trusted; to trust it, name it or its scope in {self.trust_file}, a JSON array"
-            )
-        chosen = own_name or name.rpartition("/")[2]
+            raise ConfigurationError(explain_distrust(found.offer, self.trust_file))
+        chosen = own_name or found.offer.name.rpartition("/")[2]
         return Change(chosen, found.offer.entry, self._enter(chosen, found.offer))
 
     def disable(self, name: str, *, approved: bool) -> Change:
@@ -240,7 +323,7 @@ class Provisioning:
 
     def _document(self) -> dict[str, Any]:
         """Return what the servers file holds. Somebody has written it: nobody is told to remove it."""
-        return Kept(self.servers_file, remedy="correct the file first").read()
+        return Kept(self.servers_file, remedy="correct the file first", read=read_bounded).read()
 
     def _write(self, document: Mapping[str, Json]) -> Path | None:
         """Replace the servers file, keeping what was there; return where, None for a new file."""
@@ -250,7 +333,7 @@ class Provisioning:
             mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
             if file.exists():
                 backup = file.with_name(f"{file.name}.backup")
-                replace_file(backup, file.read_bytes(), mode=mode)
+                replace_file(backup, read_bounded(file, LONGEST), mode=mode)
             text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
             replace_file(file, text.encode("utf-8", "backslashreplace"), mode=mode)  # as JSON escapes it
         except OSError as error:
@@ -275,16 +358,17 @@ def _offers(entry: object) -> Iterator[Offer]:
     fields = _object(entry)
     server = _object(fields.get("server")) or fields
     description = server.get("description")
-    about = description[:_DESCRIPTION] if isinstance(description, str) else ""
+    about = spell_invisible(description[:_DESCRIPTION]) if isinstance(description, str) else ""
     for package in map(_object, _list(server.get("packages"))):
         if (found := _command(package)) is not None:
-            yield Offer(str(package["identifier"]), about, found)
+            source: Source = "npm" if package["registryType"] == "npm" else "pypi"
+            yield Offer(source, str(package["identifier"]), str(package["version"]), about, found)
     name = server.get("name")
     for remote in map(_object, _list(server.get("remotes"))):
         url = remote.get("url")
         if remote.get("type") == "streamable-http" and isinstance(url, str) and url.startswith("https://"):
             if isinstance(name, str) and "{" not in url and not _list(remote.get("headers")):
-                yield Offer(name[:_DESCRIPTION], about, {"url": url})
+                yield Offer("remote", name[:_DESCRIPTION], "", about, {"url": url})
             break
 
 
@@ -302,7 +386,7 @@ def _command(package: Mapping[str, Json]) -> dict[str, Json] | None:
     match package.get("registryType"):
         case "npm":
             entry: dict[str, Json] = {"command": "npx", "args": ["-y", f"{identifier}@{version}"]}
-        case "pypi":
+        case "pypi" if "/" not in identifier:
             entry = {"command": "uvx", "args": [f"{identifier}=={version}"]}
         case _:
             return None

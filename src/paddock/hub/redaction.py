@@ -1,9 +1,10 @@
 """The secret values that a server's configuration holds, and how they are kept out of every text and every result."""
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Self
+
+from paddock.model.numbers import dumps, loads
 
 MARK = "[REDACTED]"
 _SHORTEST = 4
@@ -49,9 +50,9 @@ class Secrets:
         """Return a JSON value with every secret value in its texts and names replaced."""
         if not self._values:
             return value
-        text = json.dumps(value, ensure_ascii=False)
-        spelled = [json.dumps(secret, ensure_ascii=False)[1:-1] for secret in self._values]
-        return json.loads(Secrets(spelled).hide(text)) if any(form in text for form in spelled) else value
+        text = dumps(value, ensure_ascii=False)
+        spelled = [dumps(secret, ensure_ascii=False)[1:-1] for secret in self._values]
+        return loads(Secrets(spelled).hide(text)) if any(form in text for form in spelled) else value
 
     def __or__(self, other: Self) -> "Secrets":
         return Secrets(self._values + other._values)

@@ -33,6 +33,7 @@ class Redirect:
     def __init__(self, port: int = 0) -> None:
         self._port = port
         self._state = ""
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
     @property
@@ -52,8 +53,12 @@ class Redirect:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """End, with every connection: one that is still read when the event loop ends would print a traceback."""
         self._answer.cancel()
         self._server.close()
+        for writer in self._open.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._open, return_exceptions=True)
 
     def expect(self, url: str) -> None:
         """Take the `state` of an address that a person is sent to: only an answer with it counts from now on."""
@@ -67,6 +72,10 @@ class Redirect:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         status, page = "400 Bad Request", _NOT
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
         try:
             async with asyncio.timeout(_HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import httpx2
 
-from paddock.files import LONGEST, make_private, replace_file
+from paddock.files import LONGEST, make_private, read_bounded, replace_file
 from paddock.hub.provision import load_registry
+from paddock.hub.unreached import explain_environment
 from paddock.model.errors import ConfigurationError
 
 PAGES = 1_000
@@ -49,19 +50,23 @@ async def refresh(source: str, target: Path) -> int:
 
 def _read(file: str) -> bytes:
     try:
-        with Path(file).expanduser().open("rb") as opened:
-            data = opened.read(LONGEST + 1)
-    except (OSError, RuntimeError) as error:
+        return read_bounded(Path(file).expanduser(), LONGEST)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
+    except RuntimeError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
-    if len(data) > LONGEST:
-        raise ConfigurationError(f"{file}: larger than {LONGEST} bytes")
-    return data
 
 
 async def _fetched(address: str) -> list[Any]:
     entries: list[Any] = []
     url, room = httpx2.URL(address), LONGEST
-    async with httpx2.AsyncClient(timeout=_TIMEOUT_S, headers={"accept-encoding": "identity"}) as client:
+    try:
+        made = httpx2.AsyncClient(timeout=_TIMEOUT_S, headers={"accept-encoding": "identity"})
+    except (ValueError, OSError, httpx2.InvalidURL):
+        if not (why := explain_environment()):
+            raise
+        raise ConfigurationError(why) from None
+    async with made as client:
         for _ in range(PAGES):
             data = await _page(client, url, room)
             room -= len(data)

@@ -2,8 +2,11 @@
 
 import json
 import string
-from typing import Any, NamedTuple, NoReturn, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
+from paddock.hub.output import DEEPEST
+from paddock.large_json import SLICED_VALUES, count_in_slices, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import (
     InvalidArguments,
@@ -15,6 +18,9 @@ from paddock.model.errors import (
     UnknownServer,
     UnknownTool,
 )
+from paddock.model.invisible import has_invisible, spell_invisible
+from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES
+from paddock.model.numbers import decoder_for, dumps, loads
 from paddock.model.outcome import Status
 
 _EXACT = 2**53 - 1
@@ -28,6 +34,11 @@ class ToolResult(NamedTuple):
     """`content` (always a list), and `structuredContent`, `isError`, `_meta` where the server sent them."""
     warnings: tuple[str, ...] = ()
     """Where the result breaks the protocol; it is passed on all the same."""
+    server: str = ""
+    most_values: int = MOST_VALUES
+    """Maximum number of values in a text that is read as JSON."""
+    unchecked: str = ""
+    """What of the call's arguments was not checked, and why; empty when all was."""
 
     @property
     def said(self) -> str:
@@ -52,11 +63,23 @@ class ToolInfo(NamedTuple):
     annotations: dict[str, Json]
 
 
-def read_result(answer: object) -> ToolResult:
+def has_hidden(tool: ToolInfo) -> bool:
+    """Tell whether a definition holds characters that people do not see."""
+    texts = (tool.name, tool.description)
+    schemas = (tool.input_schema, tool.output_schema, tool.annotations)
+    return any(map(has_invisible, texts)) or any(
+        has_invisible(json.dumps(schema, ensure_ascii=False)) for schema in schemas if schema
+    )
+
+
+def read_result(answer: object, server: str = "", most_values: int = MOST_VALUES) -> ToolResult:
     """Return the result in an answer to `tools/call`, with a warning for each broken rule."""
     if not isinstance(answer, dict):
         return ToolResult(
-            {"content": [{"type": "text", "text": _text(answer)}]}, ("the result is not an object",)
+            {"content": [{"type": "text", "text": _text(answer)}]},
+            ("the result is not an object",),
+            server,
+            most_values,
         )
     fields = cast("dict[str, Json]", answer)
     raw: dict[str, Json] = {name: fields[name] for name in _FIELDS if fields.get(name) is not None}
@@ -70,7 +93,7 @@ def read_result(answer: object) -> ToolResult:
     if not isinstance(raw.get("isError", False), bool):
         warnings.append("`isError` is not a boolean")
         raw["isError"] = bool(raw["isError"])
-    return ToolResult({"content": raw.pop("content"), **raw}, tuple(warnings))
+    return ToolResult({"content": raw.pop("content"), **raw}, tuple(warnings), server, most_values)
 
 
 def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
@@ -99,31 +122,70 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
     return tools, warnings
 
 
+def without_hidden_names(tools: Sequence[ToolInfo]) -> tuple[list[ToolInfo], list[str]]:
+    """Return the tools whose names people can see, and a warning for each other one."""
+    seen = [tool for tool in tools if not has_invisible(tool.name)]
+    hidden = [spell_invisible(tool.name) for tool in tools if has_invisible(tool.name)]
+    return seen, [f'tool "{name}" is left out: its name has invisible characters' for name in hidden]
+
+
+async def read_native(result: ToolResult) -> Json:
+    """Return what `native_value` does, in slices where it is large.
+
+    Raises ServerUnavailable for JSON in text that holds too many values.
+    """
+    text = _single_text(result)
+    if text is None or len(text) <= COUNTED_BYTES or text[:1] in _LETTERS:
+        return native_value(result)
+    data = text.encode("utf-8", "surrogatepass")
+    meter = await count_in_slices(data, result.most_values, DEEPEST)
+    if meter.values > result.most_values:
+        what = f"its text is JSON of more than {result.most_values} values"
+        how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"
+        raise ServerUnavailable(f"Server {result.server} gave no whole answer: {what}; {how}.", sent=True)
+    if meter.values <= SLICED_VALUES or meter.too_deep:
+        return native_value(result)
+    try:
+        return await decode_in_slices(text, decoder_for(data).raw_decode)
+    except ValueError:
+        return text
+
+
 def native_value(result: ToolResult) -> Json:
     """Return what a program wants: structured content, else JSON in text, else text, else the content array.
 
-    A text is parsed only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
+    A number alone is read only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
     """
     structured = result.raw.get("structuredContent")
     if structured is not None:
         return structured
-    content = cast("list[Any]", result.raw["content"])
-    if len(content) != 1 or not isinstance(content[0], dict):
-        return content
-    block = cast("dict[str, Json]", content[0])
-    text = block.get("text")
-    if block.get("type") != "text" or not isinstance(text, str):
-        return content
+    text = _single_text(result)
+    if text is None:
+        return result.raw["content"]
     if text[:1] in _LETTERS:
         return text
     try:
-        value: Json = _DECODER.decode(text)
+        value: Json = loads(text)
     except (ValueError, RecursionError):
         return text
     if isinstance(value, dict | list | str | bool | None):
         return cast("Json", value)
     exact = json.dumps(value) == text.strip() and not (isinstance(value, int) and abs(value) > _EXACT)
     return value if exact else text
+
+
+def _single_text(result: ToolResult) -> str | None:
+    """Return the text of a result that is one text and nothing else."""
+    content = cast("list[Any]", result.raw["content"])
+    if (
+        result.raw.get("structuredContent") is not None
+        or len(content) != 1
+        or not isinstance(content[0], dict)
+    ):
+        return None
+    block = cast("dict[str, Json]", content[0])
+    text = block.get("text")
+    return text if block.get("type") == "text" and isinstance(text, str) else None
 
 
 def _object(value: Json) -> dict[str, Json] | None:
@@ -134,17 +196,12 @@ def _is_block(block: object) -> bool:
     return isinstance(block, dict) and isinstance(cast("dict[str, Json]", block).get("type"), str)
 
 
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_not_json)
 _LETTERS = frozenset(string.ascii_letters) - frozenset("tfn")
 """What no JSON begins with, and most texts do."""
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else dumps(value)
 
 
 def blame(error: ServerError) -> Status:

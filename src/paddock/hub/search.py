@@ -12,14 +12,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, cast
 
-from paddock.hub.result import ToolInfo
+from paddock.hub.result import ToolInfo, has_hidden
 from paddock.model.base import Json
+from paddock.model.invisible import spell_invisible
 
 _COLUMNS = {"name": 4.0, "server": 4.0, "description": 2.0, "parameters": 0.3}
 """What is searched, and how much a word there counts. The name's own spelling counts as name, too."""
-_LONGEST_TEXT = 4_000
+SEARCHED_CHARS = 4_000
 """Characters of a description that are searched: hostile ones must not push others out of memory."""
-_MOST_PARAMETERS = 100
+SEARCHED_PARAMETERS = 100
+"""Parameters of a tool that are searched."""
 _MOST_WORDS = 32
 
 _SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])")
@@ -40,11 +42,24 @@ class CatalogTool:
     tool: ToolInfo
     changed: bool = False
     """The server now says something else than what was pinned; this is the pinned definition."""
+    hides: bool = False
+    """It was `changed` from the start: its definition holds invisible characters, which a person has to accept."""
+    alias: str = ""
+    """A second name, which is an identifier; empty where there is none."""
 
     @property
     def name(self) -> str:
         """The name by which people and programs call it: `server.tool`."""
         return f"{self.server}.{self.tool.name}"
+
+    @property
+    def warning(self) -> str:
+        """What is to be said to whoever reads its definition; empty when nothing is."""
+        if not self.hides and not has_hidden(self.tool):
+            return ""
+        return (
+            f"{spell_invisible(self.name)} has invisible characters in its definition; they are spelled out"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +123,7 @@ def keyword_search(tools: Sequence[CatalogTool], query: str, *, limit: int = 20)
     """
     wanted = query.lower().split()
     scored = [
-        Hit(tool, keyword_score(wanted, tool.tool.name, tool.tool.description[:_LONGEST_TEXT]))
+        Hit(tool, keyword_score(wanted, tool.tool.name, tool.tool.description[:SEARCHED_CHARS]))
         for tool in tools
     ]
     return tuple(
@@ -133,7 +148,7 @@ def confidence(score: float, query: str) -> float:
 
 def _terms(query: str) -> list[str]:
     """Return the different words of a question; its fillers only when there is nothing else."""
-    found = dict.fromkeys(words(query[:_LONGEST_TEXT]))
+    found = dict.fromkeys(words(query[:SEARCHED_CHARS]))
     telling = [word for word in found if word not in _FILLERS]
     return (telling or list(found))[:_MOST_WORDS]
 
@@ -144,16 +159,28 @@ def _texts(entry: CatalogTool) -> tuple[str, str, str, str]:
     return (
         " ".join(words(tool.name)),
         " ".join(words(entry.server)),
-        " ".join(words(tool.description[:_LONGEST_TEXT])),
-        " ".join(words(" ".join(_parameters(tool.input_schema))[:_LONGEST_TEXT])),
+        " ".join(words(tool.description[:SEARCHED_CHARS])),
+        " ".join(words(" ".join(_parameters(tool.input_schema))[:SEARCHED_CHARS])),
     )
+
+
+def is_searched_in_part(tool: ToolInfo) -> bool:
+    """Tell whether some words of a tool find nothing, because there are too many."""
+    return (
+        len(tool.description) > SEARCHED_CHARS
+        or len(_members(tool.input_schema)) > SEARCHED_PARAMETERS
+        or sum(len(text) + 1 for text in _parameters(tool.input_schema)) > SEARCHED_CHARS
+    )
+
+
+def _members(schema: Mapping[str, Json]) -> dict[str, Any]:
+    properties: Any = schema.get("properties")
+    return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
 
 
 def _parameters(schema: Mapping[str, Json]) -> Iterator[str]:
     """Yield names and descriptions of the parameters at the top of a schema."""
-    properties: Any = schema.get("properties")
-    members = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
-    for name, member in list(members.items())[:_MOST_PARAMETERS]:
+    for name, member in list(_members(schema).items())[:SEARCHED_PARAMETERS]:
         yield name
         text = cast("dict[str, Any]", member).get("description") if isinstance(member, dict) else None
         if isinstance(text, str):

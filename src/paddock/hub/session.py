@@ -1,5 +1,6 @@
 """The MCP library's client session, asked for results as they came off the wire."""
 
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp.client.session import ClientSession
@@ -24,13 +25,19 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
 
 AUTH_STATUS = (401, 403)
-PAGES = 100
+_PROMPT_S = 2.0
+"""Seconds within which a server that had started answers the handshake."""
+PAGES = 1_000
 """Pages of one listing; a server that never ends its listing cannot hold us."""
+LISTING_CHARS = 64 * 1024 * 1024
+"""Characters of all pages but the last; then no further one is asked for."""
 
 
 class Session(ClientSession):
     """A session whose answers are not validated: a faulty server stays usable, and a call costs half."""
 
+    silent = False
+    """Whether the server did not answer `server/discover`, and shook hands."""
     lane: Lane | None = None
     """A shorter way for our requests, which no trace goes along."""
 
@@ -47,7 +54,7 @@ class Session(ClientSession):
         """Agree on a version: with `probe` ask for the stateless era; without, or if refused, shake hands.
 
         The library waits some seconds for an answer to the probe. A server that starts slowly, or that waits for a
-        person to log in, is asked again when it refuses the handshake.
+        person to log in, is asked again when it refuses the handshake; so is one that was not asked.
         """
         late = False
         if probe:
@@ -60,10 +67,13 @@ class Session(ClientSession):
                     raise
             else:
                 return
+        begun = time.monotonic()
         try:
             await self._shake_hands()
+            # One that took long to start may answer the probe the next time.
+            self.silent = late and time.monotonic() - begun < _PROMPT_S
         except (MCPError, RuntimeError) as refused:
-            if not late:
+            if probe and not late:
                 raise
             try:
                 await self.discover()

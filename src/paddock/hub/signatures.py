@@ -13,6 +13,7 @@ from typing import Literal, cast
 from paddock.hub.search import CatalogTool
 from paddock.hub.unfold import unfold
 from paddock.model.base import Json
+from paddock.model.invisible import has_invisible, spell_invisible
 
 Output = Literal["declared", "observed", "unknown"]
 """Where an output type comes from: the server's word, results seen so far, or nowhere."""
@@ -28,6 +29,8 @@ _DESCRIPTION = 600
 _LINE = 160
 """Characters for the parameters of a one-line signature; what is required stays."""
 
+_TAKEN = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
+"""Members that `servers.NAME` has of its own, or that JavaScript looks up there (glue/servers.js)."""
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,199}\Z")
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)")
@@ -38,6 +41,7 @@ _PLAIN = {
     "boolean": "boolean",
     "null": "null",
 }
+_ROUGH = {**_PLAIN, "array": "unknown[]", "object": "object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +56,52 @@ class Described:
     output: Output
     changed: bool
     """The server changed the tool after it was pinned: calls are refused until a person approves."""
+    hides: bool = False
+    """It was `changed` from the start: its definition holds invisible characters, which a person has to accept."""
+    notes: tuple[str, ...] = ()
+    """What else to know before a call, such as that its arguments are not checked."""
 
 
 def signature(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> str:
     """Return a tool on one line: name, parameters, a short output type, the first sentence of what it does."""
-    parameters = _line_of_parameters(unfold(entry.tool.input_schema))
+    parameters = _line_of_arguments(unfold(entry.tool.input_schema))
     _, schema = _output(entry, observed)
     returns = _Printer(compact=True).type(unfold(schema)) if schema is not None else "unknown"
     result = f": {returns}" if returns != "unknown" and len(returns) <= _LINE // 2 else ""
     about = _first_sentence(entry.tool.description)
     server = entry.server if _IDENTIFIER.match(entry.server) else f"servers[{_key(entry.server)}]"
-    tool = f".{entry.tool.name}" if _IDENTIFIER.match(entry.tool.name) else f"[{_key(entry.tool.name)}]"
-    return f"{server}{tool}({parameters}){result}" + (f" // {about}" if about else "")
+    name = entry.alias or entry.tool.name
+    tool = f".{name}" if _IDENTIFIER.match(name) else f"[{_key(name)}]"
+    call = f"{tool}({parameters})"
+    if entry.tool.name in _TAKEN:
+        call = f'.call("{entry.tool.name}"{parameters and f", {parameters}"})'
+    return f"{server}{call}{result}" + (f" // {about}" if about else "")
 
 
-def describe(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> Described:
-    """Return the whole declaration of a tool. `observed` is the type that its results had so far."""
+def describe(
+    entry: CatalogTool, observed: Mapping[str, Json] | None = None, *, unchecked: str = ""
+) -> Described:
+    """Return the whole declaration of a tool. `observed` is the type that its results had so far.
+
+    `unchecked` says what of its arguments is not checked.
+    """
     kind, schema = _output(entry, observed)
     printer = _Printer()
     input_schema = unfold(entry.tool.input_schema)
     parameters = printer.type({"type": "object", **input_schema})
-    optional = "" if _required(input_schema) else "?"
+    optional = "" if _needs_arguments(input_schema) else "?"
     returns = printer.type(unfold(schema)) if schema is not None else "unknown"
     about = _comment(entry.tool.description, _DESCRIPTION)
     lines = [f"/** {about} */"] if about else []
-    lines += [
-        f"{_key(entry.tool.name)}(args{optional}: {parameters}): Promise<{returns}>; // output: {kind}",
-    ]
+    named = f"; tool {_key(entry.tool.name)}" if entry.alias else ""
+    called = f"{_key(entry.alias or entry.tool.name)}("
+    if entry.tool.name in _TAKEN:
+        called = f'call(tool: "{entry.tool.name}", '
+    lines += [f"{called}args{optional}: {parameters}): Promise<{returns}>; // output: {kind}{named}"]
     member = f".{entry.server}" if _IDENTIFIER.match(entry.server) else f"[{_key(entry.server)}]"
-    return Described(entry.name, f"servers{member}", "\n".join(lines), kind, entry.changed)
+    notes = tuple(filter(None, (entry.warning, unchecked)))
+    declaration = "\n".join(lines)
+    return Described(entry.name, f"servers{member}", declaration, kind, entry.changed, entry.hides, notes)
 
 
 class _Printer:
@@ -171,6 +192,7 @@ class _Printer:
         return f"/** {note} */\n{text}" if note else text
 
 
+_SAYS_MORE = frozenset({"anyOf", "oneOf", "const", "enum", "not"})
 _BASES = frozenset({"string", "number", "boolean", "Record<string, unknown>"})
 
 
@@ -180,6 +202,59 @@ def _output(
     if entry.tool.output_schema is not None:
         return "declared", entry.tool.output_schema
     return ("observed", observed) if observed is not None else ("unknown", None)
+
+
+def _line_of_arguments(schema: Mapping[str, Json]) -> str:
+    """Return what a tool takes, on one line: its parameters, or else the type that `describe` has."""
+    plain = _as_plain_object(schema)
+    if plain is not None:
+        return _line_of_parameters(plain)
+    text = _Printer(compact=True).type({"type": "object", **schema})
+    if len(text) <= 2 * _LINE:
+        return text
+    return _line_of_parameters(_loosely_merged(schema)) + " /* in combinations: see its declaration */"
+
+
+def _as_plain_object(schema: Mapping[str, Json]) -> dict[str, Json] | None:
+    """Return an object and what `allOf` adds to it as one object with named members; None where it says more."""
+    further = schema.get("additionalProperties")
+    if _SAYS_MORE & schema.keys() or isinstance(further, dict) or (further is True and not _members(schema)):
+        return None
+    properties, required = dict(_members(schema)), [*_required(schema)]
+    for each in _list(schema.get("allOf")):
+        part = _as_plain_object(cast("dict[str, Json]", each)) if isinstance(each, dict) else None
+        if part is None or part["properties"].keys() & properties.keys():
+            return None
+        properties |= part["properties"]
+        required += part["required"]
+    return {"properties": properties, "required": cast("list[Json]", required)}
+
+
+def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) -> dict[str, Json]:
+    """Return all members that a schema names anywhere at its top; those of alternatives are not required."""
+    properties = dict(_members(schema))
+    required: list[Json] = [] if alternative else [*_required(schema)]
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for each in _list(schema.get(keyword)):
+            if isinstance(each, dict):
+                fields = cast("dict[str, Json]", each)
+                part = _loosely_merged(fields, alternative=alternative or keyword != "allOf")
+                properties |= part["properties"] | properties
+                required += part["required"]
+    return {"properties": properties, "required": required}
+
+
+def _needs_arguments(schema: Json) -> bool:
+    """Tell whether a tool cannot be called without arguments."""
+    if not isinstance(schema, dict):
+        return False
+    fields = cast("dict[str, Json]", schema)
+    either = (_list(fields.get(keyword)) for keyword in ("anyOf", "oneOf"))
+    return (
+        bool(_required(fields))
+        or any(map(_needs_arguments, _list(fields.get("allOf"))))
+        or any(options and all(map(_needs_arguments, options)) for options in either)
+    )
 
 
 def _line_of_parameters(schema: Mapping[str, Json]) -> str:
@@ -204,14 +279,15 @@ def _line_of_parameters(schema: Mapping[str, Json]) -> str:
 
 def _rough(schema: Json) -> str:
     """Return a short word for a type that does not fit on a line."""
-    kind = cast("dict[str, Json]", schema).get("type") if isinstance(schema, dict) else None
-    match kind:
-        case "array":
-            return "unknown[]"
-        case str():
-            return _PLAIN.get(kind, "object" if kind == "object" else "unknown")
-        case _:
-            return "unknown"
+    fields = cast("dict[str, Json]", schema) if isinstance(schema, dict) else {}
+    kinds = fields.get("type")
+    named = [*_list(kinds), *(["null"] if fields.get("nullable") is True else [])]
+    match kinds if isinstance(kinds, str) else "":
+        case "":
+            words = [_ROUGH.get(kind, "unknown") for kind in named if isinstance(kind, str)]
+            return _union(words) if _list(kinds) else "unknown"
+        case kind:
+            return _union([_ROUGH.get(kind, "unknown"), *map(str, named)])
 
 
 def _members(schema: Mapping[str, Json]) -> dict[str, Json]:
@@ -269,14 +345,14 @@ def _is_closed(text: str) -> bool:
 def _key(name: str) -> str:
     if _IDENTIFIER.match(name):
         return name
-    return json.dumps(
-        name[:_NAME], ensure_ascii=not name.isprintable()
-    )  # what hides or turns text is spelled out
+    hides = not name.isprintable() or has_invisible(name)
+    return json.dumps(name[:_NAME], ensure_ascii=hides)  # what hides or turns text is spelled out
 
 
 def _comment(text: str, longest: int) -> str:
     """Return a text on one line that cannot end the comment it stands in."""
-    line = _SPACE.sub(" ", text[: longest * 4]).strip().replace("*/", "* /")
+    line = spell_invisible(text[: longest * 4])
+    line = _SPACE.sub(" ", line).strip().replace("*/", "* /")
     line = line if len(line) <= longest else line[: longest - 3] + "..."
     return line.encode("utf-8", "replace").decode()
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from paddock.model.base import Json
+from paddock.model.schema_dialect import anchors
 
 NODES = 2_000
 """Schemas within one unfolded schema."""
@@ -42,6 +43,7 @@ class _Unfolding:
         self._document = document
         self._left = NODES
         self._cuts = 0
+        self._anchors: dict[str, Json] | None = None
 
     def node(self, schema: Json, depth: int, within: tuple[str, ...]) -> dict[str, Json]:
         """Return one schema unfolded; `within` are the references that led to it."""
@@ -78,9 +80,13 @@ class _Unfolding:
         return value
 
     def _target(self, reference: str) -> Json:
-        """Return what a reference within the document points at (RFC 6901); None for any other."""
-        if reference != "#" and not reference.startswith("#/"):
+        """Return what a reference within the document points at, by RFC 6901 or an anchor; None for any other."""
+        if not reference.startswith("#"):
             return None
+        if len(reference) > 1 and reference[1] != "/":
+            if self._anchors is None:
+                self._anchors = anchors(self._document)
+            return self._anchors.get(reference[1:])
         node: Any = self._document
         for step in unquote(reference[1:]).split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")

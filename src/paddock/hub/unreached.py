@@ -7,7 +7,9 @@ import os
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import cast
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
@@ -18,6 +20,45 @@ def cause(error: Exception) -> str:
     """Return what became of a request or of its answer, without a word of either."""
     told = (_of_system(each) for each in _chain(error))
     return next(filter(None, told), None) or _of_http(error)
+
+
+def find_proxy_variable(url: httpx2.URL) -> str:
+    """Return the name of the environment variable whose proxy requests to `url` go through, "" for none."""
+    proxies = getproxies()
+    if proxy_bypass(url.host):
+        return ""
+    names = [f"{scheme}_proxy" for scheme in (url.scheme, "all") if proxies.get(scheme)]
+    return _as_set(names[0]) if names else ""
+
+
+def explain_environment() -> str:
+    """Return which environment variable no HTTP client can use, and why; "" if each is in order.
+
+    Values are not repeated: a proxy's address may hold a password.
+    """
+    for scheme in ("http", "https", "all"):
+        value = getproxies().get(scheme)
+        try:
+            if value:
+                httpx2.Proxy(value if "://" in value else f"http://{value}")
+        except (ValueError, httpx2.InvalidURL):
+            name = _as_set(f"{scheme}_proxy")
+            return f"{name} is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
+    for name, kind in (("SSL_CERT_FILE", Path.is_file), ("SSL_CERT_DIR", Path.is_dir)):
+        place = os.environ.get(name)
+        if place and not (kind(Path(place)) and os.access(place, os.R_OK)):
+            return f"{name} names {place}, which cannot be read; correct it, or unset it"
+        if place and name == "SSL_CERT_FILE":
+            try:
+                ssl.create_default_context(cafile=place)
+            except ssl.SSLError:
+                return f"{name} names {place}, which holds no certificates; correct it, or unset it"
+    return ""
+
+
+def _as_set(name: str) -> str:
+    """Return how a variable is spelled in the environment, where either case counts."""
+    return name if name in os.environ else name.upper()
 
 
 def _of_system(error: BaseException) -> str | None:

@@ -4,16 +4,24 @@ What a server sends is bounded in size and, where nobody waits for it, in time: 
 """
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import httpx2
+from mcp_types import INTERNAL_ERROR
 from pydantic_core import from_json, to_json
 
 from paddock.hub.config import HttpServer
-from paddock.hub.failure import TRACE, Trace
-from paddock.hub.process import LINE_LIMIT
-from paddock.hub.unreached import cause
+from paddock.hub.failure import TRACE, CallFailed, Trace
+from paddock.hub.lane import odd
+from paddock.hub.lifecycle import Verdict
+from paddock.hub.output import DEEPEST, LINE_LIMIT
+from paddock.hub.unreached import cause, explain_environment, find_proxy_variable
+from paddock.model.errors import ServerUnavailable
+from paddock.model.json_meter import MOST_VALUES, JsonMeter
+from paddock.model.numbers import MARK, NumberTooLongError, loads, marked, may_lose, unmarked_text
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -23,19 +31,35 @@ _APART_S = 0.5
 """Seconds between two requests for the rest of one stream; a server may ask for none."""
 _PLAIN = ("", "identity")
 _SHOWN = 200
+_LINES = re.compile(rb"\r\n|\r|\n|[^\r\n]+").findall
 _CHECKED = 64 << 10
 """Bytes of an answer up to which it is looked at whose answer it is; what fails is short."""
 
 
-def http_client(server: HttpServer, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
-    """Return a client with the server's headers. No read timeout: each call has its own."""
+def http_client(
+    server: HttpServer, auth: httpx2.Auth | None = None, most_values: int = MOST_VALUES
+) -> httpx2.AsyncClient:
+    """Return a client with the server's headers. No read timeout: each call has its own.
+
+    An answer or event with more than `most_values` values ends with an error, before the library decodes it. Raises
+    CallFailed when an environment variable names a proxy or certificates that cannot be used.
+    """
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
-    return _Client(headers=headers, timeout=timeout, auth=auth)
+    try:
+        return _Client(most_values, headers=headers, timeout=timeout, auth=auth)
+    except (ValueError, OSError, httpx2.InvalidURL):
+        if not (why := explain_environment()):
+            raise
+        raise CallFailed(ServerUnavailable(f"{why}."), Verdict.NEUTRAL) from None
 
 
 class _Client(httpx2.AsyncClient):
     """Note in the call's trace what became of the request, and turn a network failure into an answer."""
+
+    def __init__(self, most_values: int, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(**options)
+        self._most_values = most_values
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
         trace = TRACE.get() or Trace()
@@ -43,13 +67,19 @@ class _Client(httpx2.AsyncClient):
             return await self._farewell(request, options)
         if request.method == "GET":
             await _rest(trace)
+        request = _unmarked(request)
         before, trace.sent = trace.sent, True  # also for whoever waits no longer
         try:
             response = await super().send(request, **options)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             # The library's transport would end with all its calls; a gateway in between would answer just so.
             trace.sent = before or not isinstance(error, _UNSENT)
-            trace.cause = cause(error)
+            proxy = (
+                find_proxy_variable(request.url)
+                if isinstance(error, httpx2.ConnectError | httpx2.ProxyError)
+                else ""
+            )
+            trace.cause = cause(error) + (f" (by the proxy in {proxy})" if proxy else "")
             return httpx2.Response(502, request=request)
         trace.status, trace.cause = response.status_code, ""
         trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -60,9 +90,11 @@ class _Client(httpx2.AsyncClient):
             return httpx2.Response(502, request=request)
         if response.is_redirect:
             return await _bare(response, trace)
-        if trace.kind != "text/event-stream":  # whose events the library bounds
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Bounded(response.stream, trace)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        if trace.kind == "text/event-stream":
+            response.stream = _Marked(_Events(response.stream, trace, self._most_values))
+        else:
+            response.stream = _Bounded(response.stream, trace, self._most_values)
             if response.is_success and request.method == "POST" and trace.kind == "application/json":
                 response.stream = _Addressed(response.stream, request.content, trace)
         return response
@@ -96,29 +128,66 @@ async def _bare(response: httpx2.Response, trace: Trace) -> httpx2.Response:
     return bare
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends with an error at the size where a stdio server's message would, or when it is broken off."""
+class _Counted(httpx2.AsyncByteStream):
+    """A body that ends with an error where it holds too much."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, most_values: int) -> None:
         self._stream = stream
         self._trace = trace
+        self._most_values = most_values
+
+    def _check(self, meter: JsonMeter) -> None:
+        if meter.too_deep:
+            raise _oversize(self._trace, f"it is nested more than {DEEPEST} deep")
+        if meter.values > self._most_values:
+            values = f"it holds more than {self._most_values} values"
+            raise _oversize(self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`")
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Bounded(_Counted):
+    """One document, which has the bounds of a stdio server's message; it may also be broken off."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+        size, meter = 0, JsonMeter(DEEPEST)
         try:
             async for chunk in self._stream:
                 size += len(chunk)
                 if size > LINE_LIMIT:
-                    raise self._fault(f"it is larger than {LINE_LIMIT} bytes; ask for less at once")
+                    raise _oversize(
+                        self._trace, f"it is larger than {LINE_LIMIT} bytes; ask for less at once"
+                    )
+                meter.feed(chunk)
+                self._check(meter)
                 yield chunk
         except httpx2.TransportError as error:
-            raise self._fault(cause(error)) from None
+            raise _fault(self._trace, cause(error)) from None
 
-    def _fault(self, text: str) -> httpx2.StreamError:
-        return _fault(self._trace, text)
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+class _Events(_Counted):
+    """Server-sent events, each a document; the library bounds their bytes.
+
+    A line break is no part of a JSON string, so whatever quotes the other fields of an event hold, the count of `data`
+    begins outside of strings.
+    """
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        meter, blank, half = JsonMeter(DEEPEST), False, False
+        async for chunk in self._stream:
+            for line in _LINES(chunk[half and chunk[:1] == b"\n" :]):
+                if line[:1] not in b"\r\n":
+                    meter.feed(line)
+                    self._check(meter)
+                    blank = False
+                    continue
+                if blank:
+                    meter = JsonMeter(DEEPEST)
+                meter.end_line()
+                blank = True
+            half = chunk[-1:] == b"\r"
+            yield chunk
 
 
 class _Addressed(httpx2.AsyncByteStream):
@@ -134,7 +203,7 @@ class _Addressed(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = b"".join([chunk async for chunk in self._stream])
-        yield self._addressed(body) if len(body) <= _CHECKED else body
+        yield _marked(self._addressed(body) if len(body) <= _CHECKED else body)
 
     def _addressed(self, body: bytes) -> bytes:
         try:
@@ -152,6 +221,77 @@ class _Addressed(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _oversize(trace: Trace, text: str) -> httpx2.StreamError:
+    trace.oversize = True
+    return _fault(trace, text)
+
+
+class _Marked(httpx2.AsyncByteStream):
+    """Events whose numbers keep their digits on their way through the library (`paddock.model.numbers`)."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        line = bytearray()
+        async for chunk in self._stream:
+            whole, end, rest = chunk.rpartition(b"\n")
+            if not end and len(line) + len(rest) <= LINE_LIMIT:
+                line += rest
+                continue
+            lines = bytes(line) + whole + end
+            line[:] = rest
+            yield b"".join(map(_marked_event, lines.splitlines(keepends=True))) if may_lose(lines) else lines
+        yield bytes(line)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _marked_event(line: bytes) -> bytes:
+    if not line.startswith(b"data:") or not may_lose(line):
+        return line
+    data = line[len(b"data:") :].strip()
+    return b"data: " + _marked(data) + b"\n"
+
+
+def _marked(body: bytes) -> bytes:
+    """Return an answer with marks in its result; the library checks other numbers, which hold no data."""
+    if not may_lose(body):
+        return body
+    try:
+        answer = cast("dict[str, Any]", loads(body.decode()))
+        answer["result"] = marked(answer["result"])
+        return json.dumps(answer).encode()
+    except NumberTooLongError as problem:
+        return _refusal(body, str(problem))
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return body  # no answer, or the library says what is wrong with it
+
+
+def _refusal(body: bytes, problem: str) -> bytes:
+    """Return an error in the place of an answer that no reader takes."""
+    answer = odd(body) or {
+        "id": None,
+        "error": {"code": INTERNAL_ERROR, "message": f"the answer holds {problem}"},
+    }
+    return to_json({"jsonrpc": "2.0", **answer})
+
+
+def _unmarked(request: httpx2.Request) -> httpx2.Request:
+    """Return a request with numbers in the place of marked texts, in its body and its headers."""
+    if MARK.encode() not in request.content:
+        return request
+    kept = [
+        (name, value) for name, value in request.headers.multi_items() if name.lower() != "content-length"
+    ]
+    headers = [(name, value.replace(MARK, "")) for name, value in kept]
+    content = unmarked_text(request.content)
+    return httpx2.Request(
+        request.method, request.url, headers=headers, content=content, extensions=request.extensions
+    )
 
 
 def _fault(trace: Trace, text: str) -> httpx2.StreamError:

@@ -22,7 +22,8 @@ from pydantic import ValidationError
 
 from paddock.hub.failure import TRACE
 from paddock.hub.lane import EMPTY, is_answer, odd, written
-from paddock.hub.process import LINE_LIMIT
+from paddock.hub.output import ServerOutput
+from paddock.model.numbers import may_lose, unmarked_text
 
 
 class PipeStream:
@@ -49,8 +50,11 @@ class PipeReader(PipeStream):
     `on_other` is told of each of them.
     """
 
+    size = 0
+    """Bytes of the last message."""
+
     def __init__(
-        self, stdout: asyncio.StreamReader, on_end: Callable[[str], None], on_other: Callable[[bytes], None]
+        self, stdout: ServerOutput, on_end: Callable[[str], None], on_other: Callable[[bytes], None]
     ) -> None:
         self._stdout = stdout
         self._on_end = on_end
@@ -59,14 +63,11 @@ class PipeReader(PipeStream):
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message. Raises EndOfStream when the child closed its stdout or broke the limit."""
         while True:
-            try:
-                line = await self._stdout.readuntil(b"\n")
-            except asyncio.LimitOverrunError:
-                self._on_end(f"a message is longer than {LINE_LIMIT} bytes")
-                raise anyio.EndOfStream from None
-            except (asyncio.IncompleteReadError, ConnectionError):
-                self._on_end("")
-                raise anyio.EndOfStream from None
+            line = await self._stdout.line()
+            if line is None:
+                self._on_end(self._stdout.fault)
+                raise anyio.EndOfStream
+            self.size = len(line)
             if (message := parse(line)) is not None:
                 return message
             self._on_other(line)
@@ -89,7 +90,7 @@ class PipeWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
-        data = written(item.message.model_dump(by_alias=True, exclude_unset=True))
+        data = unmarked_text(written(item.message.model_dump(by_alias=True, exclude_unset=True)))
         if self._stdin.is_closing():
             raise anyio.BrokenResourceError
         if (trace := TRACE.get()) is not None:
@@ -104,6 +105,8 @@ class PipeWriter(PipeStream):
 def parse(line: bytes) -> SessionMessage | None:
     """Return the message in a line, or None. An answer with a small fault is still taken as the answer."""
     try:
+        if may_lose(line) and (document := odd(line)) is not None:
+            return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
         return _answer(line)

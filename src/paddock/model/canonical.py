@@ -1,11 +1,12 @@
 """The JSON forms of a value that hashes are made of."""
 
-import json
+from functools import partial
 
 import orjson
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_encode_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+from paddock.model.numbers import dumps_exact
+
+_encode = partial(dumps_exact, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical(value: object) -> bytes:
@@ -14,8 +15,8 @@ def canonical(value: object) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (
         TypeError
-    ):  # what JSON knows and orjson does not: integers beyond 64 bits, lone surrogates, deep nesting
-        return _encode_sorted(value).encode("utf-8", "surrogatepass")
+    ):  # what JSON knows and orjson does not: numbers beyond 64 bits, lone surrogates, deep nesting
+        return _encode(value, sort_keys=True).encode("utf-8", "surrogatepass")
 
 
 def in_order(value: object) -> bytes:

@@ -14,8 +14,10 @@ from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS, ARGUMENTS_BYTES, ST
 
 Kind = Literal["text", "integer", "number", "boolean", "list"]
 
+_NUMBERS = ("integer", "number")
+
 _WORD = r"[a-z][A-Za-z0-9_]{0,31}"
-_PLACEHOLDER = re.compile(rf"({_WORD})(?::([a-z]+))?(\?)?")
+_PLACEHOLDER = re.compile(rf"({_WORD})(?::([a-z]+)(:signed)?)?(\?)?")
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env"})
 _TAKEN = frozenset({"input", "then", "vars", "workspace"})
@@ -29,10 +31,12 @@ _OWN = frozenset(
 
 
 class Placeholder(NamedTuple):
-    """`{name}`, `{name:kind}` or `{name:kind?}` in an argument."""
+    """`{name}`, `{name:kind}`, `{name:kind:signed}`, or one of these with `?` behind it, in an argument."""
 
     name: str
     kind: Kind
+    signed: bool
+    """Whether an argument may begin with it when it is negative."""
     optional: bool
 
 
@@ -50,13 +54,15 @@ def template(text: str) -> Template:
             parts.append(found[0][0])
             continue
         inside = _PLACEHOLDER.fullmatch(found[1] or "")
-        if inside is None or (inside[2] or "text") not in get_args(Kind):
+        if inside is None or (inside[2] or "text") not in (_NUMBERS if inside[3] else get_args(Kind)):
             kinds = ", ".join(get_args(Kind))
             raise ValueError(
                 f"{found[0]} in {text!r} is no placeholder; write {{name}} or {{name:kind}} with one of "
-                f"{kinds}, a `?` behind it when it may be left out, and {{{{ for a brace"
+                f"{kinds}, `:signed` behind a number that may be negative, a `?` behind it when it may be left out, "
+                f"and {{{{ for a brace"
             )
-        parts.append(Placeholder(inside[1], cast("Kind", inside[2] or "text"), inside[3] is not None))
+        kind = cast("Kind", inside[2] or "text")
+        parts.append(Placeholder(inside[1], kind, inside[3] is not None, inside[4] is not None))
     parts.append(text[position:])
     return tuple(part for part in parts if part)
 
@@ -66,7 +72,8 @@ class SdkCommand(Value):
 
     Arguments are templates: `{name}` stands for a text, `{name:integer}`, `{name:number}` and `{name:boolean}` for
     what they say, `{name:list}` alone for several arguments; with `?` behind it the argument is left out when the
-    value is. No shell reads them, and a text cannot pass for an option.
+    value is. No shell reads them, and no value can pass for an option: before a `--` an argument that begins with a
+    value does not begin with `-`. A number may be negative there in `{name:integer:signed}` and `{name:number:signed}`.
     """
 
     name: Annotated[str, Field(pattern=rf"^{_WORD}\.{_WORD}$")]
@@ -159,7 +166,7 @@ def _arguments(parts: Template, given: Mapping[str, Json], *, after_dashes: bool
         ]
     texts = [part if isinstance(part, str) else _text(part, given[part.name]) for part in parts]
     text = "".join(texts)
-    if parts and isinstance(first := parts[0], Placeholder) and first.kind == "text":
+    if parts and isinstance(first := parts[0], Placeholder) and not first.signed:
         return [_safe(first.name, text, after_dashes)]
     return [_bounded(placeholders[0].name if placeholders else "", text)]
 

@@ -30,10 +30,11 @@ PaddockError
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from paddock.model.base import Json
     from paddock.model.outcome import Status
 
 
@@ -106,11 +107,14 @@ class ServerError(PaddockError):
 
 
 class UnknownServer(ServerError):  # noqa: N818 - reads as the fact it states
-    """No server of that name is configured (X25, M26)."""
+    """No server of that name is configured (X25, M26). `absent` says by name why one of the servers file is not."""
 
-    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, known: Iterable[str] = (), absent: Mapping[str, str] | None = None) -> None:
         from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
 
+        if absent and name in absent:
+            super().__init__(f"Unknown server: {name}; {absent[name]}")
+            return
         spelled = {each.lower(): each for each in known}
         near = get_close_matches(name[:200].lower(), spelled, n=1)
         hint = f"; did you mean `{spelled[near[0]]}`?" if near else ""
@@ -130,11 +134,15 @@ class ServerTimeout(ServerError):  # noqa: N818
 
 
 class ServerRejected(ServerError):  # noqa: N818
-    """The server answered with a protocol error instead of a result. `code` is its JSON-RPC code."""
+    """The server answered with a protocol error instead of a result.
 
-    def __init__(self, message: str, *, code: int, retryable: bool = False) -> None:
+    `code` is its JSON-RPC code, 0 where Paddock says so itself; `data` is what it says beside it.
+    """
+
+    def __init__(self, message: str, *, code: int, data: "Json" = None, retryable: bool = False) -> None:
         super().__init__(message, retryable=retryable, sent=True)
         self.code = code
+        self.data = data
 
 
 class ArtifactError(PaddockError):

@@ -1,10 +1,23 @@
-"""Ids of requests and records: ULIDs, which sort by the millisecond in which they were made."""
+"""Ids of requests and records: ULIDs, which sort by the millisecond in which they were made.
 
+`mint_id` also remembers what it made in this process, until the id is spent. Its 80 random bits come from the kernel:
+neither a fork nor a process that saw earlier ids can make the same one. A minted id that is not spent is new.
+"""
+
+import os
 import re
+import time
+from collections import OrderedDict
+from itertools import count
 
-from ulid_transform import ulid_at_time, ulid_now, ulid_to_timestamp
+from ulid_transform import bytes_to_ulid, ulid_at_time, ulid_now, ulid_to_bytes, ulid_to_timestamp
 
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_MAX_UNSPENT = 16 * 1024
+"""Number of minted ids that are remembered; one that was forgotten counts as spent."""
+_serials = count(1)
+_unspent: OrderedDict[str, int] = OrderedDict()
+"""Minted ids with their serial numbers, the oldest first. Each operation on it is atomic."""
 
 
 def new_id(at: float | None = None) -> str:
@@ -12,6 +25,35 @@ def new_id(at: float | None = None) -> str:
     return ulid_now() if at is None else ulid_at_time(at)
 
 
+def mint_id() -> str:
+    """Return a fresh id of a request, and remember it until it is spent."""
+    minted = bytes_to_ulid((time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10))
+    _unspent[minted] = next(_serials)
+    if len(_unspent) > _MAX_UNSPENT:
+        _unspent.popitem(last=False)
+    return minted
+
+
+def next_serial() -> int:
+    """Return a number that every id minted from now on exceeds, and no id minted before."""
+    return next(_serials)
+
+
+def is_unspent(text: str, since: int) -> bool:
+    """Return whether `mint_id` made this id in this process after the serial number `since`, and it is not spent."""
+    return _unspent.get(text, 0) > since
+
+
+def spend_id(text: str) -> None:
+    """Forget a minted id: its request was claimed, or will never be."""
+    _unspent.pop(text, None)
+
+
 def minted_at(text: str) -> float | None:
     """Return when an id was made, in seconds since the epoch; None when it is not a ULID in its one spelling."""
     return ulid_to_timestamp(text) / 1000 if _ULID.fullmatch(text) else None
+
+
+def sort_key(text: str) -> int | None:
+    """Return the first 63 bits of an id: its moment, and enough randomness that few ids share one; None for no ULID."""
+    return int.from_bytes(ulid_to_bytes(text)[:8]) >> 1 if _ULID.fullmatch(text) else None

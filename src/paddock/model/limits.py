@@ -5,6 +5,7 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value
+from paddock.model.json_meter import MOST_VALUES
 
 Calls = Literal["run", "read_only", "dry_run"]
 """Which calls a program may make, widest first: all; those that their servers mark as read-only, others being refused;
@@ -30,7 +31,8 @@ class GuestLimits(Value):
     output_bytes: PositiveInt = 10 * MIB
     """Bytes of console lines kept, newlines not counted; then one `[output truncated]` (M15, X20)."""
     result_bytes: PositiveInt = 10 * MIB
-    """Characters of the JSON form of the result; then `... [result truncated]` (X21)."""
+    """Maximum length of the result as JSON, in characters. A longer one ends the program with `output_limit` and is
+    stored whole; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]` (X21)."""
     sleep_ms: PositiveInt = 30_000
     """Longest single `sleep()`; longer ones are cut to it (M16)."""
     memory_bytes: PositiveInt = 256 * MIB
@@ -41,6 +43,9 @@ class GuestLimits(Value):
     """Host calls in flight at once; further ones wait their turn."""
     frame_bytes: PositiveInt = 16 * MIB
     """Largest message between worker and parent, either way."""
+    frame_values: PositiveInt = MOST_VALUES
+    """Maximum number of JSON values in one message of a worker, such as the arguments of a call or the result. Each may
+    take up to 200 bytes of Paddock's memory."""
 
 
 class LimitOverrides(Value):

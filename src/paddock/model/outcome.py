@@ -25,7 +25,7 @@ class Status(StrEnum):
     MEMORY_LIMIT = "memory_limit"
     """It wanted more memory than its limit, and was ended."""
     OUTPUT_LIMIT = "output_limit"
-    """It wrote more than its limit, and was ended."""
+    """It wrote more than its limit, and was ended; or it returned more, which is stored."""
     PROCESS_LIMIT = "process_limit"
     """It started more processes than its limit, and was ended."""
     CANCELLED = "cancelled"
@@ -79,6 +79,22 @@ class ConsoleLine(Value):
     text: str
     """The arguments as the console prints them."""
 
+    @property
+    def printed(self) -> str:
+        """The line as the seeds print it: all but `log` carry their level (X3, M10)."""
+        return self.text if self.level == "log" else f"[{self.level}] {self.text}"
+
+
+class Frame(Value):
+    """One function of the program that was running."""
+
+    function: str
+    """Its name; empty for the program itself, and for a function without a name."""
+    line: int
+    """1-based line in the user's source."""
+    column: int
+    """1-based column in the user's source, in UTF-16 units."""
+
 
 class ErrorInfo(Value):
     """Why an outcome is not ok, in the program's own coordinates. Never a host path, never a host stack."""
@@ -95,6 +111,12 @@ class ErrorInfo(Value):
     thrown: str = ""
     """`String(thrown value)` for a value that is not an Error; what the seeds print (spec 1.2)."""
     hint: str = ""
+    code: int | None = None
+    """JSON-RPC code of the error with which an MCP server answered a call; None for other errors."""
+    data: Json = None
+    """What the server said beside it, at most 16 KiB of JSON."""
+    frames: tuple[Frame, ...] = ()
+    """The program's own functions that were running, innermost first, five at most."""
     phase: Literal["decide", "parse", "run", "call"] = "run"
     """`decide` and `parse` mean that nothing of the program ran (spec 1.2: not a sandbox error)."""
 
@@ -165,6 +187,9 @@ class RawResult(Value):
     """What the program returned, as JSON."""
     has_value: bool = False
     """False when the program returned undefined."""
+    artifact: str | None = None
+    """Handle of the stored result where it was over its limit, with the console as its standard error; None when there
+    is none. The output of a program in a language runtime is in `program.artifact`."""
     console: tuple[ConsoleLine, ...] = ()
     """What it wrote to the console, in order."""
     console_truncated: bool = False

@@ -61,6 +61,8 @@ class ProcessGrants(Value):
     """Further directories to write to."""
     fixed: tuple[Path, ...] = ()
     """Of all these, real paths beside which others may write: where one leads through a link by now, nothing starts."""
+    still: tuple[Path, ...] = ()
+    """Real directories in writable ones that this process does not change; the tier `landlock` cannot keep them so."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Every variable the process gets, apart from those that point into scratch, PATH and LANG."""
 

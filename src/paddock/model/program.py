@@ -53,6 +53,8 @@ class OutputWishes(Value):
     """Lines around each match of an excerpt."""
     persist: bool = True
     """Whether the whole output is kept, for `paddock output`."""
+    combined: bool = False
+    """Whether both streams are one, as with `2>&1`: standard output then has all of it, in the order of writing."""
 
 
 class ProgramLimits(Value):
@@ -124,6 +126,9 @@ class ProgramEnd(Value):
     """The ceiling that ended it: `wall`, `memory`, `processes`, ..."""
     stdout: Captured = Field(default_factory=_nothing)
     stderr: Captured = Field(default_factory=_nothing)
+    combined: bool = False
+    """Whether `stdout` is both streams in the order of writing, and `stderr` empty. The order between two separate
+    streams is not known."""
     artifact: str | None = None
     """Handle of the whole output; None when it is not kept."""
     not_kept: str = ""

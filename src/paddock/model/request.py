@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from paddock.model.base import Json, Value
 from paddock.model.canonical import canonical
-from paddock.model.ids import new_id
+from paddock.model.ids import mint_id
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.program import (
     ARGUMENT_BYTES,
@@ -79,6 +79,10 @@ class GuestRun(Value):
         return self
 
 
+Places = tuple[tuple[str, ...], ...]
+"""Places in a JSON value: names and numbers from the outside in."""
+
+
 class ServerCall(Value):
     """One call of one tool of an upstream MCP server."""
 
@@ -88,6 +92,8 @@ class ServerCall(Value):
     arguments: dict[str, Json] = Field(default_factory=dict)
     raw: bool = False
     """Whether the value is the whole CallToolResult, with `isError` a value like any other (X27)."""
+    encoded: Places = ()
+    """Where the arguments hold bytes as base64, which are sent where the schema of the tool says that it reads such."""
     read_only: bool | None = None
     """Whether the server says that the tool only reads. The gate asks where it matters; None is: not asked."""
 
@@ -222,7 +228,7 @@ class Caller(Value):
 class ExecutionRequest(Value):
     """One request to the gate. Child requests (host calls of a guest) name their parent."""
 
-    id: str = Field(default_factory=new_id)
+    id: str = Field(default_factory=mint_id)
     parent: str | None = None
     root: str | None = None
     """The request of a person or an agent that this one descends from; None for such a one itself."""

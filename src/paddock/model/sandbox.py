@@ -40,6 +40,8 @@ class Examination(Value):
     minimum: Tier
     effective: TierReport | None
     """The strongest proved tier; `unconfined` only where that is the minimum; None when nothing will run."""
+    users: str = ""
+    """Whom programs of a root Paddock run as, and what that means for workspaces; empty where Paddock is not root."""
 
     @property
     def sufficient(self) -> bool:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from paddock.model.base import Json
 from paddock.model.schema_cost import cost
+from paddock.model.schema_dialect import normalize
 from paddock.model.schema_numbers import MOST as MOST_COMPARED
 from paddock.model.schema_numbers import numbers
-from paddock.model.schema_patterns import SIZES_KIB, largest
+from paddock.model.schema_patterns import SIZES_KIB, BadPatternError, largest
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -56,26 +57,42 @@ _TYPES = {
 }
 
 
+class BrokenSchemaError(ValueError):
+    """A schema that cannot be compiled for what stands at `path` in it."""
+
+    def __init__(self, message: str, path: list[str | int]) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class CostlyValueError(ValueError):
     """A value that its schema would take too long to check, or to say what is wrong with."""
 
 
 class Schema:
-    """A JSON Schema (draft 2020-12 unless it names another)."""
+    """A JSON Schema (draft 2020-12 unless it names another); `nullable` of OpenAPI means what it says."""
 
     def __init__(self, document: Mapping[str, Json]) -> None:
-        """Compile a schema. Raises ValueError for one that is none, or that refers to something outside of it."""
-        from jsonschema_rs import RegexOptions, validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
+        """Compile a schema. Raises ValueError for one that is none, or that refers to something outside of it.
 
-        self.document = document
+        The error is a BadPatternError or BrokenSchemaError where one keyword is to blame.
+        """
+        from jsonschema_rs import RegexOptions, ValidationError, validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
+
+        self.document = document = normalize(document)
         patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_AUTOMATON_BYTES)
         try:
             self._cost = cost(document)
             self._pattern_kib = largest(self._cost.patterns)
-            self._validator = validator_for(dict(document), retriever=_refuse, pattern_options=patterns)
+            self._validator = validator_for(document, retriever=_refuse, pattern_options=patterns)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
-            raise ValueError(f"this is no JSON Schema: {_cut(first, _LONGEST)}") from None
+            first = f"this is no JSON Schema: {_cut(first, _LONGEST)}"
+            if isinstance(problem, BadPatternError):
+                raise BadPatternError(first, problem.pattern) from None
+            if isinstance(problem, ValidationError) and problem.instance_path:
+                raise BrokenSchemaError(first, problem.instance_path) from None
+            raise ValueError(first) from None
 
     def problems(self, value: Json) -> tuple[str, ...]:
         """Return what is wrong with a value, at most five sentences; none when nothing is.
@@ -97,16 +114,17 @@ class Schema:
         measured = _measured(value)
         work = self._work(value, measured)
         try:
-            if self._validator.is_valid(value):
-                return
-            if not self._tellable(work, measured):
-                raise CostlyValueError("the value does not match its schema, and is too large to tell where")
-            found = self._validator.iter_errors(value)
+            is_valid = self._validator.is_valid(value)
         except (
-            UnicodeEncodeError
-        ):  # half of a character: the library takes none, and no schema can ask for one
-            found = self.errors(_encodable(value))
-        yield from found
+            ValueError
+        ):  # half of a character, or a number that no double equals: the library takes neither
+            value = _readable(value)
+            is_valid = self._validator.is_valid(value)
+        if is_valid:
+            return
+        if not self._tellable(work, measured):
+            raise CostlyValueError("the value does not match its schema, and is too large to tell where")
+        yield from self._validator.iter_errors(value)
 
     def _work(self, value: Json, measured: "_Measured") -> int:
         """Return the looks that a value costs at most. Raises CostlyValueError for too many, or too costly ones."""
@@ -298,8 +316,8 @@ def _shown(value: Json) -> str:
             return json.dumps(value)
 
 
-def _encodable(value: Json) -> Json:
-    """Return a value with U+FFFD for each half of a character."""
+def _readable(value: Json) -> Json:
+    """Return a value with U+FFFD for each half of a character, and with doubles: with more digits checks take long."""
     text = json.dumps(value, ensure_ascii=False)
     return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 

@@ -16,11 +16,19 @@ _MOST_TOGETHER_KIB = 4 * 1024
 _SHOWN = 60
 
 
+class BadPatternError(ValueError):
+    """A pattern that takes more than linear time or 512 KiB, or is no regular expression."""
+
+    def __init__(self, message: str, pattern: str) -> None:
+        super().__init__(message)
+        self.pattern = pattern
+
+
 def largest(patterns: Mapping[str, int]) -> int:
     """Return the KiB that the largest of some patterns compiles to, one of `SIZES_KIB`; 0 without patterns.
 
-    `patterns` says how often the schema has each. Raises ValueError for a pattern that takes more than linear time or
-    512 KiB, and for too many.
+    `patterns` says how often the schema has each. Raises BadPatternError for a pattern that takes more than linear
+    time or 512 KiB, and ValueError for too many.
     """
     if sum(patterns.values()) > MOST_PATTERNS:
         raise ValueError(f"it has more than {MOST_PATTERNS} patterns")
@@ -50,6 +58,7 @@ def _size(pattern: str) -> int:
             continue
         return kib
     shown = pattern if len(pattern) <= _SHOWN else f"{pattern[: _SHOWN - 3]}..."
-    raise ValueError(
-        f"the pattern {shown!r} is no regular expression, or none that takes linear time and {SIZES_KIB[-1]} KiB"
+    raise BadPatternError(
+        f"the pattern {shown!r} is no regular expression, or none that takes linear time and {SIZES_KIB[-1]} KiB",
+        pattern,
     )

@@ -1,5 +1,6 @@
 """What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
 
+import os
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -9,10 +10,17 @@ from pydantic import AfterValidator, Field
 
 from paddock.model.base import PositiveInt, Value
 from paddock.model.command import SdkCommand
+from paddock.model.json_meter import MOST_VALUES
 from paddock.model.limits import KIB, MIB, Calls, Grants
 from paddock.model.profiles import LimitSettings
 from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.rules import ApprovalSettings, PolicySettings
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use, at most 1024."""
+    return min(len(os.sched_getaffinity(0)), 1024)
+
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -43,9 +51,10 @@ class SandboxSettings(Value):
     minimum_tier: Tier = "landlock"
     """Weakest confinement that a program may run under; without it the program does not start."""
     job_user: str = ""
-    """User, by name or number, that processes become when Paddock runs as root. When empty they become `nobody`, and
-    those that get a workspace stay root without any capability. Where they cannot become that user, each
-    result says so under `sandbox`, and `paddock doctor` does."""
+    """User, by name or number, that processes become when Paddock runs as root. When empty they become user 65531, whom
+    no system gives to anybody; in the tier `namespaces` those that get a workspace stay root without any capability.
+    `root` keeps these root in the tier `landlock` too, where they can then change the mode of every file of root's.
+    Where they cannot become that user, each result says so under `sandbox`, and `paddock doctor` does."""
     spares: Count = 1
     """Confined places kept ready for the next process of the same grants, from the second one on; each is a few waiting
     processes."""
@@ -176,7 +185,8 @@ class ServerSettings(Value):
     """Where `paddock servers refresh` takes that list from: the `https://` address of a registry, or a file, outside of
     workspaces that programs may write to. Nothing is fetched without it, nor at any other time."""
     trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
-    """JSON array of trusted servers and scopes (`@scope/*`); without the file nobody is trusted."""
+    """JSON array of trusted servers: `npm:NAME`, `pypi:NAME`, `remote:NAME`, each with `@VERSION` to allow one version
+    alone, and `npm:@SCOPE/*`. A bare name is trusted if only one source has it. Without the file nothing is trusted."""
     questions: tuple[str, ...] = ()
     """Servers (globs over names) that may have a person asked in the midst of a call. The person sees the question and
     the answer that the form holds by itself, and agrees or not; a program never answers."""
@@ -184,6 +194,8 @@ class ServerSettings(Value):
     """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
     idle_timeout_ms: PositiveInt = 300_000
     """A server not called for so long is shut down, in milliseconds."""
+    answer_values: PositiveInt = MOST_VALUES
+    """Maximum number of JSON values in one message of a server. Each may take up to 200 bytes of Paddock's memory."""
     call_timeout_ms: PositiveInt = 600_000
     """Most milliseconds a single call may take, whatever the server's own `timeoutMs` (60 000) says."""
 
@@ -228,6 +240,14 @@ class GuestSettings(Value):
     """Workers kept ready for the next program."""
 
 
+class PythonSettings(Value):
+    """`[runtimes.python]`: programs in Python."""
+
+    environment: Path | None = None
+    """Directory of an environment whose interpreter and packages programs use, made by venv, uv, virtualenv or conda.
+    Programs read all of it and change nothing of it."""
+
+
 class RuntimeSettings(Value):
     """`[runtimes]`: programs in language runtimes (`paddock exec`), and the most that they may be granted."""
 
@@ -252,12 +272,19 @@ class RuntimeSettings(Value):
     """Most that a program may do with the workspace: nothing (`none`), read it, or write to it too."""
     network: Network = "none"
     """Most that a program may do with the network: nothing (`none`), or everything (`full`)."""
-    max_jobs: Annotated[int, Field(ge=1, le=12)] = 2
-    """Programs that run at a time (S16)."""
-    max_waiting: Count = 64
-    """Programs that wait for their turn; with 0 one too many is refused at once."""
-    max_wait_ms: PositiveInt = 30_000
-    """A program that has waited so long is refused."""
+    max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
+    """Maximum number of programs that run at a time (S16), by default the number of processors."""
+    max_waiting: Count = 1000
+    """Maximum number of programs that wait for their turn. One more is `unavailable`: nothing of it started, and it may
+    be tried again."""
+    max_wait_ms: PositiveInt = 3_600_000
+    """Longest wait for a turn, in milliseconds. A program that has waited so long is `unavailable`, likewise."""
+    workspace_environment: bool = False
+    """Whether Python programs use the environment of their workspace: the activated one (`VIRTUAL_ENV`), else `.venv`.
+    In the tier `namespaces` a program that may write to the workspace does not change it; in the tier `landlock` such a
+    program does not use it."""
+    python: PythonSettings = Field(default_factory=PythonSettings)
+    """Programs in Python."""
     cache_bytes: Count = 512 * MIB
     """Bytes of compiled programs kept for the next run of the same source; with 0 nothing is kept."""
 

@@ -4,6 +4,7 @@ A line ends at `\\n` and nowhere else; a text that ends with `\\n` has no empty 
 are looked at one by one; there may be millions between, of which no more is asked than which of them hold a term.
 """
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,58 @@ _SEARCHED = 64 * 1024
 """Characters of a line that are searched at a time."""
 _BEFORE = 100
 """Characters shown before what was found, where the beginning of its line does not show it."""
+
+
+_NOTHING = re.compile(r"(?:\s|\x1b\[[0-9;?]*[A-Za-z])*+")
+"""What a frame holds that shows nothing: white space, and sequences that erase a line or set its colour."""
+
+
+def last_frame(line: str, terms: Sequence[str] = ()) -> str:
+    """Return what a terminal shows of a line in the end: what follows its last carriage return.
+
+    Progress is drawn in frames, each of which begins or ends with a carriage return; one that shows nothing does not
+    count. Of a line that holds a term (in either case) it is the last frame that holds one.
+    """
+    if "\r" not in line:
+        return line
+    frames = line.split("\r")
+    wanted = [term.lower() for term in terms]
+    if wanted:
+        found = [frame for frame in frames if any(term in frame.lower() for term in wanted)]
+        frames = found or frames
+    return next((frame for frame in reversed(frames) if not _NOTHING.fullmatch(frame)), "")
+
+
+def last_frames(texts: Iterable[str], terms: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a text that comes in pieces with the last frame of each line in place of the line (`last_frame`).
+
+    A frame of more than 64 Ki characters is passed on as it is, and so is the rest of its line: memory is bounded.
+    """
+    held, passes = "", False
+    for text in texts:
+        whole, end, rest = text.rpartition("\n")
+        if passes and not end:
+            yield text
+            continue
+        if end:
+            begun, inner_end, further = whole.partition("\n")
+            first = begun if passes else _collapsed(held + begun, terms)
+            yield f"{first}{inner_end}{_collapsed(further, terms)}\n"
+            held, passes = "", False
+        held += rest
+        if len(held) > _SEARCHED:
+            before, frame_end, frame = held.rpartition("\r")
+            held = last_frame(before, terms) + frame_end + frame
+        if len(held) > _SEARCHED:
+            yield held
+            held, passes = "", True
+    yield last_frame(held, terms)
+
+
+def _collapsed(lines: str, terms: Sequence[str]) -> str:
+    if "\r" not in lines:
+        return lines
+    return "\n".join(last_frame(line, terms) for line in lines.split("\n"))
 
 
 def clipped(line: str) -> str:
@@ -220,7 +273,8 @@ class Gist:
     """What is told of one stream: some lines from its start, some from its end, and excerpts.
 
     Between start and end lines are counted, not guessed: every line has its true number. A line that is cut where the
-    known start ends says so, and the rest of a line that began before the known end is left out.
+    known start ends says so, and the rest of a line that began before the known end is left out. Of a line that was
+    redrawn with carriage returns the last frame is shown.
     """
 
     first: tuple[str, ...]
@@ -287,14 +341,19 @@ def gist(
 
     last = read(head, 0, partial=head.count("\n") + 1 if cut else 0)
     if cut:
-        # The rest of a line that begins in what is omitted is no line.
-        rest = tail.partition("\n")[2]
-        last = read(rest, total - len(lines_of(rest)))
+        # The rest of a line that begins in what is omitted is no line, but its last frame may be whole.
+        begun, end, rest = tail.partition("\n")
+        if "\r" in begun:
+            rest = begun.partition("\r")[2] + end + rest
+        number = total - len(lines_of(rest))
+        del first[number:]
+        last = read(rest, number)
     return Gist(tuple(first), tuple(last), total, tuple(excerpts))
 
 
 def _shown(line: str, terms: Sequence[str]) -> str:
-    """Return a whole line as `Lines` does."""
+    """Return the last frame of a line as `Lines` does a line."""
+    line = last_frame(line, terms)
     if len(line) <= LINE_CHARS:
         return line
     [(shown, _)] = Lines(terms).feed(f"{line}\n")

@@ -78,7 +78,12 @@ class Outgoing:
                 key: self.text(getattr(error, key))
                 for key in ("name", "message", "excerpt", "thrown", "hint")
             }
-            changes["error"] = error.model_copy(update=texts)
+            frames = tuple(
+                each.model_copy(update={"function": self.text(each.function)}) for each in error.frames
+            )
+            changes["error"] = error.model_copy(
+                update={**texts, "frames": frames, "data": self.json(error.data)}
+            )
         return outcome.model_copy(update=changes) if changes else outcome
 
     def _line(self, line: ConsoleLine) -> ConsoleLine:

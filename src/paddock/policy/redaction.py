@@ -1,7 +1,8 @@
 """Remove secrets from the output of programs while it arrives, in pieces of any size.
 
 Theory of operation. Redaction works line by line: no rule sees beyond the end of a line, so what comes out depends on
-the text alone and never on how it was cut into pieces. A line is held back until it is whole. One of unusual length is
+the text alone and never on how it was cut into pieces. A line is held back until it is whole; frames of a progress
+line, each of which a carriage return ends, are passed on where no rule could change them. One of unusual length is
 redacted in windows that overlap; a window ends only where cutting it changes nothing, and where no such place is
 found, the rest of the line is withheld. So memory is bounded, and any secret of up to `OVERLAP` characters is found
 wherever it stands. Private keys are the one secret of several lines: their lines are replaced one by one, so that
@@ -123,6 +124,8 @@ class StreamRedactor:
         self._held = 0
         self._withholding = False
         self._in_key = False
+        self._holds_frames = False
+        """Whether a frame of the current line may hold a secret: then the rest of the line is held back, too."""
 
     def feed(self, data: bytes) -> bytes:
         """Take the next piece and return what is certain by now."""
@@ -140,10 +143,13 @@ class StreamRedactor:
         done: list[str] = []
         whole, newline, rest = text.rpartition("\n")
         if newline:
+            self._holds_frames = False
             whole = self._released() + whole + newline
             ordinary = not (self._withholding or self._in_key) and self._redactor.leaves_alone(whole)
             done.append(whole if ordinary else self._lines(whole))
         self._hold(rest, done)
+        if "\r" in rest:
+            self._release_frames(done)
         return "".join(done).encode("utf-8", "surrogateescape")
 
     def _lines(self, text: str) -> str:
@@ -157,6 +163,18 @@ class StreamRedactor:
             done.append(self._end_of_line())
             done.append("\n")
         return "".join(done)
+
+    def _release_frames(self, done: list[str]) -> None:
+        """Let go of what is before the last carriage return: no default rule matches across one before its sign."""
+        if self._holds_frames or self._withholding or self._in_key:
+            return
+        frames, end, frame = self._released().rpartition("\r")
+        self._holds_frames = not self._redactor.leaves_alone(frames)
+        if self._holds_frames:
+            frame = frames + end + frame
+        else:
+            done.append(frames + end)
+        self._pieces, self._held = [frame], len(frame)
 
     def _hold(self, text: str, done: list[str]) -> None:
         """Add to the current line; a window's worth of it is redacted at once."""

@@ -11,7 +11,6 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache as remembered
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +21,14 @@ from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Executables, Phase, Runtime
+from paddock.model.settings import RuntimeSettings
 from paddock.runtimes import cache, trees
 from paddock.runtimes.cache import Cache
+from paddock.runtimes.environments import missing_module
 from paddock.runtimes.found import Toolchains
 from paddock.runtimes.job import ProgramJob, Sinks
 from paddock.runtimes.naming import Naming
-from paddock.runtimes.recipe import executables, recipes
+from paddock.runtimes.recipe import executables
 from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
@@ -77,6 +78,11 @@ class _Task:
     sinks: Sinks
     stop: asyncio.Event | None
 
+    @property
+    def combined(self) -> bool:
+        """Whether both output streams are one."""
+        return self.job.work.output.combined
+
     def job_in(self, place: "Place", *, compiling: bool = False) -> Job:
         """Return where its things are in a place, in which a compiler begins."""
         scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
@@ -99,7 +105,23 @@ class _Task:
             cached=compiled.cached,
             stdin_bytes=len(stdin or b""),
             stdin_sha256="" if stdin is None else hashlib.sha256(stdin).hexdigest(),
+            combined=self.combined,
         )
+
+    def streams(self, scratch: Path, name: str) -> Streams:
+        """Return its streams; what it says of its file in scratch is said of `name`."""
+        stdout, stderr = self.sinks
+        if self.combined:
+            stdout = Naming(stdout, scratch, name).take
+        else:
+            stderr = Naming(stderr, scratch, name).take
+        return Streams(self.job.work.stdin or b"", stdout, stderr, combined=self.combined)
+
+    def tell(self, stdout: bytes, stderr: bytes) -> None:
+        """Pass on what a compiler wrote."""
+        for sink, text in ((self.sinks.stdout, stdout), (self.sinks[not self.combined], stderr)):
+            if text:
+                sink(text)
 
     def left_ms(self, compiled: Compiled) -> int:
         """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
@@ -113,6 +135,7 @@ class _Task:
             return slow(work.runtime) if compiles else ""
         runs_files = bool(work.code is not None and not self.standing and not way.compile)
         has_input = work.stdin is not None
+        ended = self.with_errors(ended)
         return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
 
     def result(
@@ -123,7 +146,11 @@ class _Task:
         if ended.status is Status.OK:
             return result_of(ended, begun)
         limits = _limits(self.job, self.job.terms.limits.wall_ms)
-        return result_of(ended, begun, error_of(ended, phase, limits, message, hint))
+        return result_of(ended, begun, error_of(self.with_errors(ended), phase, limits, message, hint))
+
+    def with_errors(self, ended: ProcessResult) -> ProcessResult:
+        """Return the end of a process with what it wrote as errors, which may have gone to standard output."""
+        return ended.model_copy(update={"stderr": ended.stdout}) if self.combined else ended
 
 
 class RuntimeEngine:
@@ -133,12 +160,16 @@ class RuntimeEngine:
     """
 
     def __init__(
-        self, sandbox: Callable[[], Awaitable[Sandbox]], environ: Mapping[str, str], compiled: Cache
+        self,
+        sandbox: Callable[[], Awaitable[Sandbox]],
+        environ: Mapping[str, str],
+        compiled: Cache,
+        settings: RuntimeSettings | None = None,
     ) -> None:
         self._sandbox = sandbox
         self._environ = environ
         self._compiled = compiled
-        self._toolchains = Toolchains(environ)
+        self._toolchains = Toolchains(environ, settings)
 
     def executables(self, runtime: Runtime) -> Executables:
         """Return what can run the programs of a runtime."""
@@ -150,7 +181,7 @@ class RuntimeEngine:
         Raises EngineError when Paddock's own machinery failed before the program started.
         """
         sandbox = await self._sandbox()
-        found = await self._find(job, sandbox)
+        found = await self._toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
         if isinstance(found, Missing):
             text = f"{found.recipe.title} cannot be run here: {found.reason}"
             error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
@@ -162,21 +193,13 @@ class RuntimeEngine:
             return RawResult(status=Status.INVALID, error=error)
         own = None
         if job.work.file:
-            own = standing(job, planned, found, plan.user(_grants(job), sandbox.job_user))
+            own = standing(job, planned, found, sandbox.user(job.grants()))
         if own is not None:
             planned = replace(planned, file_name="", source="")
         return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
 
-    async def _find(self, job: ProgramJob, sandbox: Sandbox) -> Toolchain | Missing:
-        """Return the first toolchain that the job's user can reach and that neither it nor a request put there."""
-        recipe = recipes()[job.work.runtime]
-        compiles = any(way.compile for way in recipe.ways)
-        user = plan.user(_no_grants() if compiles else _grants(job), sandbox.job_user)
-        names = job.terms.grants.executables
-        return await self._toolchains.find(recipe, user=user, untrusted=(job.workspace,), names=names)
-
     async def _carry_out(self, task: _Task) -> RawResult:
-        grants = _grants(task.job, task.toolchain)
+        grants = task.job.grants(task.toolchain)
         limits = _limits(task.job, task.left_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
@@ -184,7 +207,7 @@ class RuntimeEngine:
             if isinstance(compiled, RawResult):
                 return compiled
             if compiled.ms and task.left_ms(compiled) < LEAST_RUN_MS:
-                task.sinks.stderr(EXHAUSTED.encode())
+                task.tell(b"", EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
             step = task.plan.run
@@ -192,22 +215,30 @@ class RuntimeEngine:
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.filled_in(job)
             grants = grants.but(environment=self._inherited(names) | environment)
-            errors = Naming(task.sinks.stderr, place.scratch, os.path.basename(job.source))  # noqa: PTH119
+            streams = task.streams(place.scratch, os.path.basename(job.source))  # noqa: PTH119
             result = await task.sandbox.run(
                 command,
                 grants,
                 _limits(task.job, task.left_ms(compiled)) if compiled.ms else limits,
-                Streams(task.job.work.stdin or b"", task.sinks.stdout, errors.take),
+                streams,
                 place=place,
                 stop=task.stop,
             )
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
-            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user)
-            hint = foreign or task.withheld(result, "run", grants)
+            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user, task.sandbox.tier)
+            hint = foreign or self._lacks(task, result) or task.withheld(result, "run", grants)
             return task.result(result, "run", compiled, hint=hint)
         finally:
             place.release()
+
+    def _lacks(self, task: _Task, ended: ProcessResult) -> str:
+        """Return how to get a package that a Python program imported in vain, or ""."""
+        if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
+            return ""
+        passed_over = partial(self._toolchains.passed_over, task.job, tier=task.sandbox.tier)
+        said = task.with_errors(ended).stderr
+        return missing_module(said.head + said.tail, task.job, task.toolchain, passed_over)
 
     def _inherited(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
@@ -260,8 +291,7 @@ class RuntimeEngine:
                     return compiled
                 result = result.model_copy(update={"status": Status.FAILED})
                 said[1].extend(f"{fault}\n".encode())
-            task.sinks.stdout(bytes(said[0]))
-            task.sinks.stderr(bytes(said[1]))
+            task.tell(*map(bytes, said))
             return task.result(result, "compile", compiled, fault, task.withheld(result, "compile", grants))
         finally:
             place.release()
@@ -279,23 +309,6 @@ class RuntimeEngine:
         except OSError as error:  # what it closed to its own user, or what is deeper down than paths reach
             return f"Compile succeeded but its output cannot be taken over: {error.strerror}"
         return ""
-
-
-@remembered
-def _no_grants() -> ProcessGrants:
-    return ProcessGrants()
-
-
-def _grants(job: ProgramJob, toolchain: Toolchain | None = None) -> ProcessGrants:
-    given = job.terms.grants
-    inside = given.access != "none"
-    return ProcessGrants(
-        workspace=job.workspace if inside else None,
-        access=given.access,
-        cwd=job.cwd if inside else None,
-        network=given.network,
-        readable=toolchain.prefixes if toolchain is not None else (),
-    )
 
 
 def _limits(job: ProgramJob, wall_ms: int) -> ProcessLimits:

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from paddock.runtimes import directories
-from paddock.runtimes.recipe import Recipe
+from paddock.confine import plan
+from paddock.model.settings import RuntimeSettings, Tier
+from paddock.runtimes import directories, environments
+from paddock.runtimes.environments import Environment
+from paddock.runtimes.job import ProgramJob
+from paddock.runtimes.recipe import Recipe, recipes
 from paddock.runtimes.toolchain import INSTALLED, Missing, Search, Toolchain, find
 
 _MOST = 64
@@ -40,10 +44,26 @@ class _Known:
 class Toolchains:
     """Finds toolchains; `environ` is where PATH comes from."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], settings: RuntimeSettings | None = None) -> None:
+        """Take environments from `settings`; without them programs get none."""
         self._environ = environ
+        self._settings = settings or RuntimeSettings()
         self._answers: dict[tuple[object, ...], str] = {}
         self._known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
+
+    async def for_job(self, job: ProgramJob, *, job_user: int | None, tier: Tier) -> Toolchain | Missing:
+        """Return what runs a program, as its job will see it: what its user can reach, and nobody but us put there."""
+        return await self.find(
+            recipes()[job.work.runtime],
+            user=plan.user(job.first_grants, job_user, tier),
+            untrusted=(job.workspace,),
+            names=job.terms.grants.executables,
+            environment=environments.chosen(self._settings, job, self._environ, tier),
+        )
+
+    def passed_over(self, job: ProgramJob, tier: Tier) -> str:
+        """Return which environment of the workspace a program does not use, and why; empty when there is none."""
+        return environments.passed_over(self._settings, job, self._environ, tier)
 
     async def find(
         self,
@@ -52,12 +72,14 @@ class Toolchains:
         user: int | None,
         untrusted: tuple[Path, ...],
         names: tuple[str, ...] | None = None,
+        environment: Environment | None = None,
     ) -> Toolchain | Missing:
         """Return the first toolchain that `user` can reach and that is not in `untrusted`, or why there is none.
 
-        `names` are the executables that may be taken, the best first; None stands for all of the recipe.
+        `names` are the executables that may be taken, the best first; None stands for all of the recipe. An
+        `environment` is used instead of PATH.
         """
-        key = (recipe.name, user, untrusted, names)
+        key = (recipe.name, user, untrusted, names, environment)
         known = self._known.get(key)
         if known is not None and self._still_holds(known):
             self._known.move_to_end(key)
@@ -65,7 +87,7 @@ class Toolchains:
         self._known.pop(key, None)
         path = self._environ.get("PATH")
         search = Search.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
-        found = await asyncio.to_thread(_first, recipe, search, names)
+        found = await asyncio.to_thread(_first, recipe, search, names, environment)
         if isinstance(found, Toolchain):
             self._known[key] = _Known(found, path, _seen(found, search))
             while len(self._known) > _MOST:
@@ -81,7 +103,11 @@ class Toolchains:
         return True
 
 
-def _first(recipe: Recipe, search: Search, names: tuple[str, ...] | None) -> Toolchain | Missing:
+def _first(
+    recipe: Recipe, search: Search, names: tuple[str, ...] | None, environment: Environment | None = None
+) -> Toolchain | Missing:
+    if environment is not None:
+        return environments.toolchain(recipe, environment, search, names)
     if names is None or names == recipe.candidates:
         return find(recipe, search)
     found: Toolchain | Missing = Missing(recipe, "nothing that policy allows can run it", "")

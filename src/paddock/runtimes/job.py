@@ -4,8 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from paddock.model.process import ProcessGrants
 from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
+from paddock.runtimes.recipe import recipes
+from paddock.runtimes.toolchain import Toolchain
 
 Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
@@ -19,6 +22,25 @@ class ProgramJob(NamedTuple):
     workspace: Path
     cwd: Path
     """Working directory, inside the workspace, without links."""
+
+    @property
+    def first_grants(self) -> ProcessGrants:
+        """What the first step may reach, which decides whom it runs as: a compiler sees nothing but the program."""
+        compiles = any(way.compile for way in recipes()[self.work.runtime].ways)
+        return ProcessGrants() if compiles else self.grants()
+
+    def grants(self, toolchain: Toolchain | None = None) -> ProcessGrants:
+        """Return what the program may reach, and its toolchain."""
+        given = self.terms.grants
+        inside = given.access != "none"
+        return ProcessGrants(
+            workspace=self.workspace if inside else None,
+            access=given.access,
+            cwd=self.cwd if inside else None,
+            network=given.network,
+            readable=toolchain.prefixes if toolchain else (),
+            still=toolchain.still if toolchain and given.access == "workspace-write" else (),
+        )
 
 
 class Sinks(NamedTuple):

@@ -70,6 +70,8 @@ class Warm(Value):
     """A program like those to come; it is `{source}`."""
     commands: Annotated[tuple[Annotated[Words, Field(min_length=1)], ...], Field(min_length=1)]
     """What makes it, one after another."""
+    files: Mapping[str, str] = Field(default_factory=dict)
+    """Further files beside the program: names and texts."""
 
 
 class Way(Value):

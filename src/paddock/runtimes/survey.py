@@ -3,14 +3,16 @@
 import asyncio
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.confine.process import Sandbox
 from paddock.model.outcome import Status
-from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.runtimes.recipe import recipes
+from paddock.model.process import ProcessLimits
+from paddock.runtimes.found import Toolchains
+from paddock.runtimes.job import ProgramJob
 from paddock.runtimes.steps import Job, Step
-from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
+from paddock.runtimes.toolchain import Missing, Toolchain
 
 _LIMITS = ProcessLimits(wall_ms=60_000)
 
@@ -24,26 +26,28 @@ class Found:
     """Empty when it does not say."""
 
 
-async def survey(sandbox: Sandbox, search: Search, names: tuple[str, ...] = ()) -> list[Found | Missing]:
-    """Return what there is of each recipe, or of those named, in their order.
+async def survey(
+    sandbox: Sandbox, toolchains: Toolchains, jobs: Sequence[ProgramJob]
+) -> list[Found | Missing]:
+    """Return what runs each of some programs, in their order.
 
     Toolchains are asked for their version where programs run: in the sandbox, a few at a time.
     """
     turns = asyncio.Semaphore(os.cpu_count() or 1)
 
-    async def look(name: str) -> Found | Missing:
+    async def look(job: ProgramJob) -> Found | Missing:
         async with turns:
-            found = await asyncio.to_thread(find, recipes()[name], search)
-            return found if isinstance(found, Missing) else Found(found, await version(sandbox, found))
+            found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+            return found if isinstance(found, Missing) else Found(found, await version(sandbox, job, found))
 
-    return list(await asyncio.gather(*map(look, names or recipes())))
+    return list(await asyncio.gather(*map(look, jobs)))
 
 
-async def version(sandbox: Sandbox, toolchain: Toolchain) -> str:
-    """Return the version that a toolchain tells; empty when it tells none."""
+async def version(sandbox: Sandbox, program: ProgramJob, toolchain: Toolchain) -> str:
+    """Return the version that the toolchain of a program tells; empty when it tells none."""
     asked = toolchain.way.version
     step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.places)
-    grants = ProcessGrants(readable=toolchain.prefixes)
+    grants = program.first_grants.but(readable=toolchain.prefixes)
     place = await sandbox.place(grants, _LIMITS)
     try:
         scratch = str(place.scratch)

@@ -56,6 +56,8 @@ class Toolchain:
     """Variables of every job; values may name places of the job."""
     identity: str
     """Hex SHA-256 over what would change when the toolchain does, without starting it."""
+    still: tuple[Path, ...] = ()
+    """Directories of it in the workspace, which a job must not change."""
 
     @property
     def is_cold(self) -> bool:
@@ -63,7 +65,7 @@ class Toolchain:
         return self.way.warm is not None and "warm" not in self.places
 
 
-class _UnusableError(Exception):
+class UnusableError(Exception):
     """A way cannot be used; the text says why."""
 
 
@@ -104,7 +106,7 @@ class Search:
         return cls(path, user, untrusted, directories.warm(user), {} if answers is None else answers)
 
     def program(self, names: Iterable[str]) -> Path:
-        """Return the first program of these names. Raises _UnusableError when there is none for this user."""
+        """Return the first program of these names. Raises UnusableError when there is none for this user."""
         told: list[str] = []
         wanted = list(names)
         folders = [Path(part) for part in self.path.split(os.pathsep) if part.startswith("/")]
@@ -118,7 +120,7 @@ class Search:
                 told.append(f"{found} cannot be reached by the user that programs run as")
             else:
                 return found
-        raise _UnusableError("; ".join(told) or f"{' or '.join(wanted)} is not on PATH")
+        raise UnusableError("; ".join(told) or f"{' or '.join(wanted)} is not on PATH")
 
     def distrusts(self, path: Path) -> bool:
         """Tell whether programs may have made what is at `path`."""
@@ -143,8 +145,8 @@ def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain |
         if not names:
             continue
         try:
-            return _use(recipe, way, search.program(names), search)
-        except _UnusableError as error:
+            return use(recipe, way, search.program(names), search)
+        except UnusableError as error:
             told.append(str(error))
     if not told:
         known = ", ".join(recipe.candidates)
@@ -179,15 +181,16 @@ def identity_of(user: int | None) -> tuple[int, set[int]]:
     return (os.geteuid(), {os.getegid(), *os.getgroups()}) if user is None else (user, {user})
 
 
-def _use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
+def use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
+    """Return the toolchain of a program that was found. Raises UnusableError when it cannot be used."""
     executable = _behind_shim(way, found, search)
     places = _around("", executable)
     programs = [found, executable]
     for place, names in way.tools.items():
         try:
             tool = search.program(names)
-        except _UnusableError as error:
-            raise _UnusableError(f"{executable.name} is there, but {error}") from None
+        except UnusableError as error:
+            raise UnusableError(f"{executable.name} is there, but {error}") from None
         programs.append(tool)
         places |= _around(place, tool)
     for place, patterns in way.requires.items():
@@ -234,14 +237,14 @@ def _behind_shim(way: Way, found: Path, search: Search) -> Path:
         printed = search.answers[question] = _asked(words, found)
     real = Path(filled(way.shim.path, {"printed": printed}))
     if not real.is_file() or search.distrusts(real):
-        raise _UnusableError(f"{found} stands for {real}, which cannot be used")
+        raise UnusableError(f"{found} stands for {real}, which cannot be used")
     if not reachable(real, search.user):
-        raise _UnusableError(f"{real} cannot be reached by the user that programs run as")
+        raise UnusableError(f"{real} cannot be reached by the user that programs run as")
     return real
 
 
 def _asked(words: Sequence[str], found: Path) -> str:
-    """Return what a stand-in prints. Raises _UnusableError when it does not say."""
+    """Return what a stand-in prints. Raises UnusableError when it does not say."""
     try:
         done = subprocess.run(  # noqa: S603 - what the owner of PATH put there
             words,
@@ -253,7 +256,7 @@ def _asked(words: Sequence[str], found: Path) -> str:
             cwd="/",
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise _UnusableError(f"{found} stands for another program and does not say which ({error})") from None
+        raise UnusableError(f"{found} stands for another program and does not say which ({error})") from None
     return done.stdout.strip()
 
 
@@ -271,12 +274,12 @@ def _is_stand_in(found: Path) -> bool:
 def _newest(patterns: Sequence[str], executable: Path) -> str:
     matches = [match for pattern in patterns for match in glob.glob(pattern)]  # noqa: PTH207 - they are absolute
     if not matches:
-        raise _UnusableError(f"{executable} is there, but {' or '.join(patterns)} is not")
+        raise UnusableError(f"{executable} is there, but {' or '.join(patterns)} is not")
     return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
 
 
 def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:
-    """Return what to grant, without what every job can read anyway. Raises _UnusableError on more than a toolchain."""
+    """Return what to grant, without what every job can read anyway. Raises UnusableError on more than a toolchain."""
     found: dict[Path, None] = {}
     words = [word for word in way.prefixes if "{warm}" not in word or "warm" in places]
     warm = [places["warm"]] if "warm" in places else []
@@ -286,7 +289,7 @@ def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path,
             if any(real.is_relative_to(system) for system in _SYSTEM):
                 continue
             if Path.home().is_relative_to(real) or Path("/").samefile(real.parent):
-                raise _UnusableError(f"{places['executable']} would have programs read all of {real}")
+                raise UnusableError(f"{places['executable']} would have programs read all of {real}")
             found[real] = None
     program = Path(places["executable"])
     on_the_way = [program, *map(Path, links(str(program)))]
@@ -295,7 +298,7 @@ def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path,
         found[program] = None
     unreachable = [str(path) for path in found if not reachable_to_read(path, search.user)]
     if unreachable:
-        raise _UnusableError(f"{unreachable[0]} cannot be reached by the user that programs run as")
+        raise UnusableError(f"{unreachable[0]} cannot be reached by the user that programs run as")
     return tuple(found)
 
 

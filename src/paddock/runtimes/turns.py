@@ -1,10 +1,24 @@
 """Who runs next: a bounded number of jobs at a time, a bounded queue, and turns by caller.
 
 A caller who asks for a hundred jobs waits for his own; another one with a single job is next but one.
+The queue is bounded in number, in time and in bytes, because each waiting job holds its program in memory.
 """
 
 import asyncio
 from collections import OrderedDict, deque
+
+from paddock.model.limits import MIB
+
+QUEUE_BYTES = 256 * MIB
+"""Maximum size of all waiting jobs together: programs, arguments and standard input."""
+
+
+class QueueFullError(Exception):
+    """The job did not get a place: nothing started. The text says why; `hint` names the settings to change."""
+
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(why)
+        self.hint = hint
 
 
 class Turns:
@@ -13,8 +27,9 @@ class Turns:
     def __init__(self, most: int, *, waiting: int, wait_ms: int) -> None:
         self._most = most
         self._room = waiting
-        self._wait_s = wait_ms / 1000
+        self._wait_ms = wait_ms
         self._active = 0
+        self._bytes = 0
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
@@ -22,23 +37,35 @@ class Turns:
         """How many wait."""
         return sum(map(len, tuple(self._waiting.values())))
 
-    async def enter(self, who: str, stop: asyncio.Event | None = None) -> str | None:
-        """Take a place for a job of `who`, and return nothing, or why there is no place (S16).
+    async def enter(self, who: str, stop: asyncio.Event | None = None, *, size: int = 0) -> bool:
+        """Take a place for a job of `who` that holds `size` bytes while it waits (S16).
 
-        None is returned when `stop` was set while the job waited (S23). Who has a place leaves it.
+        Return whether it has the place, which it has to leave: False when `stop` was set while it waited (S23).
+        Raises QueueFullError when too many jobs wait, or when it has waited for too long.
         """
         if self._active < self._most:
             self._active += 1
-            return ""
+            return True
         if self.waiting >= self._room:
-            return self._full()
+            raise self._full(
+                f"the queue is full (runtimes.max_waiting = {self._room})", "runtimes.max_waiting"
+            )
+        if self._bytes + size > QUEUE_BYTES:
+            raise self._full(f"the waiting programs hold {QUEUE_BYTES // MIB} MiB already")
+        self._bytes += size
+        try:
+            return await self._wait(who, stop)
+        finally:
+            self._bytes -= size
+
+    async def _wait(self, who: str, stop: asyncio.Event | None) -> bool:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(turn)
         stopped = None if stop is None else asyncio.ensure_future(stop.wait())
         events = [turn] if stopped is None else [turn, stopped]
         mine = False
         try:
-            await asyncio.wait(events, timeout=self._wait_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(events, timeout=self._wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
             mine = turn.done()
         finally:
             if stopped is not None:
@@ -47,9 +74,10 @@ class Turns:
                 self._forget(who, turn)
             elif not mine:  # who waits was cancelled when it had just been handed on
                 self.leave()
-        if mine:
-            return ""
-        return None if stop is not None and stop.is_set() else self._full()
+        if mine or (stop is not None and stop.is_set()):
+            return mine
+        setting = "runtimes.max_wait_ms"
+        raise self._full(f"its turn did not come in time ({setting} = {self._wait_ms})", setting)
 
     def leave(self) -> None:
         """Hand the place to the next caller in turn, or free it."""
@@ -69,5 +97,10 @@ class Turns:
         if not turns:
             del self._waiting[who]
 
-    def _full(self) -> str:
-        return f"Concurrency limit reached ({self._active}/{self._most} active jobs)"
+    def _full(self, why: str, setting: str = "") -> QueueFullError:
+        """Return the error; the compat tool reports its text up to the colon."""
+        return QueueFullError(
+            f"Concurrency limit reached ({self._active}/{self._most} active jobs): {why}. Nothing started; it is safe "
+            "to retry.",
+            f"raise {setting} or runtimes.max_jobs" if setting else "raise runtimes.max_jobs",
+        )

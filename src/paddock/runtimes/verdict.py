@@ -1,6 +1,7 @@
 """From the end of a process to the result of a program: who is to blame, and in which words."""
 
 import signal
+from pathlib import Path
 from typing import NamedTuple
 
 from paddock.model.limits import MIB
@@ -43,7 +44,20 @@ _NO_NETWORK = (
     *("name resolution", "nameresolution", "service not known", "eai_again", "resolve host", "nxdomain"),
     *("socket", "econnrefused", "connect eperm", "failed to connect", "network is unreachable"),
 )
-_OFFLINE = "it has no network; ask for the network full, up to runtimes.network"
+_OFFLINE = (
+    "it has no network, not even 127.0.0.1 between its own processes; "
+    "ask for the network full, up to runtimes.network"
+)
+_NO_UNIX_SOCKET = ("multiprocessing/forkserver.py", "multiprocessing/managers.py", "af_unix", "unixlistener")
+_PATHLESS = (
+    "programs have no Unix sockets, which multiprocessing needs for a Manager and for the start method forkserver; "
+    "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"
+)
+_NO_REPOSITORY = "not a git repository"
+_OUTSIDE_REPOSITORY = (
+    "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees the "
+    "workspace alone; take the directory that holds .git as the workspace: --workspace DIR"
+)
 _NO_WRITING = (
     "read-only file system",
     "permission denied",
@@ -68,7 +82,7 @@ _APART = (
     "it was run from a copy, with nothing beside it; a FILE of the workspace that its runtime takes as it is runs "
     "where it is"
 )
-_NO_INPUT = ("eoferror", "no line found", "nosuchelementexception", "end of file reached")
+_NO_INPUT = ("eof when reading a line", "no line found", "nosuchelementexception", "end of file reached")
 _UNASKED = "it was given no standard input; pass some on with --stdin, or stdin of a tool call"
 _NO_SOURCE = (
     *("no such file or directory", "file not found for module", "is not in std", "cannot find package"),
@@ -92,6 +106,7 @@ class Begun(NamedTuple):
     cached: bool = False
     stdin_bytes: int = 0
     stdin_sha256: str = ""
+    combined: bool = False
 
 
 def result_of(ended: ProcessResult, begun: Begun, error: ErrorInfo | None = None) -> RawResult:
@@ -128,15 +143,31 @@ def withheld(
     said = _said(ended)
     for applies, words, told in (
         (phase == "compile", _NO_SOURCE, _ALONE),
-        (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
         (phase == "run" and ended.sandbox.tier == "landlock", _NO_SEMAPHORE, _UNSHARED),
+        (phase == "run", _NO_UNIX_SOCKET, _PATHLESS),
+        (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
         (phase == "run" and not has_input, _NO_INPUT, _UNASKED),
     ):
         if applies and any(word in said for word in words):
             return told
+    if _NO_REPOSITORY in said and is_in_outer_repository(grants.workspace):
+        return _OUTSIDE_REPOSITORY
     return ""
+
+
+def is_in_outer_repository(workspace: Path | None) -> bool:
+    """Return whether `workspace` belongs to a Git repository whose `.git` directory lies outside of it.
+
+    It is a linked worktree or a submodule, where `.git` is a file, or a directory below the top of a repository.
+    """
+    if workspace is None:
+        return False
+    own = workspace / ".git"
+    return own.is_file() or (
+        not own.exists() and any((folder / ".git").exists() for folder in workspace.parents)
+    )
 
 
 def slow(runtime: str) -> str:

@@ -59,7 +59,7 @@ def _make(toolchain: Toolchain, scratch: Path) -> None:
     assert way.warm is not None
     source = f"code{toolchain.recipe.extensions[0]}"
     job = Job(f"{scratch}/{source}", f"{scratch}/{way.output}", str(scratch), GIB)
-    for name, text in {source: way.warm.program, **way.files}.items():
+    for name, text in {source: way.warm.program, **way.files, **way.warm.files}.items():
         (scratch / name).write_text(text, encoding="utf-8")
     (scratch / "tmp").mkdir()
     variables = {**toolchain.environment, **way.environment}

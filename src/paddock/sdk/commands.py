@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from paddock.model.base import Json
 from paddock.model.command import SdkCommand
 from paddock.model.errors import SdkError, SdkFailed
+from paddock.model.json_meter import MOST_VALUES, holds_more
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.outcome import Status
 from paddock.model.program import signal_name
@@ -130,6 +131,9 @@ def _value(command: SdkCommand, result: "ProcessResult") -> Json:
         raise SdkFailed(f"paddock.{command.name}: {_why(result)}", result.status, _ERROR)
     if command.output == "text":
         return stdout
+    if holds_more(stdout.encode("utf-8", "replace"), MOST_VALUES):
+        told = f"paddock.{command.name}: what it printed holds more than {MOST_VALUES} values"
+        raise SdkFailed(told, Status.FAILED, _ERROR)
     try:
         value = json.loads(stdout)
     except (ValueError, RecursionError):

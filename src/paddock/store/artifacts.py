@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from errno import EISDIR, ELOOP
 from io import BytesIO
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, 
 from paddock.model.errors import ArtifactError, UnknownArtifact
 from paddock.model.limits import KIB
 from paddock.model.settings import ArtifactSettings
+from paddock.own_files import NotOursError
 from paddock.policy.redaction import Redactor
 from paddock.store.objects import Bucket, Folder, Objects
 from paddock.store.recording import OnOutput, Recording, Track
@@ -89,6 +89,16 @@ class Artifacts:
             max_bytes=self.settings.max_bytes,
             shelf=self if persist and self.settings.enabled else None,
             on_output=on_output,
+        )
+
+    def record_result(self) -> Recording:
+        """Return a recording for a result, of which as much is kept as may be read again; nothing stays in memory."""
+        return Recording(
+            self._redactor,
+            kept_bytes={"stdout": 0, "stderr": 0},
+            max_bytes=self.settings.max_read_bytes,
+            setting="artifacts.max_read_bytes",
+            shelf=self if self.settings.enabled else None,
         )
 
     def begin(self, workspace: Path) -> Handle:
@@ -172,11 +182,17 @@ class Artifacts:
                 continue
             yield handle
 
-    def readable(self, workspace: Path | None) -> Iterator[Found]:
-        """Yield what may be read for a workspace (None: for any), in the order of the store."""
-        for handle in self.list():
+    def newest(self, workspace: Path | None, limit: int | None = None) -> "tuple[list[Found], int]":
+        """Return what may be read for a workspace (None: for any), the newest first, at most `limit`.
+
+        Also return how many older artifacts were not looked at, of whatever workspace.
+        """
+        handles = sorted(self.list(), key=lambda handle: handle.epoch_ms)
+        found: list[Found] = []
+        while handles and (limit is None or len(found) < limit):
             with contextlib.suppress(UnknownArtifact):
-                yield self.find(str(handle), workspace)
+                found.append(self.find(str(handles.pop()), workspace))
+        return found, len(handles)
 
     def size(self) -> int:
         """Return the bytes of everything stored. Raises ArtifactError."""
@@ -255,8 +271,10 @@ class Artifacts:
                 if len(data) > _MANIFEST_BYTES:
                     break
         except ArtifactError as error:
-            # A link or a directory is a damaged manifest, and no reason why others cannot be read.
-            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in {ELOOP, EISDIR}:
+            # A link or a pipe is a damaged manifest, and no reason why others cannot be read.
+            if not isinstance(error.__cause__, NotOursError) or not error.__cause__.filename.endswith(
+                _MANIFEST
+            ):
                 raise
             data = b""
         return data
@@ -281,6 +299,8 @@ def _is_recent(now: datetime, sweep: datetime) -> bool:
 def _failure(what: str, error: BaseException) -> ArtifactError:
     """Return an error of ours for one of the store; its texts run over many lines."""
     why = str(error).partition(chr(10))[0]
+    if isinstance(error, NotOursError):
+        why = f"{error.filename}: {error.strerror}"
     if isinstance(error, PermissionError) and error.filename:
         cure = f"make it accessible to user {os.geteuid()}, or set artifacts.directory"
         why = f"{error.filename}: {error.strerror}; {cure}"

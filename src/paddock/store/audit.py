@@ -24,7 +24,10 @@ STARTED = "started"
 RECOVERED = "recovered"
 """Event with which a sink accounts for damage it found; only the sink itself writes it."""
 
-EVENTS = ("asked", "answered", "decided", STARTED, "looked", "finished", RECOVERED)
+REPAIRED = "repaired"
+"""Event with which a sink tells that the mode of a file of Paddock's own was set; only the sink itself writes it."""
+
+EVENTS = ("asked", "answered", "decided", STARTED, "looked", "finished", RECOVERED, REPAIRED)
 """Every event that Paddock writes, in the order in which they come."""
 
 FIELDS = 48
@@ -50,12 +53,13 @@ class AuditRecord(Value):
     ts: str
     """UTC, ISO 8601 with milliseconds and `Z`; strings sort as times do."""
     event: str
-    """`started`, `finished`, `decided`, ...; `recovered` is the sink's own."""
+    """`started`, `finished`, `decided`, ...; `recovered` and `repaired` are the sink's own."""
     request: str
     """Id of the request; empty for the sink's own events."""
     parent: str | None
     """Id of the request that asked for this one."""
     fields: dict[str, str | int | float | bool | tuple[str, ...] | None]
+    """What the record keeps about the request, by name."""
     prev: str
     """`hash` of the record before this one; 64 zeros for the first."""
     hash: str
@@ -80,7 +84,7 @@ class AuditSink(Protocol):
     def append(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
-        """Write one record of any event but `started` and `recovered`, and return the record's id."""
+        """Write one record of any event but `started` and the sink's own, and return the record's id."""
         ...
 
     def append_soon(
@@ -133,7 +137,7 @@ def since_timestamp(since: datetime | None) -> str:
 
 def check_event(event: str) -> None:
     """Raise LedgerError unless `event` is a name that `append` may write."""
-    if event in (STARTED, RECOVERED):
+    if event in (STARTED, RECOVERED, REPAIRED):
         how = "claim() writes it" if event == STARTED else "only the sink itself writes it"
         raise LedgerError(f"The audit event `{event}` cannot be appended: {how}. Use another event.")
     if not _NAME.fullmatch(event):

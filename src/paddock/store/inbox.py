@@ -12,7 +12,6 @@ import fcntl
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -25,6 +24,7 @@ from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.base import Value
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import minted_at
+from paddock.own_files import check_directory, open_own
 from paddock.policy.asking import plain
 
 LONGEST = 256 * 1024
@@ -159,18 +159,14 @@ class Inbox:
         try:
             if make:
                 make_private(where)
+            check_directory(where)
             directory = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             raise
         except OSError as error:
-            text = f"{where}: cannot be opened: {error.strerror} (approvals.directory; it may be no link)"
+            text = f"{where}: cannot be opened: {error.strerror} (approvals.directory)"
             raise ApprovalError(text) from None
         try:
-            facts = os.fstat(directory)
-            if facts.st_uid != os.geteuid():
-                raise ApprovalError(f"{where}: belongs to another user; choose another approvals.directory")
-            if facts.st_mode & 0o077:
-                raise ApprovalError(f"{where}: others may use it; run: chmod 700 {where}")
             yield directory
         finally:
             os.close(directory)
@@ -248,18 +244,15 @@ def _read(directory: int, name: str, *, locked: bool = False) -> bytes | None:
 
     Raises ApprovalError for anything else of that name.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        handle = os.open(name, flags, dir_fd=directory)
+        handle = open_own(name, within=directory, strict=True)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ApprovalError(f"{name} cannot be read: {error.strerror}") from None
     try:
-        facts = os.fstat(handle)
-        ours = facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
-        if not ours or not stat.S_ISREG(facts.st_mode) or facts.st_size > LONGEST:
-            raise ApprovalError(f"{name} is no file of ours")
+        if os.fstat(handle).st_size > LONGEST:
+            raise ApprovalError(f"{name} cannot be read: it is larger than {LONGEST} bytes; remove it")
         return None if locked and _is_free(handle) else os.read(handle, LONGEST)
     finally:
         os.close(handle)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paddock.files import locked, replace_file
 from paddock.model.errors import SdkError
+from paddock.own_files import NotOursError, check_directory, read_own
 
 _LENGTH = 100
 
@@ -25,17 +26,20 @@ class LastRuns:
             try:
                 mine = held.enter_context(locked(self._directory / f"{name}.lock", wait=False))
             except OSError as problem:
-                raise SdkError(f"{self._directory}: cannot be written: {problem.strerror}") from None
+                where = problem.filename or self._directory
+                raise SdkError(f"{where}: cannot be written: {problem.strerror}") from None
             yield mine
 
     def last(self, name: str) -> datetime | None:
         """Return when a schedule was last run or first seen; None when never. Raises SdkError for a damaged file."""
         path = self._directory / name
         try:
-            with path.open("rb") as file:
-                moment = datetime.fromisoformat(file.read(_LENGTH).decode().strip())
+            check_directory(self._directory)
+            moment = datetime.fromisoformat(read_own(path, _LENGTH).decode().strip())
         except FileNotFoundError:
             return None
+        except NotOursError as problem:
+            raise SdkError(f"{problem.filename}: cannot be read: {problem.strerror}") from None
         except (OSError, ValueError) as problem:
             raise SdkError(f"{path}: this is no moment ({problem}); remove the file to begin anew") from None
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

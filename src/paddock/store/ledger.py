@@ -29,8 +29,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
+from paddock.model import ids
 from paddock.model.errors import LedgerError
+from paddock.own_files import Repair, has_repairs, take_repairs
 from paddock.store.audit import (
+    FIELD_CHARS,
+    REPAIRED,
     STARTED,
     AuditRecord,
     Field,
@@ -41,8 +45,8 @@ from paddock.store.audit import (
     minted_at,
 )
 from paddock.store.ledger_chain import Chain
-from paddock.store.ledger_claims import Claims
-from paddock.store.ledger_format import Entry, failed, new_entry
+from paddock.store.ledger_claims import Claims, ClaimSearch
+from paddock.store.ledger_format import Entry, failed, new_entry, published_head
 from paddock.store.ledger_read import read
 
 SYNC_INTERVAL_S = 0.2
@@ -79,10 +83,14 @@ class Ledger:
         self._closing = threading.Event()
         self._syncer: threading.Thread | None = None
         try:
-            self._alone(lambda: None)
+            self._alone(self._begin)
         except BaseException:
             self._chain.close()
             raise
+
+    def _begin(self) -> None:
+        self._claims.is_own("", self._chain.loads)
+        self._put_pending()
 
     def __enter__(self) -> Self:
         return self
@@ -92,15 +100,22 @@ class Ledger:
 
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
         """Write the `started` record of a request, at most once; see `AuditSink.claim`."""
-        minted = minted_at(request, self._clock())
-        return self._write(STARTED, request, parent, fields, minted)
+        entry = _checked(STARTED, request, parent, fields)
+        search: ClaimSearch | None = None
+        if not ids.is_unspent(request, 0):  # as it seems without the lock; then others need not wait for it
+            search = ClaimSearch(self._directory, request, minted_at(request, self._clock()))
+            self._read_most(search)
+        self._alone(lambda: self._put_claim(entry, request, search))
+        return self._written(entry)
 
     def append(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
         """Write one record; see `AuditSink.append`."""
         check_event(event)
-        return self._write(event, request, parent, fields, None)
+        entry = _checked(event, request, parent, fields)
+        self._alone(lambda: self._put([entry]))
+        return self._written(entry)
 
     def append_soon(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
@@ -172,31 +187,37 @@ class Ledger:
                 self._closed = True
                 self._chain.close()
 
-    def _write(
-        self, event: str, request: str, parent: str | None, fields: Mapping[str, Field], minted: float | None
-    ) -> str:
-        entry = _checked(event, request, parent, fields)
-        self._alone(lambda: self._put(entry, request, minted))
+    def _written(self, entry: Entry) -> str:
         if self._always:
             self.flush()
         else:
             self._sync_soon()
         return entry.id
 
-    def _put(self, entry: Entry, request: str, minted: float | None) -> None:
-        before = self._chain.head
-        if minted is not None and self._claims.hold(request, minted, before):
-            raise claimed_before(request)
-        self._chain.put([*self._pending, entry])
+    def _put_claim(self, entry: Entry, request: str, search: ClaimSearch | None) -> None:
+        minted = minted_at(request, self._chain.now)
+        if not self._claims.is_own(request, self._chain.loads):
+            search = search or ClaimSearch(self._directory, request, minted)
+            search.go_on(self._chain.head)
+            if search.found:
+                raise claimed_before(request)
+            self._claims.mark_brought()
+        ids.spend_id(request)
+        self._put([entry])
+
+    def _put(self, entries: list[Entry]) -> None:
+        self._chain.put([*self._due(), *entries])
         self._pending.clear()
-        self._claims.wrote(before, self._chain.head, request if minted is not None else None)
+
+    def _due(self) -> list[Entry]:
+        """Return what is to be written before the next record, repairs of this process included."""
+        if has_repairs():
+            self._pending += map(_repaired, take_repairs())
+        return self._pending
 
     def _put_pending(self) -> None:
-        if self._pending:
-            before = self._chain.head
-            self._chain.put(self._pending)
-            self._pending.clear()
-            self._claims.wrote(before, self._chain.head, None)
+        if self._due():
+            self._put([])
 
     def _alone(self, work: Callable[[], _T]) -> _T:
         """Return what `work` does while no other thread and no other process writes."""
@@ -210,6 +231,12 @@ class Ledger:
                     self._chain.unlock()
             except OSError as error:
                 raise failed(error, self._directory, "written") from error
+
+    def _read_most(self, search: ClaimSearch) -> None:
+        try:
+            search.go_on(published_head(self._directory))
+        except OSError as error:
+            raise failed(error, self._directory, "read") from error
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -265,6 +292,16 @@ class Ledger:
         if not self._unsynced and not self._closing.is_set():
             self._awake.wait()
         self._awake.set()
+
+
+def _repaired(repair: Repair) -> Entry:
+    path = repair.path.encode("utf-8", "replace").decode()[:FIELD_CHARS]
+    modes: dict[str, Field] = {
+        "path": path,
+        "mode_before": f"{repair.was:04o}",
+        "mode_after": f"{repair.now:04o}",
+    }
+    return _checked(REPAIRED, "", None, modes, at=time.time())
 
 
 def _checked(

@@ -23,12 +23,11 @@ import errno
 import fcntl
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from paddock.files import make_private
-from paddock.model.errors import LedgerError
+from paddock.own_files import check_directory, open_own
 from paddock.store.audit import RECOVERED, Field, timestamp
 from paddock.store.ledger_format import (
     HEAD,
@@ -48,8 +47,6 @@ from paddock.store.ledger_format import (
     this_boot,
 )
 
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-
 
 class Chain:
     """Append records to the chain of a directory; one thread at a time, any number of processes."""
@@ -59,8 +56,11 @@ class Chain:
         self._clock = clock
         self.head = Head()
         """The last record, as this process knows it; true from `lock` to `unlock`."""
+        self.now = 0.0
+        """When the lock was taken, in seconds since the epoch."""
+        self.loads = 0
+        """How often the end of the chain was another one than this process had left; true from `lock` to `unlock`."""
         self._raw: bytes | None = None
-        self._now = 0.0
         self._head_fd = -1
         self._data_fd = -1
         self._data_name = ""
@@ -88,7 +88,7 @@ class Chain:
         seq, digest = head.seq, head.hash
         for entry in entries:
             seq += 1
-            ts = timestamp(self._now if entry.at is None else entry.at)
+            ts = timestamp(self.now if entry.at is None else entry.at)
             line, digest = encode_record(entry, seq=seq, ts=ts, prev=digest)
             data += line
         written = os.write(self._data_fd, data)
@@ -122,8 +122,7 @@ class Chain:
         while True:
             if self._head_fd < 0:
                 make_private(self._directory)
-                if self._directory.stat().st_mode & 0o077:
-                    self._directory.chmod(0o700)
+                check_directory(self._directory)
                 self._head_fd = self._open(HEAD)
             hold(self._head_fd, fcntl.LOCK_EX, self._directory)
             if os.fstat(self._head_fd).st_nlink:
@@ -133,21 +132,14 @@ class Chain:
             self._head_fd = -1
 
     def _open(self, name: str, flags: int = 0) -> int:
-        fd = os.open(self._directory / name, _OPEN | flags, 0o600)
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            return fd
-        os.close(fd)
-        raise LedgerError(
-            f"The audit ledger {self._directory} cannot be written: {name} is not a regular file. "
-            "Nothing runs without its record. Move it away."
-        )
+        return open_own(self._directory / name, os.O_RDWR | os.O_CREAT | flags)
 
     def _catch_up(self) -> None:
-        self._now = self._clock()
+        self.now = self._clock()
         raw = os.pread(self._head_fd, HEAD_BYTES + 1, 0)
         if raw != self._raw or not self._as_left():
             self._load(raw)
-        today = file_name(self._now)
+        today = file_name(self.now)
         while self.head.file < today:
             later = (name for name in dated_files(self._directory) if self.head.file < name < today)
             self._turn_to(next(later, today), 0)
@@ -160,6 +152,7 @@ class Chain:
         return facts.st_size == self.head.size and facts.st_nlink > 0
 
     def _load(self, raw: bytes) -> None:
+        self.loads += 1
         reason = ""
         on_disk = Head.parse(raw)
         if len(raw) > HEAD_BYTES:

@@ -31,6 +31,7 @@ import orjson
 
 from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.model.ids import new_id
+from paddock.own_files import NotOursError
 from paddock.store.audit import AuditRecord, Field
 
 FORMAT = 1
@@ -43,7 +44,7 @@ LINE_BYTES = 64 * 1024
 """Longest line, its newline not counted; longer ones are never written and never held in memory."""
 
 _CHUNK = 256 * 1024
-_DAY_S = 86_400
+DAY_S = 86_400
 _LOCK_WAIT_S = 5.0
 _DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\.ndjson")
 _SEQ = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
@@ -174,12 +175,12 @@ def this_boot() -> str:
 
 def file_name(seconds: float) -> str:
     """Return the name of the file for a moment: its UTC date."""
-    return _day_name(int(seconds // _DAY_S))
+    return _day_name(int(seconds // DAY_S))
 
 
 @lru_cache(maxsize=8)
 def _day_name(day: int) -> str:
-    return f"{datetime.fromtimestamp(day * _DAY_S, UTC):%Y-%m-%d}.ndjson"
+    return f"{datetime.fromtimestamp(day * DAY_S, UTC):%Y-%m-%d}.ndjson"
 
 
 def dated_files(directory: Path) -> list[str]:
@@ -193,9 +194,26 @@ def open_regular(directory: Path, name: str) -> int | None:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return None
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise failed(error, directory, "read") from error
+
+
+def published_head(directory: Path) -> Head:
+    """Return the end of the chain as the last writer left it, without the lock. Raises OSError.
+
+    The chain never becomes shorter than that. Without a sound head file it is the beginning of the chain.
+    """
+    try:
+        fd = open_regular(directory, HEAD)
+    except LedgerUnusable:
+        return Head()
+    if fd is None:
+        return Head()
+    try:
+        return Head.parse(os.pread(fd, HEAD_BYTES + 1, 0)) or Head()
+    finally:
+        os.close(fd)
 
 
 def hold(fd: int, how: int, directory: Path) -> None:
@@ -218,6 +236,10 @@ def hold(fd: int, how: int, directory: Path) -> None:
 
 def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
     """Return the error for a system call on the ledger that failed: what, why and what to do."""
+    why = error.strerror or str(error)
+    if isinstance(error, NotOursError):
+        why, cure = f"{error.filename}: it {error.why}", f"To go on, {error.remedy}."
+        return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_stop(what)}{cure}")
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             cure = "Free space on its file system or raise the quota."
@@ -233,9 +255,11 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
             cure = "Close some, or raise the limit (ulimit -n)."
         case _:
             cure = "Repair its file system, or choose another state directory: set XDG_STATE_HOME."
-    why = error.strerror or str(error)
-    stop = "" if what == "read" else "Nothing runs without its record. "
-    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {stop}{cure}")
+    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_stop(what)}{cure}")
+
+
+def _stop(what: str) -> str:
+    return "" if what == "read" else "Nothing runs without its record. "
 
 
 class Line(NamedTuple):

@@ -3,7 +3,8 @@
 What is found, without anything from outside of the directory: a changed byte in any line or in the head; a
 line deleted, inserted, copied or moved; records cut from the end; a file deleted, emptied or renamed, the
 first and the newest included; a deleted head. A change that was made before later records were written is
-found after them too.
+found after them too. A file that was renamed is found by the dates of its records: none is later than its name, except
+for `recovered`, and one at least is of that day. Others may be earlier, because a clock can be set back.
 
 What is *not* found: nothing here is secret, so somebody who may write the directory and knows the format can
 compute the chain anew from any point and write a head that fits it; or delete everything; or put back an
@@ -23,6 +24,7 @@ import fcntl
 import hashlib
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -30,8 +32,9 @@ from pydantic import computed_field
 
 from paddock.model.base import Value
 from paddock.model.errors import LedgerError
-from paddock.store.audit import RECOVERED, AuditRecord
+from paddock.store.audit import RECOVERED, AuditRecord, timestamp
 from paddock.store.ledger_format import (
+    DAY_S,
     GENESIS,
     HEAD,
     HEAD_BYTES,
@@ -46,6 +49,8 @@ from paddock.store.ledger_format import (
     parse_record,
 )
 
+CLOCK_S: Final = 60
+"""How far a record's date may be from the day of its file, in seconds: it may tell of the moment before midnight."""
 FINDINGS: Final = 1000
 """Most problems, and most notes, that a report lists; the last one says when there are more."""
 
@@ -92,6 +97,33 @@ class _Bad:
 
     finding: Finding
     line: Line
+
+
+class _Day:
+    """Compares the dates of a file's records with its name, give or take `CLOCK_S`."""
+
+    def __init__(self, name: str) -> None:
+        self.records = 0
+        """Records other than `recovered`, which stand in the file that they repair."""
+        self.has_own = False
+        self._after = False
+        try:
+            day = datetime.strptime(name[:10], "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+        except ValueError:  # 2026-02-30: no writer gives such a name, and no record is of that day
+            day = -2.0 * CLOCK_S
+        self._first = timestamp(max(0.0, day - CLOCK_S))
+        self._end = timestamp(max(0.0, day + DAY_S + CLOCK_S))
+
+    def is_first_after(self, record: AuditRecord) -> bool:
+        """Take a record; return whether it is the first that is later than the day of the file."""
+        if record.event == RECOVERED:
+            return False
+        self.records += 1
+        if record.ts < self._end:
+            self.has_own = self.has_own or record.ts >= self._first
+            return False
+        self._after, first = True, not self._after
+        return first
 
 
 def verify(directory: Path) -> Report:
@@ -165,6 +197,7 @@ class _Walk:
         _add(self.notes, Finding(file=file, line=line, seq=seq, message=message))
 
     def file(self, name: str, fd: int, size: int) -> None:
+        day = _Day(name)
         for number, line in enumerate(lines(fd, 0, size), 1):
             try:
                 record = parse_record(line.data, whole=line.whole)
@@ -174,6 +207,10 @@ class _Walk:
             else:
                 self.records += 1
                 self._record(name, number, record)
+                if day.is_first_after(record):
+                    self.problem(
+                        name, number, record.seq, f"is of {record.ts[:10]}, after the day of its file"
+                    )
         if self._bad is not None and not self._bad.line.whole and name == self._newest:
             self.note(
                 name,
@@ -183,6 +220,8 @@ class _Walk:
             )
             self._bad = None
         self._settle()
+        if day.records and not day.has_own:
+            self.problem(name, None, None, "holds no record of its day: it was renamed")
 
     def end(self) -> None:
         """Compare the end of the chain with the head."""

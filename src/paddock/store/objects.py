@@ -9,12 +9,14 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from errno import ENOTDIR
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from paddock.files import make_private
 from paddock.model.limits import KIB
+from paddock.own_files import NotOursError, check_directory, open_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +95,7 @@ class Folder:
         except FileNotFoundError:
             make_private(self._directory)
             os.mkdir(folder, 0o700)  # noqa: PTH102
+        check_directory(self._directory)
         for name in (*names, f"{whole}{_STAGED}"):
             os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
@@ -100,7 +103,7 @@ class Folder:
         """Follow Objects."""
         path = f"{self._directory}/{group}/{name}"
         # Three for each program that runs: a file object would ask the kernel four things more.
-        file = os.open(f"{path}{_STAGED}" if whole else path, os.O_WRONLY | os.O_CLOEXEC)
+        file = open_own(f"{path}{_STAGED}" if whole else path, os.O_WRONLY)
         try:
             while piece := data.read(_PIECE):
                 while piece:
@@ -112,11 +115,15 @@ class Folder:
 
     def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
         """Follow Objects."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            descriptor = os.open(self._directory / group / name, flags)
+            check_directory(self._directory)
+            descriptor = open_own(self._directory / group / name)
         except (FileNotFoundError, NotADirectoryError):
             return
+        except NotOursError as error:
+            if error.errno == ENOTDIR:
+                return
+            raise
         with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
             yield file.read(chunk)
             while piece := file.read(chunk):

@@ -13,7 +13,17 @@ from pathlib import Path
 
 from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
 from paddock.model.errors import ArtifactError, ArtifactTooLarge
-from paddock.model.text import CUT, LINE_CHARS, Lines, Windows, blocks, excerpt, holding, is_cut
+from paddock.model.text import (
+    CUT,
+    LINE_CHARS,
+    Lines,
+    Windows,
+    blocks,
+    excerpt,
+    holding,
+    is_cut,
+    last_frames,
+)
 from paddock.store.artifacts import Artifacts, Found
 
 MOST_LINES = 1000
@@ -188,9 +198,10 @@ class _Search:
 
         It gets these lines, and how many are before and among them.
         """
-        lines = Lines(self._asked.query_terms)
+        terms = self._asked.query_terms
+        lines = Lines(terms)
         number = 0
-        for text, whole in blocks(self._texts(stream)):
+        for text, whole in blocks(last_frames(self._texts(stream), terms)):
             count = text.count("\n") if whole else 0
             if whole and passes_over(text, number, count):
                 number += count

@@ -82,8 +82,10 @@ class Recording:
         kept_bytes: Mapping[Stream, int],
         max_bytes: int,
         shelf: Shelf | None,
+        setting: str = "artifacts.max_bytes",
         on_output: OnOutput | None = None,
     ) -> None:
+        """Keep at most `max_bytes`, which `setting` names."""
         self.refusal = "" if shelf else "output is not kept"
         self._shelf = shelf
         self._handle: Handle | None = None
@@ -91,6 +93,7 @@ class Recording:
         self._put = False
         self._room = max_bytes
         self._max_bytes = max_bytes
+        self._setting = setting
         self._on_output = on_output
         self._redactor = redactor
         self._kept_bytes = kept_bytes
@@ -188,7 +191,7 @@ class Recording:
             return
         self._room -= len(data)
         if self._room < 0:
-            self._refuse(f"output is not kept: it is larger than artifacts.max_bytes = {self._max_bytes}")
+            self._refuse(f"output is not kept: it is larger than {self._setting} = {self._max_bytes}")
             return
         try:
             self._tracks[stream].spool(data)

@@ -7,8 +7,8 @@ import json
 import re
 import sqlite3
 from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +18,8 @@ from paddock.files import make_private
 from paddock.model.base import Json, Value
 from paddock.model.errors import SdkError, SignalError
 from paddock.model.ids import minted_at, new_id
+from paddock.model.moment import parse_moment
+from paddock.own_files import NotOursError, check_directory, check_file
 
 BODY_CHARS = 64 * 1024
 NAME_CHARS = 128
@@ -27,6 +29,8 @@ MOST = 1000
 
 Model = TypeVar("Model", bound=Value)
 
+_PARTS = "", "-wal", "-shm", "-journal"
+"""What the files of an SQLite database are called, after its name (https://sqlite.org/tempfiles.html)."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signal (
     id TEXT PRIMARY KEY, type TEXT NOT NULL, body TEXT NOT NULL,
@@ -47,8 +51,6 @@ _COUNTS = {
     "by_type": "SELECT type, count(*) FROM signal GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ?",
     "by_domain": "SELECT domain, count(*) FROM signal WHERE domain IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ?",
 }
-_AGO = re.compile(r"([0-9]{1,4})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _WORD = re.compile(r"\w+")
 
 
@@ -138,12 +140,18 @@ class Signals:
     def _open(self) -> Generator[sqlite3.Connection]:
         try:
             make_private(self._file.parent)
+            check_directory(self._file.parent, private=False)
+            for name in _PARTS:
+                with suppress(FileNotFoundError):
+                    check_file(f"{self._file}{name}")
             with closing(sqlite3.connect(self._file, timeout=5)) as database, database:
                 self._file.chmod(0o600)
                 database.row_factory = sqlite3.Row
                 database.execute("PRAGMA journal_mode = WAL")
                 database.executescript(_SCHEMA)
                 yield database
+        except NotOursError as error:
+            raise SignalError(f"the signals cannot be used: {error.filename}: {error.strerror}") from None
         except (OSError, sqlite3.Error) as error:
             raise SignalError(f"the signals in {self._file} cannot be used: {error}") from error
 
@@ -166,15 +174,10 @@ def _conditions(wanted: Wanted) -> tuple[str, tuple[Json, ...], int]:
 
 
 def _moment(since: str) -> datetime:
-    if (ago := _AGO.fullmatch(since)) is not None:
-        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
-        moment = datetime.fromisoformat(since)
-    except ValueError:
-        raise SdkError(
-            f"since: {since[:40]!r} is neither an age like `24h` or `7d` nor a date in ISO 8601"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return parse_moment(since)
+    except ValueError as problem:
+        raise SdkError(f"since: {problem}") from None
 
 
 def _signal(row: sqlite3.Row) -> dict[str, Json]:

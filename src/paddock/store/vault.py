@@ -16,10 +16,12 @@ from typing import Protocol, cast
 from paddock.files import locked, replace_file
 from paddock.model.errors import NotASecret, VaultError
 from paddock.model.settings import VaultSettings
+from paddock.own_files import NotOursError, check_directory, read_own
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 VALUE_BYTES = 64 * 1024
 FILE_BYTES = 16 * 1024 * 1024
+_KEY_BYTES = 1024
 
 _SERVICE = "paddock"
 
@@ -181,14 +183,12 @@ class _Box:
         from cryptography.fernet import Fernet, InvalidToken  # noqa: PLC0415 - takes 30 ms
 
         try:
-            with self._file.open("rb") as file:
-                token = file.read(FILE_BYTES + 1)
+            check_directory(self._directory)
+            token = read_own(self._file, FILE_BYTES)
         except FileNotFoundError:
             return {}
-        if len(token) > FILE_BYTES:
-            raise VaultError(f"{self._file} is over {FILE_BYTES} bytes, so it is not what Paddock wrote")
         try:
-            return _secrets(json.loads(Fernet(self._key.read_bytes()).decrypt(token)))
+            return _secrets(json.loads(Fernet(read_own(self._key, _KEY_BYTES)).decrypt(token)))
         except FileNotFoundError:
             text = f"the key {self._key} is missing; put it back, or delete {self._file} to begin anew"
         except (InvalidToken, ValueError, RecursionError):
@@ -201,9 +201,10 @@ class _Box:
     def _write(self, secrets: Secrets) -> None:
         from cryptography.fernet import Fernet  # noqa: PLC0415
 
+        check_directory(self._directory)
         if not self._key.exists():
             replace_file(self._key, Fernet.generate_key())
-        token = Fernet(self._key.read_bytes()).encrypt(json.dumps(secrets).encode())
+        token = Fernet(read_own(self._key, _KEY_BYTES)).encrypt(json.dumps(secrets).encode())
         if len(token) > FILE_BYTES:
             raise VaultError("the vault is full; delete what is no longer needed")
         replace_file(self._file, token)
@@ -227,6 +228,8 @@ def _told() -> Generator[None]:
         yield
     except VaultError:
         raise
+    except NotOursError as error:
+        raise VaultError(f"the vault cannot be used: {error.filename}: {error.strerror}") from None
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         raise VaultError(f"the vault cannot be used: {error.strerror}{place}") from None

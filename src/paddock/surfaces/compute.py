@@ -13,7 +13,7 @@ from paddock.model.errors import PaddockError
 from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.outcome import ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.surfaces.render import encodable
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from paddock.wiring.session import Session

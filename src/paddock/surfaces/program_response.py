@@ -1,6 +1,6 @@
 """What an agent is told of a program: the response of spec 5.6, under the names and status words of the seed.
 
-`usage`, `sandbox`, `limit`, `notKept`, `violations` and `error` are ours; everything else is the seed's.
+`usage`, `sandbox`, `limit`, `notKept`, `combined`, `violations` and `error` are ours; everything else is the seed's.
 """
 
 from paddock.model.base import Json
@@ -50,6 +50,8 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
         response["limit"] = program.limit
     if program is not None and program.not_kept:
         response["notKept"] = program.not_kept
+    if program is not None and program.combined:
+        response["combined"] = True
     if program is not None and program.violations:
         response["violations"] = list(program.violations)
     if program is not None and program.stdin_sha256:

@@ -5,12 +5,21 @@ import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 
 from paddock.model.base import Json
-from paddock.model.outcome import UNSEEN, CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
+from paddock.model.numbers import ExactFloat, dumps
+from paddock.model.outcome import (
+    UNSEEN,
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    Frame,
+    Outcome,
+    PlannedCall,
+    Status,
+)
 from paddock.model.tool import ToolEnd
-
-_PREFIXES = {"log": "", "warn": "[warn] ", "error": "[error] ", "info": "[info] ", "debug": "[debug] "}
 
 _BLAMES_THE_PROGRAM = frozenset(
     {
@@ -24,20 +33,16 @@ _BLAMES_THE_PROGRAM = frozenset(
 )
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
-compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+compact = partial(dumps, ensure_ascii=False, separators=(",", ":"))
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
 
-NO_COLOUR = "\x1b[0m"
-
-# Control characters move the cursor, retitle the window or write to the clipboard; colours (SGR) do no harm as long as
-# they end: some hide what comes after them.
-_CONTROL = re.compile(r"(\x1b\[[0-9;:]*m|\r(?=\n))|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_CONTROL_OF_PIECES = re.compile(r"(\x1b\[[0-9;:]*m|\r)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_DATA_SHOWN = 500
+"""Characters of the data of a server's error that are printed."""
 
 
 def console_text(line: ConsoleLine) -> str:
     """Return a console line as the seeds print it: all but `log` carry their level (X3, M10)."""
-    return _PREFIXES[line.level] + line.text
+    return line.printed
 
 
 def value_text(value: Json) -> str:
@@ -103,38 +108,7 @@ def as_json(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic gives up on values nested more than 255 deep, so the value goes around it.
     fields = outcome.model_dump(mode="json", exclude={"value"})
-    return json.dumps({**fields, "value": outcome.value}, separators=(",", ":"))
-
-
-def for_terminal(text: str) -> str:
-    r"""Return a text with its control characters spelled out (`\x1b`); line ends, tabs and colours stay.
-
-    Colours end with the text.
-    """
-    shown = _CONTROL.sub(_spelled, text)
-    return shown + NO_COLOUR if stays_coloured(shown) else shown
-
-
-def piece_for_terminal(text: str) -> str:
-    """Return a piece of a text as `for_terminal` does; carriage returns stay, and so do colours until a later piece."""
-    return _CONTROL_OF_PIECES.sub(_spelled, text)
-
-
-def stays_coloured(shown: str, *, before: bool = False) -> bool:
-    """Tell whether a terminal is in colours after such a text, as it was `before` where the text has none."""
-    _, coloured, last = shown.rpartition("\x1b[")
-    return last.partition("m")[0] not in ("", "0") if coloured else before
-
-
-def _spelled(found: re.Match[str]) -> str:
-    return found[1] or f"\\x{ord(found[0]):02x}"
-
-
-def encodable(text: str) -> str:
-    """Return a text that UTF-8 can hold: pairs of surrogates joined, single ones replaced by U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
 
 
 def _message(status: Status, error: ErrorInfo) -> str:
@@ -151,10 +125,24 @@ def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
         yield f"  at line {error.line}{column}"
     for line in error.excerpt.splitlines():
         yield f"    {line}"
+    if len(error.frames) > 1:
+        yield f"  called from {', '.join(map(_frame_text, error.frames[1:]))}"
+    if error.code is not None:
+        data = "" if error.data is None else f", data {_shortened(compact(error.data))}"
+        yield f"  the server's error: code {error.code}{data}"
     if outcome.calls or outcome.in_flight:
         yield f"  {_calls_text(outcome.calls, outcome.in_flight)}"
     if error.hint:
         yield f"  hint: {error.hint}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _DATA_SHOWN else f"{text[:_DATA_SHOWN]}... [truncated]"
+
+
+def _frame_text(frame: Frame) -> str:
+    place = f"line {frame.line}, column {frame.column}"
+    return f"{frame.function} ({place})" if frame.function else place
 
 
 def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:
@@ -213,7 +201,12 @@ def _quoted(scalar: Json) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as JavaScript spells it: 1, 0.000001, 1e-7, 1e+21; NaN and infinities are null."""
+    """Return a number as JavaScript spells it: 1, 0.000001, 1e-7, 1e+21; NaN and infinities are null.
+
+    One that no double equals is spelled as it came.
+    """
+    if isinstance(value, ExactFloat):
+        return value.digits
     if not math.isfinite(value):
         return "null"
     if value == 0:

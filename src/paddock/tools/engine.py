@@ -233,8 +233,8 @@ def _working_directory(tool: Tool) -> Path:
 def _grants(job: ToolJob, cwd: Path) -> ProcessGrants:
     """Return what the process may reach: its own directory to read, and what the tool declares and policy allows.
 
-    The directory stands in for a workspace where none is granted: as its owner the process can read it (a user of
-    its own could not), and has no powers beyond.
+    The directory stands in for a workspace where none is granted: where a process with a workspace runs as its owner,
+    it can read the directory too.
     """
     directory, terms = job.tool.directory, job.terms
     if terms.access == "none":

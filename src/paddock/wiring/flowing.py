@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from paddock.model.settings import Settings
 from paddock.policy.outgoing import Outgoing
+from paddock.results import Results
 from paddock.scripts import Scripts
 
 if TYPE_CHECKING:
@@ -18,17 +19,18 @@ class Flowing:
     execute: "Execute"
     """The gate's one path, which is there once the gate is."""
 
-    def __init__(self, settings: Settings, scripts: Scripts, outgoing: Outgoing) -> None:
+    def __init__(self, settings: Settings, scripts: Scripts, outgoing: Outgoing, results: Results) -> None:
         self._settings = settings
         self._scripts = scripts
         self._outgoing = outgoing
+        self._results = results
 
     @cached_property
     def flows(self) -> "Flows":
         """What runs sequences."""
         from paddock.flows import engine  # noqa: PLC0415 - only sequences pay for it
 
-        return engine.Flows(self.execute, self._scripts.work, self._outgoing)
+        return engine.Flows(self.execute, self._scripts.work, self._outgoing, self._results)
 
     @cached_property
     def temporals(self) -> "Temporals":

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from paddock.model.settings import Settings
 from paddock.policy.known import KnownSecrets
+from paddock.results import Results
 
 if TYPE_CHECKING:
     from paddock.store.artifacts import Artifacts
@@ -24,6 +25,8 @@ class Output:
         self._settings = settings
         self._secrets = secrets
         self._artifacts: Artifacts | None = None
+        self.results = Results(settings.artifacts, self.artifacts)
+        """What stores results over their limit."""
 
     def artifacts(self) -> "Artifacts":
         """Return the one place of the session."""

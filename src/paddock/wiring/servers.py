@@ -10,6 +10,7 @@ from paddock.files import read_bounded
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.limits import SERVERS_FILE_BYTES
+from paddock.model.request import Places
 from paddock.model.settings import Settings
 from paddock.policy.environment import child_environment
 
@@ -77,12 +78,27 @@ class Servers:
         result = await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.admission.definition(server, tool)) is not None:
             self.observed.learn(self.config.servers[server], definition, result)
+            if unchecked := self.unchecked(server, tool):
+                return result._replace(unchecked=unchecked)
         return result
+
+    def unchecked(self, server: str, tool: str) -> str:
+        """Return what of the arguments of a listed tool is not checked, and why; empty when all is."""
+        return self.admission.unchecked(server, tool)
 
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""
         await self._live().listed(server)
-        return self.admission.reads_only(server, tool)
+        return self.admission.reads_only(server, self.spelled(server, tool))
+
+    def spelled(self, server: str, tool: str) -> str:
+        """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
+        return self.admission.spelled(server, tool) if "_" in tool else tool  # as every alias has
+
+    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
+        await self._live().listed(server)
+        self.admission.admit_bytes(server, tool, places)
 
     async def offered(self, server: str) -> Mapping[str, bool]:
         """Return the tools of a server by name, and which of them only read, as it says now. Raises ServerError.
@@ -136,7 +152,14 @@ class Servers:
             await hub.tools(server)
             return self.admission.shown(server)
 
-        return Catalog(tuple(self.config.servers), ask, version=hub.changes, observed=self.observed.type_of)
+        return Catalog(
+            tuple(self.config.servers),
+            ask,
+            version=hub.changes,
+            notes=hub.left_out,
+            observed=self.observed.type_of,
+            unchecked=self.admission.unchecked,
+        )
 
     @cached_property
     def provisioning(self) -> "Provisioning":
@@ -179,8 +202,10 @@ class Servers:
                 self.config.servers,
                 environment=child_environment(os.environ),
                 admission=self.admission,
+                absent=self.config.absent,
                 logins=self.logins,
                 max_live=self._settings.max_live,
                 idle_timeout_ms=self._settings.idle_timeout_ms,
+                answer_values=self._settings.answer_values,
             )
         return self._hub

@@ -82,7 +82,7 @@ def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
     from paddock.runtimes.engine import RuntimeEngine  # noqa: PLC0415
 
     compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
-    return RuntimeEngine(processes.sandbox, os.environ, compiled)
+    return RuntimeEngine(processes.sandbox, os.environ, compiled, settings.runtimes)
 
 
 def _commands(settings: Settings, processes: Processes, secret: "Callable[[str], str | None]") -> "Commands":
@@ -138,6 +138,11 @@ async def _close(
         await watch.close()
 
 
+def _pool(settings: Settings, launcher: Launcher) -> Pool:
+    frame, spares = settings.limits.execute, settings.guest.spare_workers
+    return Pool(launcher, spares=spares, frame_bytes=frame.frame_bytes, frame_values=frame.frame_values)
+
+
 @asynccontextmanager
 async def open_session(
     settings: Settings,
@@ -157,8 +162,7 @@ async def open_session(
     _check_name(workspace)
     with closing(_open_ledger(settings.audit)) as ledger:
         launcher = launcher or Launcher()
-        frame_bytes = settings.limits.execute.frame_bytes
-        pool = Pool(launcher, spares=settings.guest.spare_workers, frame_bytes=frame_bytes)
+        pool = _pool(settings, launcher)
         intake = Intake(launcher, answers.Answers(answers.directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)
@@ -172,7 +176,7 @@ async def open_session(
             engine = partial(_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)
-            flowing = Flowing(settings, scripts, outgoing)
+            flowing = Flowing(settings, scripts, outgoing, output.results)
             facts = Facts(
                 output.artifacts,
                 servers.configured,
@@ -183,7 +187,7 @@ async def open_session(
                 outgoing.json,
             )
             services = Services(settings, secrets, facts)
-            engines = Engines(guest, servers, programs, scripts, services)
+            engines = Engines(guest, servers, programs, scripts, services, output.results)
             watch = _watch(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute

@@ -50,14 +50,27 @@ MIB = 1024 * 1024
 
 
 def make_world(folder: Path) -> dict:
-    """Make what there is to attack, owned by the user of this process; return where it is."""
+    """Make what there is to attack, owned by the user of this process and open to others; return where it is."""
+    folder.chmod(0o755)
     outside, workspace = folder / "outside", folder / "workspace"
     (workspace / ".git" / "hooks").mkdir(parents=True)
     (workspace / ".git" / "config").write_text("[core]\n")
     outside.mkdir()
     for name in ("secret", "mode", "movable"):
         (outside / name).write_text(name)
-    return {"server": os.getpid(), "outside": str(outside), "workspace": str(workspace)}
+    (private := folder / "private").mkdir(mode=0o700)
+    return {
+        "server": os.getpid(),
+        "outside": str(outside),
+        "private": str(private),
+        "workspace": str(workspace),
+    }
+
+
+def give_away(workspace: Path, user: int) -> None:
+    """Make a workspace a user's, with all that is in it."""
+    for path in (workspace, *workspace.rglob("*")):
+        os.chown(path, user, user)
 
 
 def runs_program(workspace: Path) -> bool:
@@ -88,6 +101,7 @@ def damage(facts: dict) -> dict:
         "home_of_user": any((workspace / name).exists() for name in HOME),
         "script_by_name": any((workspace / name).exists() for name in (".paddock", ".mentu")),
         "chmod_outside": (outside / "mode").stat().st_mode & 0o777 == 0o777,
+        "close_folder": (outside.parent / "private").stat().st_mode & 0o777 == 0,
         "utime_outside": (outside / "mode").stat().st_mtime == 1,
         "rename_outside": not (outside / "movable").exists(),
         "shared_memory_files": Path("/dev/shm", Path(facts["workspace"]).parent.name).exists(),
@@ -117,11 +131,13 @@ async def attack_all(sandbox: Sandbox, names: list[str], report: dict) -> None:
                 by_path.bind(facts["unix"])
                 by_path.listen()
                 log.bind(f"{facts['workspace']}/log")
+                grants = ProcessGrants(workspace=Path(facts["workspace"]), access="workspace-write")
+                if (user := sandbox.user(grants)) is not None:
+                    give_away(Path(facts["workspace"]), user)
                 with socket.socket(socket.AF_UNIX) as abstract, socket.create_server(("127.0.0.1", 0)) as tcp:
                     abstract.bind("\0" + facts["abstract"])
                     abstract.listen()
                     facts["tcp"] = tcp.getsockname()[1]
-                    grants = ProcessGrants(workspace=Path(facts["workspace"]), access="workspace-write")
                     program = f"FACTS = {facts!r}\n{source.replace('from __future__', '#')}"
                     limits = ProcessLimits(wall_ms=5000, memory_bytes=128 * MIB, scratch_bytes=64 * MIB)
                     result = await sandbox.run(

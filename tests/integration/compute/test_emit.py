@@ -59,16 +59,72 @@ def test_large_outputs_arrive_whole_and_in_order(guest, unit, partial):
 
 
 def test_what_is_queued_at_the_top_level_runs_within_the_wall_limit(answer):
-    source = "const f = async () => { emit(1); await null; emit(3); await null; emit(4) }; f(); emit(2); new Promise(() => {})"
+    source = "const f = async () => { emit(1); await null; emit(3); await null; emit(4) }; f(); emit(2); new Promise(() => {}); 0"
     assert answer(source).output == "1234"
     assert answer("emit('lost'); (async () => { for (;;) await null })()", wall_ms=50).code == "TIMEOUT"
 
 
-def test_a_rejection_that_nobody_handles_is_no_error(answer):
-    assert (
-        answer("emit(1); Promise.reject(new Error('x')); (async () => { throw 5 })()").stdout
-        == '{"output":"1"}'
+REJECTED = {
+    "an async function": ("async function main() { emit(JSON.parse('no').x) }\nmain()", "SyntaxError: Unexpected token 'o', \"no\" is not valid JSON at <eval>:1:35"),
+    "after what was emitted": ("emit(1); Promise.reject(new Error('x')); 0", "Error: x at <eval>:1:25"),
+    "after an await": ("async function main() { await null; emit(1); null.x }\nmain(); 0", "TypeError: Cannot read properties of null (reading 'x') at <eval>:1:51"),
+    "what follows a promise": ("Promise.resolve().then(() => { throw new TypeError('deep') }); emit('a')", "TypeError: deep at <eval>:1:38"),
+    "no error": ("(async () => { throw 5 })()", "5"),
+    "the first of several": ("Promise.reject(new Error('one')); Promise.reject(new Error('two'))", "Error: one at <eval>:1:16"),
+    "a getter that throws": ("Promise.reject({ get x() { throw 1 } }); emit(1)", "[object Object]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "message"), REJECTED.values(), ids=REJECTED.keys())
+def test_a_rejection_that_nobody_handles_is_an_error(answer, source, message):
+    found = answer(source)
+    assert (found.error, found.stdout) == ({"code": "EVAL_ERROR", "message": message}, "")
+
+
+HANDLED = {
+    "catch": ("const p = Promise.reject(1); p.catch(() => emit('caught')); p", "caught"),
+    "await": ("(async () => { try { await Promise.reject(1) } catch { emit('caught') } })()", "caught"),
+    "later": ("const p = Promise.reject(1); (async () => { await null; await p.catch(() => emit(2)) })()", "2"),
+    "a last value that settles": ("async function main() { await null; emit(1); return 2 }\nmain()", "1"),
+    "a promise that nobody waits for": ("emit(1); new Promise(() => {}); 0", "1"),
+    "a class of its own": ("class P extends Promise {}; emit(1); P.resolve(1)", "1"),
+    "a promise that cannot be asked": ("class P extends Promise { static get [Symbol.species]() { throw 1 } }; emit(1); Object.freeze(new P((yes) => yes()))", "1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "output"), HANDLED.values(), ids=HANDLED.keys())
+def test_a_promise_that_does_no_harm_is_no_error(answer, source, output):
+    assert answer(source).output == output
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "async function main() { emit(2); await new Promise(() => {}); emit(1) }\nmain()",
+        "new Promise(() => {})",
+        "Object.freeze(new Promise(() => {}))",
+        "(async () => { await null; await { then() {} } })().then(emit)",
+    ],
+)
+def test_a_last_promise_that_never_settles_is_an_error(answer, source):
+    message = "Error: the program evaluates to a promise that nothing can settle any more"
+    found = answer(source)
+    assert found.error == {"code": "EVAL_ERROR", "message": message}
+    assert found.hint == (
+        "a computation has no timers and nothing to wait for: what comes after such an `await` never runs"
     )
+
+
+def test_what_was_emitted_before_a_rejection_is_told_on_request(answer):
+    source = "emit('a'); (async () => { await null; emit('b'); throw new Error('no') })()"
+    told = {"code": "EVAL_ERROR", "message": "Error: no at <eval>:1:56"}
+    assert answer(source, partial=True).error == {**told, "partial": "ab"}
+    assert answer(source).error == told
+
+
+def test_output_beyond_its_limit_wins_over_a_rejection(answer):
+    found = answer("emit('x'.repeat(2048)); Promise.reject(1)", output_kb=1)
+    assert (found.code, len(found.output)) == ("OUTPUT_LIMIT", 1024)
 
 
 PARTIAL = {

@@ -9,6 +9,8 @@ import pytest
 
 from paddock.confine.process import Streams
 
+ROOT = 0
+"""Value of `job_user` with which programs that get a workspace stay root in every tier, as the workspaces of tests are."""
 PATIENCE_S = 60
 """How long tests wait for what must come, on the slowest machine."""
 

@@ -6,7 +6,7 @@ from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 
-from .conftest import patiently
+from .conftest import ROOT, patiently
 
 MIB = 1024 * 1024
 tiers = pytest.mark.parametrize("tier", ["landlock", "namespaces"])
@@ -68,7 +68,7 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0) 
 def run(tier, program, grants=None, **limits):
     async def go():
         said = bytearray()
-        async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
+        async with Sandbox(SandboxFacts(tier=tier), tier, ROOT) as sandbox:
             result = await sandbox.run(
                 ["/usr/bin/python3", "-I", "-S", "-c", program],
                 grants,

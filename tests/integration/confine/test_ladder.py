@@ -107,11 +107,11 @@ def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monke
 def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypatch):
     """Landlock before ABI 6: what keeps jobs from the server is a pid namespace, or another user."""
     monkeypatch.setattr("paddock.confine.landlock.abi", lambda: 5)
-    shared = asyncio.run(ladder.prove("landlock"))
+    shared = asyncio.run(ladder.prove("landlock", 0))
     assert (shared.proved, shared.why) == (False, "the canary could signal the server")
     assert shared.fix == (
         "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
-        "as root, sandbox.job_user helps too"
+        "as root, leave sandbox.job_user empty, or name a user that is not root"
     )
     apart = asyncio.run(ladder.prove("namespaces"))
     assert (apart.proved, RISK in apart.facts.residual) == (True, False)
@@ -120,8 +120,38 @@ def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypat
 @pytest.mark.usefixtures("as_root")
 def test_another_user_keeps_signals_from_the_server_where_the_kernel_cannot(monkeypatch):
     monkeypatch.setattr("paddock.confine.landlock.abi", lambda: 5)
-    other = asyncio.run(ladder.prove("landlock", 54321))
-    assert (other.proved, other.facts.residual[0]) == (True, RISK)
+    for job_user in (54321, None):
+        other = asyncio.run(ladder.prove("landlock", job_user))
+        assert (other.proved, other.facts.residual[0]) == (True, RISK)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_whose_files_can_be_changed_in_the_weaker_tier_and_whom_programs_run_as(monkeypatch):
+    owned = "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
+    roots = (
+        "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
+        "attributes of every file of root's (chmod, utime)"
+    )
+
+    def told(job_user):
+        found = asyncio.run(ladder.examine("landlock", job_user))
+        assert found.effective.tier == "landlock"
+        return [risk for risk in found.effective.facts.residual if risk in (owned, roots)], found.users
+
+    monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
+    default = (
+        "programs run as user 65531 (the default of sandbox.job_user): they read of a workspace what everybody may "
+        "read, and none of root's is granted for writing; the tier namespaces, a workspace of that user, or "
+        'job_user = "root" under [sandbox] allow it'
+    )
+    assert told(None) == ([], default)
+    assert told(54321) == ([owned], "programs run as user 54321 (sandbox.job_user)")
+    assert told(0) == (
+        [roots],
+        "programs with a workspace run as root without its powers, others as user 65531",
+    )
+    monkeypatch.setattr(ladder, "_is_an_account", lambda number: number == 65531)
+    assert told(None) == ([owned], default)
 
 
 @pytest.mark.parametrize("tier", ["namespaces", "landlock", "unconfined"])

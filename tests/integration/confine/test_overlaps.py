@@ -8,7 +8,7 @@ from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 
-from .conftest import started
+from .conftest import ROOT, started
 
 LONG = ProcessLimits(wall_ms=60_000)
 
@@ -20,7 +20,7 @@ def test_what_one_leaves_is_not_put_back_by_another_that_has_seen_it(tier, open_
     grants = ProcessGrants(workspace=workspace, access="workspace-write")
 
     async def go():
-        async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=open_path) as sandbox:
+        async with Sandbox(SandboxFacts(tier=tier), tier, ROOT, scratch_root=open_path) as sandbox:
             first = await started(
                 sandbox, "echo theirs > .envrc; echo; while [ ! -e seen ]; do :; done", grants, LONG
             )

@@ -15,7 +15,7 @@ from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 
-from .conftest import PATIENCE_S, has_ended, patiently, started, wardens
+from .conftest import PATIENCE_S, ROOT, has_ended, patiently, started, wardens
 
 tiers = pytest.mark.parametrize("tier", ["landlock", "namespaces"])
 MIB = 1024 * 1024
@@ -23,7 +23,9 @@ MIB = 1024 * 1024
 
 def with_sandbox(tier, root, go, **options):
     async def main():
-        async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=root, **options) as sandbox:
+        async with Sandbox(
+            SandboxFacts(tier=tier), tier, **{"job_user": ROOT, "scratch_root": root, **options}
+        ) as sandbox:
             return await go(sandbox)
 
     return patiently(main())

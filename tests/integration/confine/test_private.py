@@ -13,6 +13,8 @@ from paddock.model.process import ProcessGrants
 from paddock.model.settings import Settings, Tier
 from paddock.wiring.processes import installation, own_files
 
+from .conftest import ROOT
+
 TIERS: tuple[Tier, ...] = ("namespaces", "landlock")
 RENAME = """perl -e 'rename $ARGV[0], "away" or exit 1'"""
 """mv(1) would copy what cannot be renamed."""
@@ -56,7 +58,7 @@ def run(
         facts = SandboxFacts(tier=tier)
         kept = own_of(home) if own is None else own
         kept_from = {"own": kept, "installed": installed, "files": files}
-        async with Sandbox(facts, tier, scratch_root=home.parent, **kept_from) as sandbox:
+        async with Sandbox(facts, tier, ROOT, scratch_root=home.parent, **kept_from) as sandbox:
             return await sandbox.run(["sh", "-c", script], ProcessGrants.model_validate(given))
 
     return asyncio.run(main())

@@ -23,7 +23,7 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.program import Captured
 
-from .conftest import has_ended, patiently, started
+from .conftest import ROOT, has_ended, patiently, started
 
 TIERS = ("landlock", "namespaces")
 tiers = pytest.mark.parametrize("tier", TIERS)
@@ -32,7 +32,7 @@ MIB = 1024 * 1024
 
 def run(tier, argv, grants=None, limits=None, streams=None):
     async def go():
-        async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
+        async with Sandbox(SandboxFacts(tier=tier), tier, ROOT) as sandbox:
             return await sandbox.run(argv, grants, limits, streams)
 
     return patiently(go())

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import re
 
 import pytest
 
@@ -14,6 +15,8 @@ from paddock.model.process import ProcessGrants
 from paddock.model.settings import SandboxSettings
 from paddock.wiring.processes import Processes
 
+from .conftest import ROOT
+
 
 def run(sandbox, grants, argv=("true",)):
     async def go():
@@ -24,7 +27,7 @@ def run(sandbox, grants, argv=("true",)):
 
 
 def refusing(tier):
-    return Sandbox(SandboxFacts(tier=tier), tier, protected_paths="refuse")
+    return Sandbox(SandboxFacts(tier=tier), tier, ROOT, protected_paths="refuse")
 
 
 def test_refuse_runs_nothing_with_a_writable_workspace_where_no_mounts_protect_it(tmp_path):
@@ -55,6 +58,7 @@ def test_refuse_runs_where_mounts_protect_what_is_there_and_not_where_it_is_a_li
 def test_a_job_user_is_a_name_or_a_number():
     assert plan.configured_user("") is None
     assert plan.configured_user("4711") == 4711
+    assert plan.configured_user("root") == ROOT
     assert plan.configured_user("nobody") == pwd.getpwnam("nobody").pw_uid
 
 
@@ -65,8 +69,6 @@ def test_a_job_user_is_a_name_or_a_number():
             "no-such-user",
             "there is no user no-such-user on this machine; name another, or make it: useradd -r no-such-user",
         ),
-        ("root", "root is root, which no program may become; name another"),
-        ("0", "0 is root, which no program may become; name another"),
     ],
 )
 def test_a_job_user_that_cannot_be_is_refused(name, reason):
@@ -135,18 +137,78 @@ def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
         f"{closed} is out of reach: programs run as user 54321 here, who may not enter {closed}; "
         f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
     )
-    own = run(Sandbox(SandboxFacts(tier="landlock"), "landlock"), grants)
+    own = run(Sandbox(SandboxFacts(tier="landlock"), "landlock", ROOT), grants)
     assert own.status == "ok"
+    by_default = run(Sandbox(SandboxFacts(tier="landlock"), "landlock"), grants)
+    assert by_default.status == "invalid"
+    assert by_default.reason == (
+        f"{closed} is out of reach: programs run as user 65531 here, who may not enter {closed}; let others through "
+        f"(chmod o+x {closed}), move it, make the tier namespaces available (paddock doctor says how), or set "
+        'job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
+        "mode, times and attributes of every file of root's"
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "remedy"),
+    [
+        (
+            0,
+            'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace '
+            "change the mode, times and attributes of every file of root's",
+        ),
+        (54321, 'set job_user = "54321" under [sandbox]'),
+    ],
+)
+@pytest.mark.usefixtures("as_root")
+def test_who_owns_a_workspace_that_is_to_be_written_to_in_the_weaker_tier(open_path, owner, remedy):
+    workspace = open_path / "workspace"
+    workspace.mkdir()
+    os.chown(workspace, owner, owner)
+    grants = ProcessGrants(workspace=workspace, access="workspace-write")
+    command = ["sh", "-c", "id -u; touch made && rm made"]
+
+    def tried(tier, job_user=None):
+        result = run(Sandbox(SandboxFacts(tier=tier), tier, job_user), grants, command)
+        return result.status, result.reason, result.stdout.head
+
+    assert tried("landlock") == (
+        "invalid",
+        f"{workspace} cannot be granted for writing: it belongs to user {owner}, and programs of a Paddock that is "
+        "root run as user 65531 in the tier landlock, which cannot keep a program that is root from changing the mode "
+        "of root's files; make the tier namespaces available (paddock doctor says how), give that user the workspace "
+        f"(chown -R 65531:65531 {workspace}), or {remedy}",
+        "",
+    )
+    assert tried("landlock", owner) == ("ok", "", f"{owner}\n")
+    assert tried("namespaces", owner) == ("ok", "", f"{owner}\n")
+    os.chown(workspace, 65531, 65531)
+    assert tried("landlock") == ("ok", "", "65531\n")
 
 
 @pytest.mark.parametrize("tier", ["landlock", "namespaces"])
 def test_a_workspace_of_somebody_else_is_out_of_reach_of_root_without_its_powers(closed, tier):
     os.chown(closed, 54321, 54321)
     grants = ProcessGrants(workspace=closed, access="read-only")
-    result = run(Sandbox(SandboxFacts(tier=tier), tier), grants)
+    result = run(Sandbox(SandboxFacts(tier=tier), tier, ROOT), grants)
     assert result.status == "invalid"
     assert result.reason == (
         f"{closed} is out of reach: programs run as root without its powers here, and {closed} is open to its owner "
         f'alone; set job_user = "54321" under [sandbox], or let others through (chmod o+x {closed})'
     )
     assert run(Sandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants).status == "ok"
+
+
+@pytest.mark.usefixtures("as_root")
+def test_no_job_finds_the_scratch_of_another_which_has_the_same_user():
+    """Their names cannot be guessed, and no job can list or watch the folders that they are in."""
+    script = 'echo "$TMPDIR"; stat -c "%u %a" "$TMPDIR/../.."'
+
+    async def go():
+        async with Sandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
+            return [await sandbox.run(["sh", "-c", script]) for _ in range(2)]
+
+    seen = [result.stdout.head.splitlines() for result in asyncio.run(go())]
+    assert [facts for _, facts in seen] == ["0 711", "0 711"]
+    names = [re.fullmatch(r".*/paddock-[0-9a-f]{16}/([0-9a-f]{16})/tmp", place)[1] for place, _ in seen]
+    assert len(set(names)) == 2

@@ -97,7 +97,7 @@ def test_a_place_for_temporary_files_that_programs_cannot_enter_is_named(open_pa
     closed = open_path / "closed"
     closed.mkdir(mode=0o700)
     assert told(PADDOCK, *PROGRAM, home=open_path, TMPDIR=str(closed)) == not_given(
-        f"programs run as user 65534 here, who may not enter {closed}, and Paddock keeps what they write in {closed}; "
+        f"programs run as user 65531 here, who may not enter {closed}, and Paddock keeps what they write in {closed}; "
         "set TMPDIR to a directory that everybody may enter, such as /tmp"
     )
 

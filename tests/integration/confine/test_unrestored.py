@@ -8,10 +8,12 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.program import Captured
 
+from .conftest import ROOT
+
 
 def run(workspace, script):
     async def go():
-        async with Sandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
+        async with Sandbox(SandboxFacts(tier="landlock"), "landlock", ROOT) as sandbox:
             grants = ProcessGrants(workspace=workspace, access="workspace-write")
             return await sandbox.run(["sh", "-c", script], grants, ProcessLimits())
 

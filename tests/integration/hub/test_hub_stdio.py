@@ -4,11 +4,14 @@ import signal
 import subprocess
 import sys
 
+from paddock.hub.admission import Admission
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import StdioServer
+from paddock.hub.pins import Pins
 from paddock.hub.process import ServerProcess
 from paddock.hub.redaction import Secrets
 from paddock.hub.result import ToolInfo, ToolResult
+from paddock.hub.session import Session
 from paddock.model.errors import (
     ServerRejected,
     ServerTimeout,
@@ -47,7 +50,8 @@ def test_x27_is_error_is_returned(hub, odd):
     async def main():
         async with hub(odd()) as h:
             result = await h.call("odd", "is_error", {})
-            assert result == ToolResult({"content": [{"type": "text", "text": "it broke"}], "isError": True})
+            content = [{"type": "text", "text": "it broke"}]
+            assert result == ToolResult({"content": content, "isError": True}, server="odd")
             assert h.status()["odd"].failures == 0
 
     asyncio.run(main())
@@ -201,9 +205,12 @@ def test_faulty_results_are_passed_on_with_a_warning(hub, odd):
             assert await h.call("odd", "invalid", {}) == ToolResult(
                 {"content": [{"type": "text", "text": "just text"}], "isError": True},
                 ("`content` is not an array", "`isError` is not a boolean"),
+                server="odd",
             )
             assert await h.call("odd", "no_object", {}) == ToolResult(
-                {"content": [{"type": "text", "text": "bare"}]}, ("the result is not an object",)
+                {"content": [{"type": "text", "text": "bare"}]},
+                ("the result is not an object",),
+                server="odd",
             )
             assert (await h.tools("odd"))[:2] == [
                 ToolInfo("echo", "Say it again", {"type": "object"}, None, {}),
@@ -320,3 +327,41 @@ def test_importing_the_hub_does_not_import_the_mcp_library():
     code = "import sys, paddock.hub.pool; print([m for m in ('mcp', 'anyio', 'httpx2') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found == "[]\n"
+
+
+def test_a_server_that_is_silent_on_the_probe_is_asked_once_by_all_processes(
+    odd, hub, given_up, tmp_path, monkeypatch
+):
+    """What it never answers takes the library ten seconds; beside its pins is noted that it does not."""
+
+    async def session():
+        servers = {"odd": odd("odd", "--silent")}
+        admission = Admission(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
+        before = admission.is_silent("odd")
+        async with hub(*servers.values(), admission=admission) as h:
+            assert text(await h.call("odd", "echo", {"text": "hello"})) == "hello"
+        return before, admission.is_silent("odd")
+
+    asked = []
+    discover = Session.discover
+
+    async def counted(session):
+        asked.append(session)
+        return await discover(session)
+
+    monkeypatch.setattr(Session, "discover", counted)
+    first, second = asyncio.run(session()), asyncio.run(session())
+    assert (first, second, len(asked)) == ((False, True), (True, True), 1)
+
+
+def test_a_server_that_answers_the_probe_again_is_no_longer_noted_as_silent(odd, hub, tmp_path):
+    async def main():
+        servers = {"odd": odd("odd", "--modern")}
+        admission = Admission(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
+        admission.note_silent("odd", silent=True)
+        async with hub(*servers.values(), admission=admission) as h:
+            assert text(await h.call("odd", "echo", {"text": "hello"})) == "hello"
+            assert h.status()["odd"].protocol == "2026-07-28"
+        return admission.is_silent("odd")
+
+    assert asyncio.run(main()) is False

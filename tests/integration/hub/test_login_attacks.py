@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import socket
 from dataclasses import replace
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import httpx2
 import pytest
@@ -13,7 +14,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from paddock.hub import outside
 from paddock.hub.authorize import Visit, log_in
 from paddock.hub.credentials import OAuth
-from paddock.hub.login import LoginFailed
+from paddock.hub.login import Login, LoginFailed
+from paddock.hub.oauth import refreshed
 from paddock.hub.pool import Hub
 from paddock.logins import KeptLogins
 from paddock.model.errors import ServerError, ServerRejected
@@ -318,3 +320,104 @@ def test_a_server_that_repeats_its_token_in_an_error_does_not_show_it(
         assert str(caught.value) == "your token is Bearer [REDACTED]"
 
     asyncio.run(main())
+
+
+DEEP = "[" * 10_000 + "]" * 10_000
+TOKEN = '{"access_token": "t", "token_type": "Bearer", "expires_in": %s}'
+CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "client_id_issued_at": %s}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            ("/token", 200, TOKEN % f"1{'0' * 400}"),
+            "Invalid token response: {}token gave no valid `expires_in`",
+        ),
+        (("/token", 200, TOKEN % "1e400"), "Invalid token response: {}token gave no valid `expires_in`"),
+        (("/token", 200, TOKEN % '"soon"'), "Invalid token response: {}token gave no valid `expires_in`"),
+        (("/token", 200, TOKEN % DEEP), "Invalid token response: {}token gave no JSON object"),
+        (("/token", 200, "null"), "Invalid token response: {}token gave no JSON object"),
+        (("/token", 400, f'{{"error": {DEEP}}}'), "Token exchange failed (400)"),
+        (("/token", 400, '{"error": ["a"]}'), "Token exchange failed (400)"),
+        (
+            ("/register", 201, CLIENT % '"soon"'),
+            "Invalid registration response: {}register gave no valid `client_id_issued_at`",
+        ),
+        (("/register", 201, CLIENT % DEEP), "Invalid registration response"),
+        (("/register", 400, f'{{"error": {DEEP}}}'), "Registration failed"),
+        ((METADATA, 200, DEEP), "Registration failed"),
+    ],
+)
+def test_an_answer_that_is_none_is_a_refusal_that_names_server_and_field(
+    world: World, logins: KeptLogins, answer: tuple[str, int, str], why: str
+) -> None:
+    path, status, text = answer
+    world.outer.twists[path] = lambda _: Response(text, status_code=status, media_type="application/json")
+    assert refused(world, logins) == why.format(world.issuer)
+
+
+def test_a_renewed_token_that_lives_for_ever_is_refused(world: World, logins: KeptLogins) -> None:
+    async def main() -> Login:
+        return await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+
+    login = asyncio.run(main())
+    text = TOKEN % f"1{'0' * 400}"
+    world.outer.twists["/token"] = lambda _: Response(text, media_type="application/json")
+    with pytest.raises(LoginFailed) as caught:
+        asyncio.run(refreshed(login))
+    assert str(caught.value) == f"Invalid token response: {world.issuer}token gave no valid `expires_in`"
+
+
+def test_the_query_of_an_authorization_endpoint_is_kept(world: World, logins: KeptLogins) -> None:
+    saying(world, authorization_endpoint=f"{world.issuer}authorize?p=x%20y")
+    visits: list[str] = []
+
+    async def visit(shown: Visit) -> None:
+        visits.append(shown.url)
+        await agree(shown)
+
+    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), visit))
+    [url] = visits
+    names = [name for name, _ in parse_qsl(urlsplit(url).query)]
+    assert url.startswith(f"{world.issuer}authorize?p=x%20y&response_type=code&")
+    assert names == [
+        "p",
+        "response_type",
+        "client_id",
+        "redirect_uri",
+        "state",
+        "code_challenge",
+        "code_challenge_method",
+        "resource",
+    ]
+
+
+@pytest.mark.parametrize("more", ["?state=theirs", "?client_id=", "#there", "?p=x#there"])
+def test_an_authorization_endpoint_sets_none_of_our_parameters(
+    world: World, logins: KeptLogins, more: str
+) -> None:
+    saying(world, authorization_endpoint=f"{world.issuer}authorize{more}")
+    host = world.issuer.rstrip("/")
+    assert refused(world, logins) == (
+        f"`authorization_endpoint` of {host} has a fragment, or a parameter of the request"
+    )
+
+
+def test_an_idle_connection_to_the_redirect_address_ends_with_the_login(
+    world: World, logins: KeptLogins, caplog: pytest.LogCaptureFixture
+) -> None:
+    idle: list[socket.socket] = []
+
+    async def visit(shown: Visit) -> None:
+        target = urlsplit(parse_qs(urlsplit(shown.url).query)["redirect_uri"][0])
+        idle.append(socket.create_connection((target.hostname, target.port)))
+        idle[0].send(b"GET / HTTP/1.1\r\n")
+        await agree(shown)
+
+    async def main() -> None:
+        await log_in(server_of(world), logins.keeper(server_of(world)), visit)
+
+    asyncio.run(main())
+    idle[0].close()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

@@ -186,6 +186,22 @@ def test_a_call_of_a_server_that_is_not_there_is_an_outcome(opened):
     assert (outcome.status, outcome.error.message) == (Status.INVALID, "Unknown server: nowhere")
 
 
+def test_the_record_is_searched_by_what_it_says(opened):
+    outcomes = [opened.execute("return 1"), opened.execute("throw new Error('no')")]
+    computed = opened.compute("emit('x')")
+    assert [(found.event, found.request) for found in opened.find_records(outcomes[1].id)] == [
+        ("finished", outcomes[1].id),
+        ("started", outcomes[1].id),
+    ]
+    assert [found.request for found in opened.find_records(status="failed")] == [outcomes[1].id]
+    assert [found.request for found in opened.find_records(actor="ada", event="finished", limit=2)] == [
+        computed.id,
+        outcomes[1].id,
+    ]
+    assert opened.find_records(actor="bob") == []
+    assert len(opened.find_records()) == 6
+
+
 def test_what_is_not_open_says_so(tmp_path, settings):
     closed = Paddock(tmp_path, settings=settings)
     with pytest.raises(RuntimeError, match=r"use it as `async with Paddock\(\) as p:`"):

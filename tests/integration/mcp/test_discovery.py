@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 from .conftest import Place
@@ -32,6 +34,92 @@ def test_tools_are_found_described_and_called(place: Place) -> None:
         "ok · 0 of 28 tools\nnothing found; try other words. Servers: odd (14 tools), even (14 tools)"
     )
     assert (unknown.is_error, unknown.content[0].text) == (True, "invalid\n// x: unknown")
+
+
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
+HIDDEN = "Adds numbers.\u200b\u202e\U000e0069"
+SPELLED = r"Adds numbers.\u{200b}\u{202e}\u{e0069}"
+ODDITIES = [
+    {"name": "adds", "description": HIDDEN, "inputSchema": {"type": "object"}},
+    {"name": "get-sum", "inputSchema": {"properties": {"a": {"type": "string", "pattern": "(?!a)"}}}},
+    {
+        "name": "coded",
+        "inputSchema": {"type": "object"},
+        "x-error": {"code": -32050, "message": "try later", "data": {"retry": True}},
+    },
+]
+
+
+def test_what_definitions_hide_or_leave_unchecked_and_what_errors_say_reaches_agents(place: Place) -> None:
+    file = place.workspace / "oddities.json"
+    file.write_text(json.dumps(ODDITIES))
+    entry = {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}
+    place.servers({"g": entry, "off": {**entry, "disabled": True}})
+
+    async def main() -> Any:
+        async with place.client(mode="auto") as client:
+
+            async def call(name: str, **arguments: Any) -> Any:
+                return await client.call_tool(name, arguments)
+
+            return [
+                await call("search_tools", query="adds numbers"),
+                await call("describe_tools", names=["g.adds", "g.get_sum"]),
+                await call("search_tools", query="adds", server="off"),
+                await call("call_tool", server="g", tool="get_sum", args={"a": "b"}),
+                await call("call_tool", server="g", tool="coded"),
+                await call("execute_code", code="await servers.g.coded({})"),
+                await call("execute_code", code="return await servers.g.adds({})"),
+            ]
+
+    found, described, off, aliased, coded, thrown, refused = asyncio.run(main())
+    warning = "g.adds has invisible characters in its definition; they are spelled out"
+    assert found.content[0].text == f"ok · 1 of 3 tools\ng.adds() // {SPELLED}\nwarning: {warning}"
+    assert found.structured_content == {
+        "status": "ok",
+        "tools": [{"server": "g", "tool": "adds", "signature": f"g.adds() // {SPELLED}"}],
+        "notes": [f"warning: {warning}"],
+    }
+    assert described.content[0].text.splitlines() == [
+        "ok · 2 of 2 tools",
+        "// servers.g",
+        f"/** {SPELLED} */",
+        "adds(args?: Record<string, unknown>): Promise<unknown>; // output: unknown",
+        f"// {warning}",
+        "// calls are refused until a person accepts it (`paddock servers diff`, `paddock servers approve`)",
+        "// servers.g",
+        "get_sum(args?: {",
+        "  a?: string;",
+        '}): Promise<unknown>; // output: unknown; tool "get-sum"',
+        '// arguments are not checked against `properties.a.pattern` "(?!a)"',
+    ]
+    assert off.content[0].text == (
+        "invalid\nUnknown server: off; off is disabled in .mcp.json; `paddock servers enable off` enables it"
+    )
+    assert (aliased.is_error, aliased.content[0].text) == (False, '{"a": "b"}')
+    for answer in (coded, thrown):
+        error = answer.structured_content["error"]
+        assert (error["code"], error["data"]) == (-32050, {"retry": True})
+        assert '\n  the server\'s error: code -32050, data {"retry":true}' in answer.content[0].text
+    assert refused.structured_content["error"]["message"].startswith("Tool g.adds has invisible characters")
+
+
+def test_more_tools_than_one_answer_lists_are_said_to_be_there(place: Place) -> None:
+    tools = [{"name": f"find_{n}", "inputSchema": {"type": "object"}} for n in range(60)]
+    file = place.workspace / "many.json"
+    file.write_text(json.dumps(tools))
+    place.servers({"g": {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}})
+
+    async def main() -> Any:
+        async with place.client(mode="auto") as client:
+            return await client.call_tool("search_tools", {"query": "find", "limit": 100})
+
+    lines = asyncio.run(main()).content[0].text.splitlines()
+    assert (lines[0], lines[-1], len(lines)) == (
+        "ok · 50 of 60 tools",
+        "note: one answer lists at most 50 tools; ask more precisely for others",
+        52,
+    )
 
 
 def test_a_server_that_cannot_be_asked_is_named(place: Place) -> None:

@@ -263,3 +263,47 @@ def test_what_a_server_says_beside_its_result_is_passed_on(place: Place, mode: s
             assert "io.modelcontextprotocol/related-task" not in result.meta
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_result_over_its_limit_is_stored_and_not_shown_in_part(place: Place, mode: str) -> None:
+    place.settings("[limits.execute]\nresult_bytes = 40\n")
+    code = "console.log('noise'); return Array.from({length: 9}, (_, id) => ({id}))"
+
+    async def main() -> None:
+        async with place.client(mode=mode) as client:
+            result = await call(client, "execute_code", code=code)
+            data, text = result.structured_content, result.content[0].text
+            handle = data["artifactHandle"]
+            message = "The result has 82 characters as JSON, and limits.execute.result_bytes is 40"
+            assert (result.is_error, data["status"], data["error"]["message"]) == (
+                True,
+                "output_limit",
+                message,
+            )
+            assert {"value", "excerpt"} & data.keys() == set()
+            told = f"--- the whole: query_output {handle} (stdout has the value, stderr has the console)"
+            assert text.endswith(f"\n{told}")
+            links = [part.uri for part in result.content[1:]]
+            assert links == [f"paddock://artifacts/{handle}/{stream}" for stream in ("stdout", "stderr")]
+            found = await call(
+                client, "query_output", artifactHandle=handle, queryTerms=["7"], contextLines=0
+            )
+            assert found.structured_content["excerpts"][0]["content"] == '  "id": 7'
+            whole = (await client.read_resource(links[0])).contents[0].text
+            assert json.loads(whole) == [{"id": number} for number in range(9)]
+
+    asyncio.run(main())
+
+
+def test_a_result_of_more_bytes_than_output_may_have_is_kept(place: Place) -> None:
+    async def main() -> None:
+        async with place.client() as client:
+            result = await call(client, "execute_code", code="return '€'.repeat(4_000_000)")
+            handle = result.structured_content["artifactHandle"]
+            found = await call(
+                client, "query_output", artifactHandle=handle, cursor={"stream": "stdout", "afterLine": 0}
+            )
+            assert found.structured_content["totalBytes"] == 12_000_000
+
+    asyncio.run(main())

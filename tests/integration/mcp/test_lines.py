@@ -140,6 +140,19 @@ def test_what_is_no_message_is_answered_and_passed_over(place: Place):
             assert (await lines.receive())["error"]["code"] == -32600
             lines.write(b'"' + b"x" * (17 * 1024 * 1024) + b'"\n')
             assert (await lines.receive())["error"]["message"] == "a message is longer than 16777216 bytes"
+            lines.write(
+                b'{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {"a": ['
+                + b"[]," * 200_000
+                + b"[]]}}\n"
+            )
+            swollen = await lines.receive()
+            assert (swollen["id"], swollen["error"]) == (
+                7,
+                {"code": -32600, "message": "a message holds more than 200000 values; send less at once"},
+            )
+            many = [[]] * 150_000
+            counted = await lines.call("execute_code", code="return input.a.length", input={"a": many})
+            assert counted["structuredContent"]["value"] == 150_000
             assert (await lines.call("execute_code", code="return 1"))["structuredContent"]["value"] == 1
 
     asyncio.run(main())

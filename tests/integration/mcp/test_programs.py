@@ -1,11 +1,12 @@
 """`run_program` and `query_output`: programs in language runtimes and what is stored of them."""
 
 import asyncio
+import subprocess
 from typing import Any
 
 import pytest
 
-from .conftest import ERAS, Place
+from .conftest import ERAS, PADDOCK, Place
 
 
 def calls(place: Place, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -14,6 +15,58 @@ def calls(place: Place, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
             return [await client.call_tool(name, arguments) for name, arguments in asked]
 
     return asyncio.run(main())
+
+
+def test_output_comes_back_without_being_asked_for(place: Place) -> None:
+    secret = "print('api_key=' + 'abcdef0123456789')"
+    shown, hidden, sizes, much = calls(
+        place,
+        ("run_program", {"runtime": "python", "code": "print(6*7)"}),
+        ("run_program", {"runtime": "python", "code": secret}),
+        ("run_program", {"runtime": "python", "code": "print(6*7)", "outputMode": "minimal"}),
+        ("run_program", {"runtime": "python", "code": "for n in range(1000): print(n)"}),
+    )
+    assert shown.content[0].text.partition("--- ")[2] == "stdout\n42"
+    assert shown.structured_content["stdoutSummary"] == "42"
+    assert hidden.structured_content["stdoutSummary"] == "[REDACTED:secret]"
+    assert sizes.structured_content["stdoutSummary"] == ""
+    assert sizes.content[0].text.splitlines()[-1] == "2 lines, 3 bytes"
+    lines = much.structured_content["stdoutSummary"].split("\n")
+    assert [*lines[:1], *lines[49:55], *lines[-1:]] == [
+        *("0", "49", "", "... (900 lines omitted) ...", "", "950", "951", "999")
+    ]
+
+
+def test_of_progress_the_last_frame_is_told_and_all_of_it_is_kept(place: Place) -> None:
+    code = '$| = 1; print "\\r$_/300" for 1 .. 300; print "\\ndone\\n"'
+
+    async def main() -> tuple[list[str], Any, Any]:
+        heard: list[str] = []
+
+        async def listen(_progress: float, _total: float | None, message: str | None) -> None:
+            heard.append(message or "")
+
+        async with place.client() as client:
+            asked = {"runtime": "perl", "code": code}
+            done = await client.call_tool("run_program", asked, progress_callback=listen)
+            lines = {"stream": "stdout", "startLine": 1, "endLine": 2}
+            asked = {"artifactHandle": done.structured_content["artifactHandle"], "lineRange": lines}
+            return heard, done, await client.call_tool("query_output", asked)
+
+    heard, done, page = asyncio.run(main())
+    assert done.structured_content["stdoutSummary"] == "300/300\ndone"
+    assert page.structured_content["excerpts"][0]["content"] == "300/300\ndone"
+    assert "\n".join(heard) == "300/300\ndone"
+    frames = "".join(f"\r{number}/300" for number in range(1, 301))
+    assert done.structured_content["truncation"]["totalStdoutBytes"] == len(f"{frames}\ndone\n")
+    shown = subprocess.run(
+        [PADDOCK, "output", "show", done.structured_content["artifactHandle"]],
+        env=place.environment,
+        cwd=place.workspace,
+        capture_output=True,
+        check=True,
+    )
+    assert shown.stdout.decode() == f"{frames}\ndone\n"
 
 
 @pytest.mark.parametrize("mode", ERAS)

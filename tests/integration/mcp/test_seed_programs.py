@@ -102,6 +102,40 @@ def test_s1_s13_s14_denials_are_responses_and_mistakes_are_errors(place: Place) 
     assert text(traversal) == "Invalid artifact handle: path traversal detected"
 
 
+def test_s16_a_program_without_a_place_is_denied_in_the_words_of_the_seed(place: Place) -> None:
+    place.settings("[runtimes]\nmax_jobs = 1\nmax_waiting = 0\n")
+    first = {"repoId": "ws", "runtime": "perl", "code": '$| = 1; print "go\n"; sleep 3600'}
+
+    async def main() -> tuple[Any, Any]:
+        running = asyncio.Event()
+
+        async def listen(*_: object) -> None:
+            running.set()
+
+        async with place.client() as client:
+            asked = client.call_tool("sdl.runtime.execute", first, progress_callback=listen)
+            task = asyncio.create_task(asked)
+            await running.wait()
+            compat = await client.call_tool("sdl.runtime.execute", HELLO)
+            native = await client.call_tool("run_program", {"runtime": "perl", "code": "1"})
+            task.cancel()
+            await asyncio.wait({task})
+            return compat, native
+
+    compat, native = asyncio.run(main())
+    _, response = stored(compat)
+    assert (response["status"], response["exitCode"], compat.is_error) == ("denied", None, False)
+    assert response["policyDecision"] == {"deniedReasons": ["Concurrency limit reached (1/1 active jobs)"]}
+    assert "error" not in response
+    assert native.structured_content["error"] == {
+        "name": "Busy",
+        "message": "Concurrency limit reached (1/1 active jobs): the queue is full (runtimes.max_waiting = 0). "
+        "Nothing started; it is safe to retry.",
+        "hint": "raise runtimes.max_waiting or runtimes.max_jobs",
+    }
+    assert native.is_error
+
+
 def test_the_spelling_is_understood_beside_the_native_names(place: Place) -> None:
     [done] = in_seed(place, ("sdl.runtime.execute", {**HELLO, "outputMode": "summary"}), native=True)
     assert json.loads(text(done))["stdoutSummary"] == "one\ntwo\nthree"

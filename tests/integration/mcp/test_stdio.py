@@ -177,7 +177,9 @@ def test_one_call_gives_what_the_server_gave(place: Place) -> None:
             assert text(environment) == "see structuredContent"
             assert "PATH" in environment.structured_content
             refused = await call("refuse")
-            assert text(refused) == "failed · N ms · run ID\nToolError: error -32602"
+            assert text(refused) == (
+                "failed · N ms · run ID\nToolError: error -32602\n  the server's error: code -32602"
+            )
             unknown = await client.call_tool("call_tool", {"server": "od", "tool": "echo"})
             assert text(unknown) == "invalid · N ms · run ID\nUnknown server: od; did you mean `odd`?"
 

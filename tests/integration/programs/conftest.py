@@ -2,7 +2,9 @@
 
 import asyncio
 import importlib.util
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from paddock.confine.lockdown import JOB_USER
 from paddock.confine.process import Sandbox
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, SandboxFacts
@@ -80,7 +83,13 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
         def open_(tier: Tier, **runtimes: Any) -> Programs:
             folder = tmp_path_factory.mktemp("programs")
             patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-            (workspace := folder / "workspace").mkdir()
+            workspace = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="programs-")), "workspace"
+            )
+            workspace.parent.chmod(0o755)
+            workspace.mkdir()
+            if os.geteuid() == 0 and tier == "landlock":
+                os.chown(workspace, JOB_USER, JOB_USER)
             settings = Settings(
                 audit=AuditSettings(directory=folder / "audit"),
                 artifacts=ArtifactSettings(directory=folder / "artifacts"),

@@ -226,7 +226,7 @@ def test_java_has_the_home_of_its_job(programs):
 @pytest.mark.usefixtures("as_root")
 def test_a_workspace_of_somebody_else_is_named_when_a_program_fails(open_programs):
     """Root without its powers cannot write where another user is the owner, as in a container."""
-    programs = open_programs("landlock", access="workspace-write")
+    programs = open_programs("namespaces", access="workspace-write")
     os.chown(programs.workspace, 54321, 54321)
     try:
         outcome = programs.run("shell", "echo x > file", access="workspace-write")
@@ -302,9 +302,28 @@ def test_s16_a_place_is_free_again(open_programs):
         return second, await programs.session.gate.execute(programs.request("shell", "echo third"))
 
     second, third = programs.runner.run(go())
-    assert (second.status, second.program) == ("denied", None)
-    assert second.decision.reasons == ("Concurrency limit reached (1/1 active jobs)",)
+    assert (second.status, second.program) == ("unavailable", None)
+    assert second.error.message == (
+        "Concurrency limit reached (1/1 active jobs): the queue is full (runtimes.max_waiting = 0). Nothing started; it "
+        "is safe to retry."
+    )
+    assert second.error.hint == "raise runtimes.max_waiting or runtimes.max_jobs"
+    assert programs.records("decided")[0]["status"] == "unavailable"
     assert third.program.stdout.head == "third\n"
+
+
+def test_a_hundred_programs_at_once_all_run(open_programs):
+    """With the settings that hold where nobody sets any."""
+    programs = open_programs("landlock")
+    requests = [programs.request("shell", f"echo {number}") for number in range(100)]
+
+    async def go():
+        return await asyncio.gather(*map(programs.session.gate.execute, requests))
+
+    outcomes = programs.runner.run(go())
+    assert [(outcome.status, outcome.program.stdout.head) for outcome in outcomes] == [
+        ("ok", f"{number}\n") for number in range(100)
+    ]
 
 
 def test_s23_stopped_while_it_waits_for_its_turn(open_programs):

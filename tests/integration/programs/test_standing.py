@@ -1,6 +1,7 @@
 """Programs that are files of the workspace run where they stand, when they may; everything else runs from a copy."""
 
 import os
+import re
 
 import pytest
 
@@ -176,6 +177,24 @@ def test_a_module_of_go_runs_and_its_tests_do(languages):
     outcome = languages.run("go", args=("test", "./..."), cwd="module")
     lines = [line.split()[:2] for line in outcome.program.stdout.head.splitlines()]
     assert (outcome.status, lines) == ("ok", [["?", "example/sums"], ["ok", "example/sums/sum"]])
+
+
+def test_a_warm_start_holds_the_standard_library_for_go_run_and_go_test(languages):
+    """With `-v` and `-x` Go prints what it compiles: the module's own packages, and what it makes to run a test."""
+    for name, text in MODULE.items():
+        path = languages.workspace / "module" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            text.replace("func main() {", "func main() { _ = http.StatusOK;").replace(
+                'import "example/sums/sum"', 'import ("example/sums/sum"; "net/http")'
+            )
+        )
+    outcome = languages.run("go", args=("run", "-v", "."), cwd="module")
+    assert (outcome.status, outcome.program.stderr.head) == ("ok", "example/sums/sum\nexample/sums\n3")
+    outcome = languages.run("go", args=("test", "-x", "./sum"), cwd="module")
+    compiled = re.findall(r"/compile .* -p (\S+)", outcome.program.stderr.head)
+    vetted = re.findall(r"/vet -", outcome.program.stderr.head)
+    assert (outcome.status, sorted(compiled), len(vetted)) == ("ok", ["example/sums/sum", "main"], 1)
 
 
 def test_compilers_of_the_system_work_in_shell_programs(languages, put):

@@ -77,6 +77,18 @@ def test_a_compiler_that_is_too_slow_comes_with_its_remedy(paddock):
     assert alone == (124, "", f"The program: it ran out of time\n  hint: {remedy}\n")
 
 
+def test_runtimes_doctor_and_exec_speak_of_the_same_interpreter(paddock, toolchain_path):
+    """Also where it is in a home that only programs with a workspace get at."""
+    base = Path(sys.base_prefix, "bin")
+    for path in (f"{base}:{toolchain_path}", toolchain_path, "/usr/bin:/bin"):
+        code, told, _ = paddock("exec", "python", "-c", "import sys; print(sys.executable)", path=path)
+        _, rows, _ = paddock("runtimes", "--json", path=path)
+        _, facts, _ = paddock("doctor", "--json", path=path)
+        [row] = [row for row in json.loads(rows) if row["runtime"] == "python"]
+        assert (code, row["executable"]) == (0, told.strip())
+        assert json.loads(facts)["python"] == {"state": "available", "executable": told.strip()}
+
+
 def test_what_is_missing_comes_with_its_remedy(paddock):
     code, text, errors = paddock("runtimes", path="/nowhere")
     lines = [line.split("\t") for line in text.splitlines()]

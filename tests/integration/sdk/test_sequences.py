@@ -8,6 +8,8 @@ import pytest
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.rules import Rule
+from paddock.model.settings import LimitSettings
+from paddock.store.query import Reading, read_bytes
 
 SECRET = "s3cr3t-v4lue"
 
@@ -287,3 +289,64 @@ def test_a_step_that_names_nothing_tells_a_program_no_directory_of_the_machine(d
     assert tool_told.startswith("Tool not found: no")
     assert str(desk.place) not in script_told + tool_told
     assert str(Path.home()) not in script_told + tool_told
+
+
+def stored(desk, handle):
+    reading = Reading(desk.session.output.artifacts(), handle, desk.workspace)
+    return read_bytes(reading, "stdout", 0, 1 << 30).decode()
+
+
+ROWS = "return Array.from({length: 120_000}, (_, id) => ({id}))"
+TWO_STEPS = """
+[[step]]
+name = "rows"
+script = "rows"
+[[step]]
+name = "next"
+script = "echo"
+"""
+
+
+def test_a_value_that_is_too_large_for_a_record_is_stored(desk):
+    desk.open()
+    script(desk, "rows", ROWS)
+    script(desk, "echo", "return input ?? null")
+    write(desk, "flow", TWO_STEPS)
+    answer = execute(desk, "flow").value
+    first = answer["steps"][0]
+    assert (answer["ok"], first["status"], "value" in first) == (True, "ok", False)
+    assert first["omitted_bytes"] == len(json.dumps([{"id": number} for number in range(120_000)]))
+    assert [each["id"] for each in json.loads(stored(desk, first["artifact"]))] == [*range(120_000)]
+
+
+@pytest.mark.parametrize("use", ['input = "${steps.rows.value.0}"', 'when = "steps.rows.value"'])
+def test_a_step_that_refers_to_a_value_that_was_too_large_is_invalid(desk, use):
+    desk.open()
+    script(desk, "rows", ROWS)
+    script(desk, "echo", "return input ?? null")
+    write(desk, "flow", f"{TWO_STEPS}{use}\n")
+    answer = execute(desk, "flow").value
+    first, second = answer["steps"]
+    path = "steps.rows.value.0" if "input" in use else "steps.rows.value"
+    assert (answer["ok"], second["status"], second["error"]["message"]) == (
+        False,
+        "invalid",
+        f"${{{path}}}: the value of the step has {first['omitted_bytes']} bytes, and a step may refer to 1048576 "
+        f"at most; return less of it there, or read it with: paddock output show {first['artifact']}",
+    )
+
+
+def test_a_result_over_its_limit_fails_its_step_and_is_stored(desk):
+    desk.open(limits=LimitSettings.model_validate({"script": {"result_bytes": 40}}))
+    script(desk, "rows", "return Array.from({length: 9}, (_, id) => ({id}))")
+    write(desk, "flow", '[[step]]\nname = "rows"\nscript = "rows"\n')
+    answer = execute(desk, "flow").value
+    (step,) = answer["steps"]
+    message = "The result has 82 characters as JSON, and limits.script.result_bytes is 40"
+    assert (answer["ok"], step["status"], step["error"]["message"], "value" in step) == (
+        False,
+        "output_limit",
+        message,
+        False,
+    )
+    assert [each["id"] for each in json.loads(stored(desk, step["artifact"]))] == [*range(9)]

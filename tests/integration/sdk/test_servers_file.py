@@ -39,7 +39,7 @@ def test_a_program_names_no_server_that_is_started(desk, tier, before):
     if before is not None:
         file.write_text(before)
     desk.open(runtimes=RuntimeSettings(access="workspace-write"))
-    desk.session.processes._sandbox = Sandbox(SandboxFacts(tier=tier), tier)
+    desk.session.processes._sandbox = Sandbox(SandboxFacts(tier=tier), tier, job_user=0)
     source, marker = evil(desk)
     if before is not None and tier == "namespaces":  # nobody can write there at all
         source = source.replace("do seen", "if (false) seen").replace("while (!seen.ok);", "")

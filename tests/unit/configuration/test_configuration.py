@@ -93,7 +93,7 @@ def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
         ("[limits.script]\nwall_ms = 1.5\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number, not 1.5"),
         ("[limits.script]\nwall_ms = 0\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number above 0, not 0"),
         ("[guest]\nspare_workers = -1\n", "/user.toml, line 2: guest.spare_workers must be a whole number from 0, not -1"),
-        ("[runtimes]\nmax_jobs = 13\n", "/user.toml, line 2: runtimes.max_jobs must be a whole number up to 12, not 13"),
+        ("[runtimes]\nmax_jobs = 1025\n", "/user.toml, line 2: runtimes.max_jobs must be a whole number up to 1024, not 1025"),
         ("grants.jit = 1\n", "/user.toml, line 1: grants.jit must be true or false, not 1"),
         ("[grants]\nservers = 'a'\n", '/user.toml, line 2: grants.servers must be a list, not the text "a"'),
         ("[grants]\nservers = [1]\n", "/user.toml, line 2: grants.servers must be a text, not 1"),

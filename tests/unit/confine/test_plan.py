@@ -10,6 +10,7 @@ from paddock.confine import lockdown, plan
 from paddock.confine.order import Ceilings, Order
 from paddock.confine.private import File
 from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.runtimes import trees
 
 OTHER = 54321
 """A user that nobody is."""
@@ -97,6 +98,7 @@ def test_nobody_works_where_paddock_keeps_its_own_files(folder):
     plan.check(["a"], writing(beside, cwd=below, fixed=(below,)), own)
 
 
+@pytest.mark.usefixtures("as_root")
 def test_whoever_becomes_another_user_can_enter_where_he_works(folder):
     workspace, closed = made(folder, "workspace", "closed")
     workspace.chmod(0o755)
@@ -106,9 +108,9 @@ def test_whoever_becomes_another_user_can_enter_where_he_works(folder):
         f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
     )
     for grants in (writing(closed), writing(workspace, cwd=closed), ProcessGrants(writable=(closed,))):
-        assert refusal(plan.check_reach, grants, OTHER) == told
-    plan.check_reach(writing(workspace, cwd=workspace), OTHER)
-    plan.check_reach(ProcessGrants(workspace=closed), OTHER)
+        assert refusal(plan.check_reach, grants, OTHER, "landlock") == told
+    plan.check_reach(writing(workspace, cwd=workspace), OTHER, "landlock")
+    plan.check_reach(ProcessGrants(workspace=closed), OTHER, "landlock")
 
 
 @pytest.mark.usefixtures("as_root")
@@ -116,12 +118,12 @@ def test_a_job_that_stays_root_cannot_enter_what_is_another_users_alone(folder):
     (closed,) = made(folder, "closed")
     closed.chmod(0o700)
     os.chown(closed, OTHER, OTHER)
-    assert refusal(plan.check_reach, writing(closed), None) == (
+    assert refusal(plan.check_reach, writing(closed), None, "namespaces") == (
         f"{closed} is out of reach: programs run as root without its powers here, and {closed} is open to its owner "
         f'alone; set job_user = "{OTHER}" under [sandbox], or let others through (chmod o+x {closed})'
     )
-    plan.check_reach(ProcessGrants(workspace=closed), None)
-    plan.check_reach(ProcessGrants(), None)
+    plan.check_reach(ProcessGrants(workspace=closed), None, "namespaces")
+    plan.check_reach(ProcessGrants(), None, "namespaces")
 
 
 @pytest.mark.usefixtures("as_root")
@@ -129,22 +131,22 @@ def test_whose_workspace_it_is_that_a_job_may_not_write_to(folder):
     workspace, gone = made(folder, "workspace", "gone")
     workspace.chmod(0o755)
     gone.rmdir()
-    assert plan.foreign(writing(workspace), OTHER) == (
+    assert plan.foreign(writing(workspace), OTHER, "namespaces") == (
         f"{workspace} belongs to user 0, and programs run as user {OTHER} here, who may not write to it; "
         f"let user {OTHER} write to it"
     )
-    assert plan.foreign(writing(workspace), None) == ""
+    assert plan.foreign(writing(workspace), None, "namespaces") == ""
     os.chown(workspace, OTHER, OTHER)
-    assert plan.foreign(writing(workspace), None) == (
+    assert plan.foreign(writing(workspace), None, "namespaces") == (
         f"{workspace} belongs to user {OTHER}, and programs run as user 0 here, who may not write to it; "
         f'set job_user = "{OTHER}" under [sandbox]'
     )
-    assert plan.foreign(writing(workspace), OTHER) == ""
-    assert plan.foreign(ProcessGrants(workspace=workspace, access="read-only"), None) == ""
-    assert plan.foreign(writing(gone), None) == ""
+    assert plan.foreign(writing(workspace), OTHER, "namespaces") == ""
+    assert plan.foreign(ProcessGrants(workspace=workspace, access="read-only"), None, "namespaces") == ""
+    assert plan.foreign(writing(gone), None, "namespaces") == ""
     for mode in (0o757, 0o775):
         workspace.chmod(mode)
-        assert plan.foreign(writing(workspace), None) == ""
+        assert plan.foreign(writing(workspace), None, "namespaces") == ""
 
 
 @pytest.mark.parametrize("tier", ["namespaces", "landlock", "unconfined"])
@@ -220,9 +222,7 @@ def test_protected_paths_behind_links_cannot_be_refused(folder):
 
 
 def room(grants, tier="landlock"):
-    return plan.room(
-        grants, LIMITS, tier=tier, abi=3, scratch=Path("/scratch"), job_user=None, group="/group"
-    )
+    return plan.room(grants, LIMITS, tier=tier, abi=3, scratch=Path("/scratch"), job_user=0, group="/group")
 
 
 def test_what_the_room_of_a_job_says(folder):
@@ -259,15 +259,21 @@ def test_what_a_jail_is_given_below_its_own_directories_comes_once(folder):
 
 @pytest.mark.usefixtures("as_root")
 def test_whom_a_job_becomes(folder):
+    default = lockdown.JOB_USER
+    assert default not in {0, lockdown.UNPRIVILEGED, trees.KEEPER}
     for grants, found in (
-        (ProcessGrants(), lockdown.UNPRIVILEGED),
-        (ProcessGrants(workspace=folder), lockdown.UNPRIVILEGED),
-        (ProcessGrants(readable=(folder,)), lockdown.UNPRIVILEGED),
+        (ProcessGrants(), default),
+        (ProcessGrants(workspace=folder), default),
+        (ProcessGrants(readable=(folder,)), default),
         (ProcessGrants(writable=(folder,)), None),
         (ProcessGrants(workspace=folder, access="read-only"), None),
         (writing(folder), None),
     ):
-        assert (plan.user(grants, None), plan.user(grants, OTHER)) == (found, OTHER)
+        for tier in ("namespaces", "unconfined"):
+            assert plan.user(grants, None, tier) == plan.user(grants, 0, tier) == found
+        assert (plan.user(grants, None, "landlock"), plan.user(grants, 0, "landlock")) == (default, found)
+        for tier in ("namespaces", "landlock", "unconfined"):
+            assert plan.user(grants, OTHER, tier) == OTHER
 
 
 def test_what_names_of_the_network_mean_is_read_by_who_has_a_network(folder):

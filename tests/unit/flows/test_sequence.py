@@ -72,7 +72,7 @@ def test_a_whole_sequence(tmp_path):
         (STEP + "input = '${a b}'\n", "${a b} is no reference"),
         ("vars = {steps = ''}\n" + STEP, "a variable cannot be called `steps`"),
         (STEP * 101, "step: Tuple should have at most 100 items after validation, not 101"),
-        ("#" * FILE_BYTES + "\n" + STEP, "the file is larger than 262144 bytes"),
+        ("#" * FILE_BYTES + "\n" + STEP, "cannot be read: larger than 262144 bytes"),
     ],
 )  # fmt: skip
 def test_mistakes_are_taught(tmp_path, text, message):

@@ -21,7 +21,7 @@ globalThis.seen = [];
 globalThis.__paddock = (program) => { globalThis.program = program };
 globalThis.settle = (input) => {
   seen.length = 0;
-  return program(JSON.parse(input)).then(
+  return program(JSON.parse(input), (thrown) => thrown).then(
     (value) => JSON.stringify({value: value === undefined ? "<undefined>" : value, seen}),
     (error) => JSON.stringify({error: String(error), stack: String(error?.stack)}),
   );

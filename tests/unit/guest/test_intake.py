@@ -84,6 +84,12 @@ VALUES = [
     ("const one = 1;\nasync function main(x) { return one + x.a }", 8),
     ("async function main() { seen.push(1); return 2 }\nconst got = await main();", U),
     ("function a() {}\nfunction b() {}", U),
+    (
+        "const own = /(a)/, seenOnes = new Map(), text = `b`;\nfunction main(x) { return x.a + seenOnes.size }",
+        7,
+    ),
+    ("const rows = await servers.github.list({ limit: 2 })\nfunction main() { return rows }", [1, 2]),
+    ("enum A { B = 4 }\nfunction main(): number { return A.B }", 4),
     ("(() => 3)()", 3),
     ("(async () => { return 4 })()", 4),
     ("const x = async () => 4; x()", 4),
@@ -92,6 +98,8 @@ VALUES = [
     ("export default 42", 42),
     ("export default { a: 1 }", {"a": 1}),
     ("export default async (x) => x.a", 7),
+    ("export default { async run(x) { return x.a }, name: 'it' }", 7),
+    ("class A { run(x) { return x.a } }\nconst a = new A(); export { a as default }", 7),
     ("export default function (x) { return x.a }", 7),
     ("export default async function main(x) { return x.a }\n(1)", 7),
     ("const f = () => 5\nexport default f", 5),
@@ -331,6 +339,63 @@ def test_m12_null_undefined_and_no_return_differ(host):
 def test_main_is_not_called_twice(host):
     settled = host.run(host.read("async function main() { seen.push('ran') }\nconst got = await main();"))
     assert settled == {"value": U, "seen": ["ran"]}
+
+
+THROWN = [
+    ("try { throw 1 } catch (e) { e + 1 }", 2),
+    ("try { throw 1, 2 } catch (e) { e }", 2),
+    ("try { throw (1, 2) } catch (e) { e }", 2),
+    ("try { throw (() => { throw 3 })() } catch (e) { e }", 3),
+    ("try { throw async (x) => x } catch (e) { await e(4) }", 4),
+    ("try { throw { a: [1] } /* it */ } catch ({ a }) { a }", [1]),
+    ("function* f() { throw yield 1 }\nconst g = f(); g.next()\ntry { g.next(5) } catch (e) { e }", 5),
+    ("const $00000 = 1, $00001 = 2, input = 3\ntry { throw $00000 } catch (e) { e + $00001 + input }", 6),
+    ("(x) => { try { throw x.a } catch (e) { return e } }", 7),
+    ("enum A { B = 8 }\ntry { throw A.B as A } catch (e) { e }", 8),
+]
+
+
+@pytest.mark.parametrize(("source", "value"), THROWN)
+def test_what_is_thrown_is_what_was_written(host, source, value):
+    assert host.value(source, {"a": 7}) == value
+
+
+UNCALLED = [
+    ("function a() {}\nfunction b() {}", [("a", "a()"), ("b", "b()")]),
+    ('const R = "a"; async function run() {}  async function other() {}', [("run", "run()"), ("other", "other()")]),
+    ("class A { constructor() {} run() {} }", [("A", "new A().run()")]),
+    ("class A { static x = 1; y = servers.a.b() }\nclass B extends A {}", [("A", "new A()"), ("B", "new B()")]),
+    ("const t = { async run() {}, n: 1, go: () => 1, get x() { return 1 } }", [("t.run", "t.run()"), ("t.go", "t.go()")]),
+    ("const f = () => 1, now = Date.now(), at = servers.github", [("f", "f()")]),
+    ("const all = { f }; function f() {}", [("f", "f()")]),
+    ("export async function run() {}\nexport function other() {}", [("run", "run()"), ("other", "other()")]),
+    ("function* each() { yield 1 }", [("each", "each()")]),
+    (";".join(f"function f{n}() {{}}" for n in range(9)), [(f"f{n}", f"f{n}()") for n in range(5)]),
+    ("function a() {}\nfunction b() {}\nconst c = a()", []),
+    ("function a() {}\nfunction b() {}\nconst c = [1].map(a)", []),
+    ("function a() {}\nclass B { static { a() } }", []),
+    ("function a() {}\nclass B { static x = a(); [servers.a.b()]() {} }", []),
+    ("const r = await servers.github.list()\nfunction format() {}", []),
+    ("const p = servers.github.list()\nfunction format() {}", []),
+    ("const p = await import_\nfunction format() {}\nconst import_ = 1", []),
+    ("function main() {}\nfunction other() {}", []),
+    ("function only() {}", []),
+    ("const a = 1", []),
+    ("const a = { b: 1 }", []),
+    ("function a() {}\nfunction b() {}\n1", []),
+    ("", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "uncalled"), UNCALLED)
+def test_what_is_only_declared_is_named(host, source, uncalled):
+    program = host.read(source)
+    assert [(each.name, each.call) for each in program.uncalled] == uncalled
+
+
+def test_a_declaration_as_deep_as_it_likes_is_looked_through(host):
+    deep = "function f() {}\nfunction g() {}\nconst a = " + "[" * 500 + "servers.a.b()" + "]" * 500
+    assert host.read(deep).uncalled == ()
 
 
 def test_a_failing_call_in_a_last_try_is_not_awaited_inside_of_it(host):

@@ -165,12 +165,63 @@ def test_a_server_that_takes_its_time_costs_its_own_tools_until_it_has_answered(
 
 def test_a_flood_of_tools_is_bounded():
     up = Upstream()
-    up.tools["a"] = tools("a", "t", "t", "x" * 201, *(f"t{n}" for n in range(5_000)))
+    up.tools["a"] = tools("a", "t", "t", "x" * 201, *(f"t{n}" for n in range(20_500)))
     listing = asyncio.run(up.catalog.listing("a"))
-    assert len(listing.tools) == 1_998
+    assert len(listing.tools) == 19_998
     assert listing.failures == {
-        "a": "3005 tools are left out: beyond 2000, listed twice, or with a name of over 200 characters"
+        "a": "505 tools are left out: beyond 20000, listed twice, or with a name of over 200 characters"
     }
+
+
+def test_all_tools_of_a_large_server_are_searched():
+    up = Upstream()
+    up.tools["a"] = tools("a", *(f"t{n}" for n in range(3_999)), "needle")
+    hits, listing = asyncio.run(up.catalog.search("needle"))
+    assert ([hit.tool.name for hit in hits], len(listing.tools), dict(listing.notes)) == (
+        ["a.needle"],
+        4_001,
+        {},
+    )
+
+
+def test_what_is_searched_in_part_or_was_wrong_with_a_listing_is_said():
+    many = {"type": "object", "properties": {f"p{n}": {} for n in range(101)}}
+    wordy = {"type": "object", "properties": {"p": {"description": "x" * 4_000}}}
+    known = (
+        CatalogTool("a", ToolInfo("long", "x" * 4_001, {"type": "object"}, None, {})),
+        CatalogTool("a", ToolInfo("many", "", many, None, {})),
+        CatalogTool("a", ToolInfo("wordy", "", wordy, None, {})),
+        CatalogTool("a", ToolInfo("short", "x" * 4_000, {"type": "object"}, None, {})),
+    )
+
+    async def ask(_):
+        return known
+
+    listing = asyncio.run(Catalog(["a"], ask, notes=lambda _: ("its listing was cut",)).listing())
+    assert dict(listing.notes) == {
+        "a": (
+            "its listing was cut",
+            "of 3 tools only the first 4000 characters of a text or 100 parameters are searched",
+        )
+    }
+
+
+def test_a_tool_is_described_by_its_alias_and_with_what_is_not_checked():
+    known = (CatalogTool("a", ToolInfo("get-sum", "", {"type": "object"}, None, {}), alias="get_sum"),)
+
+    async def ask(_):
+        return known
+
+    catalog = Catalog(["a"], ask, unchecked=lambda server, tool: f"{server}/{tool} is not checked")
+    found, _ = asyncio.run(catalog.describe(["a.get_sum", "a.get-sum", "a.get.sum"]))
+    assert [(each.name, getattr(each, "notes", None)) for each in found] == [
+        ("a.get-sum", ("a/get-sum is not checked",)),
+        ("a.get-sum", ("a/get-sum is not checked",)),
+        ("a.get.sum", None),
+    ]
+    assert found[0].declaration == (
+        'get_sum(args?: Record<string, unknown>): Promise<unknown>; // output: unknown; tool "get-sum"'
+    )
 
 
 def test_pins_that_cannot_be_read_are_a_failure_that_is_told():

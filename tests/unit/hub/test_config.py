@@ -319,3 +319,13 @@ def test_what_is_wrong_with_oauth_is_told(tmp_path, oauth, warning):
 def test_oauth_of_other_programs_is_passed_over(tmp_path):
     server, warnings = one(tmp_path, {"url": "https://x.example/mcp", "oauth": True})
     assert (server, warnings) == (HttpServer("s", "https://x.example/mcp"), [])
+
+
+def test_a_name_that_programs_cannot_reach_is_told(tmp_path):
+    entries = {name: {"command": "c"} for name in ("then", "toJSON", "call")}
+    servers, warnings = load(tmp_path, {"mcpServers": entries})
+    told = "programs cannot reach it by this name; rename it"
+    assert (list(servers), warnings) == (
+        ["then", "toJSON", "call"],
+        [f": server 'then': {told}", f": server 'toJSON': {told}"],
+    )

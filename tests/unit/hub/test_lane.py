@@ -1,20 +1,16 @@
 """Requests past the library: numbers, answers good and bad, and what is left when nobody waits any more."""
 
 import asyncio
-import itertools
 import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
 from paddock.hub.failure import TRACE, Trace
-from paddock.hub.lane import Lane
-from paddock.hub.process import ServerOutput
+from paddock.hub.lane import Lane, written
 from paddock.hub.wire import parse
 
 FIRST = 1 << 30
@@ -265,40 +261,35 @@ def test_a_lone_surrogate_goes_as_an_escape() -> None:
     on_lane(use)
 
 
-@given(
-    lines=st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"\r")), max_size=8),
-    rest=st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"")),
-    cuts=st.lists(st.integers(0, 200), max_size=8),
-)
-def test_however_it_is_cut_each_line_is_offered_once_and_the_rest_can_be_read(
-    lines: list[bytes], rest: bytes, cuts: list[int]
-) -> None:
-    async def use() -> None:
-        output = ServerOutput()
-        offered: list[bytes] = []
+@pytest.mark.parametrize("digits", [b"1" * 4001, b"0." + b"1" * 1_000_000, b"-" + b"1" * 1_000_000])
+@pytest.mark.parametrize("form", [b'{"jsonrpc":"2.0","id":%d,"result":{"a":%b}}', b'{"result":[%b],"id":%d}'])
+def test_a_number_that_no_side_reads_is_an_error_and_no_wait(digits: bytes, form: bytes) -> None:
+    async def use(lane: Lane, _: Pipe) -> None:
+        request = await asked(lane)
+        answer = form % ((FIRST, digits) if form.startswith(b'{"jsonrpc"') else (digits, FIRST))
+        told = f"the answer holds a number of {len(digits)} characters, where at most 4000 are read"
+        read = parse(answer)
+        assert read is not None
+        assert isinstance(read.message, JSONRPCError)
+        assert read.message.error.message == told
+        assert lane.take(answer)
+        with pytest.raises(MCPError) as raised:
+            await request
+        assert raised.value.error.message == told
 
-        def take(line: bytes) -> bool:
-            offered.append(line)
-            return len(line) % 2 == 0
-
-        output.take = take
-        data = b"".join(line + b"\n" for line in lines) + rest
-        places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-        for start, end in itertools.pairwise(places):
-            output.data_received(data[start:end])
-        output.eof_received()
-        left = b"".join(line + b"\n" for line in lines if len(line) % 2)
-        assert (offered, await output.stream.read()) == (lines, left + rest)
-
-    asyncio.run(use())
+    on_lane(use)
 
 
-def test_a_line_beyond_all_bounds_is_left_to_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.hub.process.LINE_LIMIT", 10)
+def test_numbers_keep_their_digits_in_both_directions() -> None:
+    async def use(lane: Lane, pipe: Pipe) -> None:
+        request = await asked(lane)
+        digits = '{"a":0.1000000000000000055511151231257827,"b":[123456789012345678901234567890,1e400]}'
+        assert lane.take(f'{{"jsonrpc":"2.0","id":{FIRST},"result":{digits}}}\n'.encode())
+        value = await request
+        message = parse(f'{{"jsonrpc":"2.0","id":7,"result":{digits}}}\n'.encode())
+        assert message is not None
+        assert isinstance(message.message, JSONRPCResponse)
+        for each in (value, message.message.result):
+            assert written({"x": each}) == f'{{"x":{digits}}}\n'.encode()
 
-    async def use() -> None:
-        output = ServerOutput()
-        output.data_received(b"x" * 11)
-        assert await output.stream.read(11) == b"x" * 11
-
-    asyncio.run(use())
+    on_lane(use)

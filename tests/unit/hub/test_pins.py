@@ -199,10 +199,90 @@ def test_a_changed_tool_is_refused_until_another_process_approves(admission, pin
         {"$ref": "#"},
         {"$ref": "https://evil.example/schema.json"},
         {"properties": {"a": {"pattern": "(?=(a+)+b)(a|aa)+$"}}},
-        {"enum": ["x" * 100] * 1_000},
         {"type": "nonsense"},
     ],
 )
 def test_a_schema_that_cannot_be_checked_with_is_left_to_the_server(admission, schema):
     admission.learn("git", [ToolInfo("new", "", schema, None, {})])
     admission.admit("git", "new", {"a": "a" * 40})
+
+
+HIDING = LOG._replace(description="Show.\u200b\U000e0041")
+SPELLED = LOG._replace(description=r"Show.\u{200b}\u{e0041}")
+
+
+def test_a_definition_with_invisible_characters_is_not_pinned_as_it_is(pins, tmp_path):
+    for view in (pins, again(pins, tmp_path)):
+        assert view.review(SERVER, [HIDING]) == {"log": Standing(SPELLED, changed=True, hides=True)}
+    [change] = pins.changes()
+    assert (change.before["description"], change.after["description"]) == (
+        SPELLED.description,
+        HIDING.description,
+    )
+    pins.approve("git")
+    assert pins.review(SERVER, [HIDING]) == {"log": Standing(HIDING)}
+    assert pins.names(SERVER) == ("log",)
+    assert pins.names(replace(SERVER, command="other")) == ()
+
+
+def test_a_pinned_tool_that_turns_to_invisible_characters_has_changed(pins):
+    pins.review(SERVER, [LOG])
+    assert pins.review(SERVER, [HIDING]) == {"log": Standing(LOG, changed=True)}
+
+
+def test_a_call_of_a_tool_that_hides_characters_is_refused(admission):
+    admission.learn("git", [HIDING._replace(name="new")])
+    with pytest.raises(ToolChanged) as refused:
+        admission.admit("git", "new", {"count": 1})
+    assert str(refused.value) == (
+        "Tool git.new has invisible characters in its definition, so it was not called. A person can see them with"
+        " `paddock servers diff git` and accept the tool with `paddock servers approve git new`."
+    )
+    [shown] = admission.shown("git")
+    assert (shown.changed, shown.hides, shown.warning) == (
+        True,
+        True,
+        "git.new has invisible characters in its definition; they are spelled out",
+    )
+
+
+def test_names_mean_tools_by_alias_once_a_server_is_known(pins, tmp_path):
+    first = Admission({"git": SERVER}, pins)
+    assert first.spelled("git", "get_log") == "get_log"
+    first.learn("git", [LOG._replace(name="get-log"), LOG])
+    second = Admission({"git": SERVER}, again(pins, tmp_path))  # knows it by what is pinned
+    for admission in (first, second):
+        spelled = [admission.spelled("git", name) for name in ("get_log", "get-log", "log", "no_log")]
+        assert spelled == ["get-log", "get-log", "log", "no_log"]
+        assert admission.spelled("nobody", "get_log") == "get_log"
+    assert [each.alias for each in first.shown("git")] == ["get_log", ""]
+
+
+def test_pins_that_cannot_be_read_know_no_alias(pins, tmp_path):
+    Admission({"git": SERVER}, pins).learn("git", [LOG._replace(name="get-log")])
+    [file] = (tmp_path / "state").rglob("pins.json")
+    file.write_text("[")
+    assert Admission({"git": SERVER}, again(pins, tmp_path)).spelled("git", "get_log") == "get_log"
+
+
+def test_of_a_schema_that_does_not_compile_the_rest_is_checked(admission):
+    schema = {"properties": {"a": {"pattern": "(?!a)"}, "b": {"type": "integer"}}}
+    admission.learn("git", [LOG._replace(name="new", input_schema=schema)])
+    admission.admit("git", "new", {"a": "a", "b": 1})
+    with pytest.raises(InvalidArguments, match="`b` must be a whole number, not the text"):
+        admission.admit("git", "new", {"b": "1"})
+    assert admission.unchecked("git", "new") == (
+        'arguments are not checked against `properties.a.pattern` "(?!a)"'
+    )
+    assert admission.unchecked("git", "nothing") == ""
+
+
+def test_refusals_spell_out_what_a_schema_hides(admission, pins):
+    schema = {"properties": {"a": {"description": "Say\u202e it"}}, "required": ["a"]}
+    admission.learn("git", [LOG._replace(name="new", input_schema=schema)])
+    pins.approve("git")
+    with pytest.raises(InvalidArguments) as refused:
+        admission.admit("git", "new", {})
+    assert str(refused.value) == (
+        r"git.new was not called: `a` is missing: Say\u{202e} it. Its signature: git.new({ a: unknown })"
+    )

@@ -1,6 +1,7 @@
 """What a registry offers, whom the user trusts, and what enabling writes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,9 @@ from paddock.model.errors import ConfigurationError
 from paddock.model.settings import ServerSettings, Settings
 from paddock.wiring.servers import Servers
 
-OFFER = Offer("@good/git", "Git repositories", {"command": "npx", "args": ["-y", "@good/git@1.2.0"]})
+OFFER = Offer(
+    "npm", "@good/git", "1.2.0", "Git repositories", {"command": "npx", "args": ["-y", "@good/git@1.2.0"]}
+)
 TRUST = ("@good/*", "exact")
 
 
@@ -53,9 +56,9 @@ def registry(tmp_path, *entries):
 
 def test_x37_trust_and_confidence_are_both_needed():
     assert [
-        Match(OFFER, 0.5, is_trusted("@good/git", TRUST)).allowed,
-        Match(OFFER, 1.0, is_trusted("@bad/git", TRUST)).allowed,
-        Match(OFFER, 0.9, is_trusted("@good/git", TRUST)).allowed,
+        Match(OFFER, 0.5, is_trusted(OFFER, TRUST)).allowed,
+        Match(OFFER, 1.0, is_trusted(replace(OFFER, name="@bad/git"), TRUST)).allowed,
+        Match(OFFER, 0.9, is_trusted(OFFER, TRUST)).allowed,
     ] == [False, False, True]
 
 
@@ -67,9 +70,81 @@ def test_x38_an_intent_is_needed():
 
 def test_a_scope_is_trusted_whole_or_a_name_exactly():
     names = ("@good/git", "@good", "@goodness/git", "exact", "exactly", "x/@good/git", "@GOOD/git")
-    assert [name for name in names if is_trusted(name, TRUST)] == ["@good/git", "@good", "exact"]
-    assert is_trusted("plain", ["plain/*"])
-    assert not is_trusted("@a/b", ["*", "@*/*", "@a/*b", ""])
+    assert [name for name in names if is_trusted(replace(OFFER, name=name), TRUST)] == ["@good/git", "exact"]
+    assert not is_trusted(
+        replace(OFFER, name="@a/b"), ["*", "@*/*", "@a/*b", "", "/*", ":", "npm:", "npm:/*", "npm:*"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "trusted"),
+    [
+        ("mcp-server-git", []),
+        ("npm:mcp-server-git", ["npm:mcp-server-git"]),
+        ("pypi:mcp-server-git", ["pypi:mcp_server.git"]),
+        ("pypi:MCP-Server-Git==1.2.0", ["pypi:mcp_server.git"]),
+        ("pypi:mcp-server-git==1.1.0", []),
+        ("npm:mcp-server-git@1.2.0", ["npm:mcp-server-git"]),
+        ("npm:mcp-server-git@1.3.0", []),
+        ("@good/git@1.2.0", ["npm:@good/git"]),
+        ("@good/*", ["npm:@good/git"]),
+        ("acme", ["pypi:acme"]),
+        ("acme/*", ["remote:acme/web"]),
+        ("acme/web", ["remote:acme/web"]),
+        ("npm:acme/*", []),
+        ("remote:acme/*", ["remote:acme/web"]),
+        ("remote:@good/*", ["remote:@good/git"]),
+        ("remote:@good/git", ["remote:@good/git"]),
+        ("gem:acme", []),
+    ],
+)
+def test_trust_is_for_one_source(tmp_path, pattern, trusted):
+    """A package of the same name elsewhere, and a remote server that calls itself like one, stay untrusted."""
+    remotes = [
+        {"name": name, "remotes": [{"type": "streamable-http", "url": "https://web.example/mcp"}]}
+        for name in ("acme/web", "@good/git")
+    ]
+    offers = registry(
+        tmp_path,
+        entry(identifier="mcp-server-git"),
+        entry(registryType="pypi", identifier="mcp_server.git"),
+        entry(),
+        entry(registryType="pypi", identifier="acme"),
+        *remotes,
+    )
+    assert [offer.address for offer in offers if is_trusted(offer, [pattern])] == trusted
+
+
+def test_a_package_of_pypi_has_no_scope(tmp_path):
+    assert registry(tmp_path, entry(registryType="pypi", identifier="@good/git")) == ()
+
+
+def test_a_name_of_several_sources_is_refused_and_its_address_taken(tmp_path):
+    registry(tmp_path, entry(identifier="git"), entry(registryType="pypi", identifier="git"))
+    trust = tmp_path / "trust.json"
+    trust.write_text('["git"]')
+    provisioning = Provisioning(tmp_path / ".mcp.json", tmp_path / "registry.json", trust)
+    messages = []
+    for name in ("git", "npm:git"):
+        with pytest.raises(ConfigurationError) as refused:
+            provisioning.enable(name, approved=True)
+        messages.append(str(refused.value))
+    assert messages == [
+        "there are several servers 'git' in the registry's list; name one of them: npm:git, pypi:git",
+        f"""git is not trusted: "git" may mean npm:git or pypi:git; to trust it, write "npm:git" into {trust}, a JSON array""",
+    ]
+    trust.write_text('["pypi:git==1.0.0"]')
+    with pytest.raises(ConfigurationError) as refused:
+        provisioning.enable("pypi:git", approved=True)
+    assert str(refused.value) == (
+        "git is not trusted: version 1.0.0 is trusted, and the list offers 1.2.0; "
+        f'to trust it, write "pypi:git" into {trust}, a JSON array'
+    )
+    trust.write_text('["pypi:git"]')
+    assert provisioning.enable("pypi:git", approved=True).name == "git"
+    assert json.loads((tmp_path / ".mcp.json").read_text()) == {
+        "mcpServers": {"git": {"command": "uvx", "args": ["git==1.2.0"]}}
+    }
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '{"a": 1}', '["@a/*", 1]', "[" * 100_000])
@@ -99,7 +174,7 @@ def test_local_tools_come_first_and_weak_ones_only_alone():
 
 
 def test_matches_are_ordered_and_only_the_intent_counts():
-    other = Offer("weather", "Forecasts", {})
+    other = Offer("npm", "weather", "1.0.0", "Forecasts", {})
     assert [each.offer.name for each in match("weather", [OFFER, other], ())] == ["weather"]
     assert provision("nothing", [], [other], (), context="weather") == Provision("none")
 
@@ -114,10 +189,10 @@ def test_the_official_format_is_read(tmp_path):
     }
     assert registry(tmp_path, entry(), python, remote) == (
         OFFER,
-        Offer("good-time", "Git repositories", {
+        Offer("pypi", "good-time", "1.2.0", "Git repositories", {
             "command": "uvx", "args": ["good-time==1.2.0"], "env": {"TZ_KEY": "${TZ_KEY}"},
         }),
-        Offer("io.good/web", "", {"url": "https://good.example/mcp"}),
+        Offer("remote", "io.good/web", "", "", {"url": "https://good.example/mcp"}),
     )  # fmt: skip
     assert load_registry(tmp_path / "missing.json") == ()
 
@@ -207,7 +282,7 @@ def lists_of(provisioning):
             {"own_name": "../git"},
             "'../git' is no name for a server: use letters, digits, `.`",
         ),
-        ("{}", "@bad/x", {}, "@bad/x is not trusted; to trust it, name it or its scope in "),
+        ("{}", "@bad/x", {}, '@bad/x is not trusted; to trust it, write "npm:@bad/x" into '),
         ("{}", "@good/gti", {}, "no server '@good/gti' in the registry's list; did you mean @good/git?"),
         (
             '{"mcpServers": {"git": {}}}',

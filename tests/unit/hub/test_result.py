@@ -1,7 +1,11 @@
+import asyncio
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.hub.result import ToolInfo, ToolResult, native_value, read_result, read_tools
+from paddock.hub.result import ToolInfo, ToolResult, native_value, read_native, read_result, read_tools
+from paddock.model.errors import ServerUnavailable
 
 
 def said(text, **more):
@@ -22,6 +26,24 @@ def test_native_value_parses_json_text():
 def test_native_value_keeps_text_whose_number_would_change():
     for text in ("1.10", "007", "1e5", "9007199254740993", "NaN", "-0", "plain", "{", "[" * 100_000):
         assert native_value(said(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "7", "no", "[" + "[]," * 30_000 + "[]]", "[" + "[]," * 30_000, "[" * 30_000]
+)
+def test_a_large_text_gives_the_same_native_value(text):
+    assert asyncio.run(read_native(said(text))) == native_value(said(text))
+
+
+def test_a_text_of_json_with_too_many_values_is_the_servers_fault():
+    result = read_result({"content": [{"type": "text", "text": f"[{'1,' * 10_000}1]"}]}, "web", 10_001)
+    with pytest.raises(ServerUnavailable) as caught:
+        asyncio.run(read_native(result))
+    assert caught.value.sent
+    assert str(caught.value) == (
+        "Server web gave no whole answer: its text is JSON of more than 10001 values; ask for less at once, raise "
+        "`servers.answer_values`, or read the text with `callRaw`."
+    )
 
 
 def test_native_value_of_other_content_is_the_content():

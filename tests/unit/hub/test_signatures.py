@@ -137,3 +137,106 @@ def test_a_hostile_tool_costs_little_text():
         entry = tool("t" * 10_000, schema, "d" * 100_000)
         assert len(signature(entry)) < 2_000
         assert len(describe(entry).declaration) < 400_000
+
+
+A = {"properties": {"a": {"type": "string"}}, "required": ["a"]}
+B = {"properties": {"b": {"type": "string"}}}
+LONG = {"properties": {f"a_rather_long_name_{n}": {"enum": ["one of these", f"other {n}"]} for n in range(6)}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "line", "declared"),
+    [
+        ({"allOf": [A, B]}, "{ a: string, b?: string }", "args: {\n  a: string;\n} & {\n  b?: string;\n}"),
+        (
+            {"anyOf": [A, B]},
+            "{ a: string } | { b?: string }",
+            "args?: {\n  a: string;\n} | {\n  b?: string;\n}",
+        ),
+        ({"oneOf": [A, A]}, "{ a: string }", "args: {\n  a: string;\n}"),
+        (
+            {**B, "oneOf": [A, {"properties": {"c": {}}, "required": ["c"]}]},
+            "{ b?: string } & ({ a: string } | { c: unknown })",
+            "args: {\n  b?: string;\n} & ({\n  a: string;\n} | {\n  c: unknown;\n})",
+        ),
+        (
+            {"additionalProperties": {"type": "integer"}},
+            "Record<string, number>",
+            "args?: Record<string, number>",
+        ),
+        ({"additionalProperties": True}, "Record<string, unknown>", "args?: Record<string, unknown>"),
+        (
+            {**A, "additionalProperties": {"type": "integer"}},
+            "{ a: string; [name: string]: unknown }",
+            "args: {\n  a: string;\n  [name: string]: unknown;\n}",
+        ),
+        ({"$ref": "#/$defs/A", "$defs": {"A": A}}, "{ a: string }", "args: {\n  a: string;\n}"),
+        (
+            {"type": "object", "allOf": [{"$ref": "#A"}, B], "$defs": {"A": {**A, "$anchor": "A"}}},
+            "{ a: string, b?: string }",
+            "args: {\n  a: string;\n} & {\n  b?: string;\n}",
+        ),
+        (
+            {"properties": {"x": {"$ref": "#foo"}}, "definitions": {"A": {"$id": "#foo", "type": "integer"}}},
+            "{ x?: number }",
+            "args?: {\n  x?: number;\n}",
+        ),
+        ({"type": "object", "properties": {}}, "", "args?: Record<string, unknown>"),
+    ],
+)
+def test_one_line_shows_what_the_declaration_does(schema, line, declared):
+    entry = tool("t", schema)
+    assert signature(entry) == f"github.t({line})"
+    assert describe(entry).declaration == f"t({declared}): Promise<unknown>; // output: unknown"
+
+
+def test_combinations_that_fit_on_no_line_show_their_members():
+    line = signature(tool("t", {**A, "anyOf": [LONG, {**B, "required": ["b"]}]}))
+    assert line.startswith('github.t({ a: string, a_rather_long_name_0?: "one of these" | "other 0", ')
+    assert line.endswith(" more */ } /* in combinations: see its declaration */)")
+
+
+@pytest.mark.parametrize(
+    ("schema", "rough"),
+    [
+        ({"type": "object", "nullable": True, **LONG}, "object | null"),
+        ({"type": ["object", "null"], **LONG}, "object | null"),
+        ({"anyOf": [LONG]}, "unknown"),
+    ],
+)
+def test_null_is_told_where_a_type_fits_on_no_line(schema, rough):
+    assert parameters(schema) == rough
+
+
+def test_an_alias_is_declared_in_the_place_of_a_name_that_is_no_identifier():
+    entry = CatalogTool("github", ToolInfo("get-sum", "Add.", A, None, {}), alias="get_sum")
+    assert signature(entry) == "github.get_sum({ a: string }) // Add."
+    assert describe(entry).declaration == (
+        '/** Add. */\nget_sum(args: {\n  a: string;\n}): Promise<unknown>; // output: unknown; tool "get-sum"'
+    )
+
+
+def test_what_is_not_seen_is_spelled_out_wherever_a_schema_says_it():
+    hidden = "a\u202eb\U000e0041"
+    spelled = r"a\u{202e}b\u{e0041}"
+    schema = {"properties": {hidden: {"description": hidden, "enum": [hidden], "default": hidden}}}
+    entry = CatalogTool("github", ToolInfo("t", hidden, schema, None, {}))
+    escaped = r'"a\u202eb\udb40\udc41"'
+    assert signature(entry) == f"github.t({{ {escaped}?: {escaped} }}) // {spelled}"
+    assert describe(entry).declaration == (
+        f"/** {spelled} */\nt(args?: {{\n  /** {spelled} */\n  {escaped}?: {escaped}; // default {escaped}\n"
+        "}): Promise<unknown>; // output: unknown"
+    )
+    assert describe(entry).notes == (
+        "github.t has invisible characters in its definition; they are spelled out",
+    )
+
+
+@pytest.mark.parametrize("name", ["then", "call", "callRaw", "toJSON", "toString", "valueOf"])
+def test_names_that_are_taken_are_declared_as_they_can_be_called(name):
+    entry = tool(name, {"properties": {"a": {"type": "string"}}, "required": ["a"]}, "Does it.")
+    assert signature(entry) == f'github.call("{name}", {{ a: string }}) // Does it.'
+    assert describe(entry).declaration == (
+        f'/** Does it. */\ncall(tool: "{name}", args: {{\n  a: string;\n}}): Promise<unknown>; // output: unknown'
+    )
+    assert signature(tool(name, {}, server="a-b")) == f'servers["a-b"].call("{name}")'

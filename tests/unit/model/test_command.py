@@ -19,7 +19,10 @@ def command(*argv, **fields):
     [
         ("{x}", "a b; c $(d)", "a b; c $(d)"),
         ("--to={x}", "-v", "--to=-v"),
-        ("{x:integer}", -3, "-3"),
+        ("{x:integer}", 3, "3"),
+        ("--by={x:integer}", -3, "--by=-3"),
+        ("{x:integer:signed}", -3, "-3"),
+        ("{x:number:signed?}", -1.5, "-1.5"),
         ("{x:number}", 1.5, "1.5"),
         ("{x:boolean}", True, "true"),
         ("{{{x}}}", "y", "{y}"),
@@ -54,6 +57,16 @@ def test_a_list_becomes_arguments_and_a_missing_optional_value_none():
         (("{x}",), {"x": "--exec=sh"}, "x may not begin with `-`, which would make it an option"),
         (("{x}{y}",), {"x": "", "y": "-v"}, "x may not begin with `-`, which would make it an option"),
         (("{x:list}",), {"x": ["a", "-b"]}, "x may not begin with `-`, which would make it an option"),
+        (("{x:integer}",), {"x": -3}, "x may not begin with `-`, which would make it an option"),
+        (("{x:number}",), {"x": -1e300}, "x may not begin with `-`, which would make it an option"),
+        (("{x:number}",), {"x": -0.0}, "x may not begin with `-`, which would make it an option"),
+        (("{x:integer}{y}",), {"x": -3, "y": "z"}, "x may not begin with `-`, which would make it an option"),
+        (
+            ("{x}{y:integer:signed}",),
+            {"x": "", "y": -3},
+            "x may not begin with `-`, which would make it an option",
+        ),
+        (("{x:integer:signed}",), {"x": "-v"}, "x must be an integer"),
         (("a{x}",), {"x": "\0"}, "x holds a NUL character"),
         (("{x}",), {"x": "y" * 131_072}, "x is over 131071 bytes; pass it on standard input"),
         (("{x:list}",), {"x": ["y"] * 100}, "over 100 arguments, or over 1048576 bytes of them"),
@@ -66,9 +79,24 @@ def test_what_does_not_fit_is_refused(argv, given, told):
 
 def test_behind_two_dashes_a_text_may_begin_with_one():
     assert command("--", "{x}").filled({"x": "-v"})[0] == ["tool", "--", "-v"]
+    assert command("--", "{x:integer}").filled({"x": -3})[0] == ["tool", "--", "-3"]
 
 
-@pytest.mark.parametrize("text", ["{", "}", "{}", "{X}", "{x:date}", "{x?:integer}", "{__proto__}", "{a.b}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "}",
+        "{}",
+        "{X}",
+        "{x:date}",
+        "{x?:integer}",
+        "{__proto__}",
+        "{a.b}",
+        "{x:signed}",
+        "{x:text:signed}",
+    ],
+)
 def test_what_is_no_placeholder_is_refused(text):
     with pytest.raises(ValueError, match="is no placeholder; write"):
         template(text)

@@ -63,6 +63,8 @@ CHOICES = {
     "sdk.temporals": [DEFAULTS["sdk.temporals"], Path("/else/temporals")],
     "vault.backend": ["auto", "keyring", "file"],
     "vault.directory": [DEFAULTS["vault.directory"], Path("/else/vault")],
+    "runtimes.python.environment": [None, Path("/else/venv")],
+    "runtimes.workspace_environment": [True, False],
     "telemetry.traces": ["none", "otlp", "console"],
     "telemetry.endpoint": ["", "http://127.0.0.1:4318"],
     "telemetry.metrics": [False, True],
@@ -71,7 +73,7 @@ CHOICES = {
 }
 BOUNDS = {
     "runtimes.max_duration_ms": (100, 600_000),
-    "runtimes.max_jobs": (1, 12),
+    "runtimes.max_jobs": (1, 1024),
 }
 NUMBERS = sorted(key for key, value in DEFAULTS.items() if type(value) is int)
 

@@ -122,6 +122,7 @@ ATOMS = st.sampled_from(
         "-----END ",
         "é",
         "\u2028",
+        "\r",
         "eyJa.b.c",
         "x" * 50,
     ]
@@ -199,6 +200,23 @@ def test_what_is_held_back_is_bounded() -> None:
 
 def test_whole_lines_are_not_held_back() -> None:
     assert StreamRedactor(DEFAULT).feed(b"one\ntoken=x\nthr") == b"one\n[REDACTED:secret]\n"
+
+
+def test_frames_of_progress_are_not_held_back() -> None:
+    stream = StreamRedactor(DEFAULT)
+    taken = [stream.feed(data) for data in (b"\r 1%", b"\r 2%", b"\r 3%\r", b"\npass", b"word=x\ry\n")]
+    assert taken == [b"\r", b" 1%\r", b" 2%\r 3%\r", b"\n", b"[REDACTED:secret]\ry\n"]
+
+
+def test_a_frame_that_may_hold_a_secret_is_held_back_with_what_follows_it() -> None:
+    stream = StreamRedactor(DEFAULT)
+    assert [stream.feed(data) for data in (b"1%\r", b"token\r", b"=\rhidden", b"\r4%\r")] == [
+        b"1%\r",
+        b"",
+        b"",
+        b"",
+    ]
+    assert stream.feed(b"\n5%\r") == b"[REDACTED:secret]\r4%\r\n5%\r"
 
 
 @given(TEXTS)

@@ -4,21 +4,31 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.runtimes.turns import Turns
+from paddock.runtimes import turns as module
+from paddock.runtimes.turns import QueueFullError, Turns
 
-FULL = "Concurrency limit reached (1/1 active jobs)"
+FULL = "Concurrency limit reached (1/1 active jobs): "
+RETRY = ". Nothing started; it is safe to retry."
 
 
 @asynccontextmanager
-async def place(turns: Turns, who: str, stop: asyncio.Event | None = None) -> AsyncGenerator[str | None]:
-    refusal = await turns.enter(who, stop)
+async def place(
+    turns: Turns, who: str, stop: asyncio.Event | None = None, *, size: int = 0
+) -> AsyncGenerator[bool | tuple[str, str]]:
+    """Give whether there is a place, or the two texts that say why there is none."""
     try:
-        yield refusal
+        got = await turns.enter(who, stop, size=size)
+    except QueueFullError as error:
+        yield str(error), error.hint
+        return
+    try:
+        yield got
     finally:
-        if refusal == "":
+        if got:
             turns.leave()
 
 
@@ -31,10 +41,14 @@ def test_s16_one_too_many_is_refused_at_once() -> None:
     async def go() -> None:
         turns = Turns(1, waiting=0, wait_ms=60_000)
         async with place(turns, "a") as first, place(turns, "b") as second:
-            assert (first, second) == ("", FULL)
+            assert first is True
+            assert second == (
+                f"{FULL}the queue is full (runtimes.max_waiting = 0){RETRY}",
+                "raise runtimes.max_waiting or runtimes.max_jobs",
+            )
         for _ in range(3):
             async with place(turns, "b") as free:
-                assert free == ""
+                assert free is True
 
     asyncio.run(go())
 
@@ -43,9 +57,12 @@ def test_s16_who_has_waited_long_enough_is_refused() -> None:
     async def go() -> None:
         turns = Turns(1, waiting=1, wait_ms=1)
         async with place(turns, "a"), place(turns, "b") as refusal:
-            assert refusal == FULL
+            assert refusal == (
+                f"{FULL}its turn did not come in time (runtimes.max_wait_ms = 1){RETRY}",
+                "raise runtimes.max_wait_ms or runtimes.max_jobs",
+            )
         async with place(turns, "b") as free:
-            assert free == ""
+            assert free is True
 
     asyncio.run(go())
 
@@ -54,7 +71,7 @@ def test_s23_who_is_stopped_while_he_waits_waits_no_longer() -> None:
     async def go() -> None:
         turns, stop = Turns(1, waiting=1, wait_ms=60_000), asyncio.Event()
 
-        async def job() -> str | None:
+        async def job() -> bool | tuple[str, str]:
             async with place(turns, "b", stop) as refusal:
                 return refusal
 
@@ -63,10 +80,31 @@ def test_s23_who_is_stopped_while_he_waits_waits_no_longer() -> None:
             await settle()
             assert turns.waiting == 1
             stop.set()
-            assert await waiting is None
+            assert await waiting is False
             assert turns.waiting == 0
         async with place(turns, "b") as free:
-            assert free == ""
+            assert free is True
+
+    asyncio.run(go())
+
+
+def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUEUE_BYTES", 2 * 2**20)
+
+    async def go() -> None:
+        turns = Turns(1, waiting=10, wait_ms=60_000)
+
+        async def job(size: int) -> bool | tuple[str, str]:
+            async with place(turns, "b", size=size) as got:
+                return got
+
+        async with place(turns, "a", size=10 * 2**20):  # what runs does not count
+            waiting = [asyncio.create_task(job(2**20)) for _ in range(2)]
+            await settle()
+            full = f"{FULL}the waiting programs hold 2 MiB already{RETRY}"
+            assert await job(1) == (full, "raise runtimes.max_jobs")
+        assert [*await asyncio.gather(*waiting), await job(2**21)] == [True, True, True]
+        assert turns._bytes == 0
 
     asyncio.run(go())
 
@@ -77,7 +115,7 @@ def test_callers_take_turns() -> None:
 
         async def job(who: str, name: str) -> None:
             async with place(turns, who) as refusal:
-                assert refusal == ""
+                assert refusal is True
                 order.append(name)
                 await settle()
 
@@ -106,7 +144,7 @@ def test_no_turn_is_lost_and_none_is_taken_twice(
         async def job(who: str, steps: int) -> None:
             nonlocal active, peak
             async with place(turns, who) as refusal:
-                if not refusal:
+                if refusal is True:
                     active += 1
                     peak = max(peak, active)
                     try:

@@ -1,6 +1,7 @@
 """What is said of how a program ended, and what of it helps."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -116,7 +117,15 @@ def test_what_else_may_be_behind_a_failure() -> None:
     assert error(status=Status.OK, exit_code=0, hint="something else") is None
 
 
-OFFLINE = "it has no network; ask for the network full, up to runtimes.network"
+OFFLINE = "it has no network, not even 127.0.0.1 between its own processes; ask for the network full, up to runtimes.network"
+PATHLESS = (
+    "programs have no Unix sockets, which multiprocessing needs for a Manager and for the start method forkserver; "
+    "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"
+)
+OUTSIDE_REPOSITORY = (
+    "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees the "
+    "workspace alone; take the directory that holds .git as the workspace: --workspace DIR"
+)
 WRITES = {
     "none": "it may write to its own directory and to TMPDIR alone",
     "read-only": "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to "
@@ -134,7 +143,7 @@ ALONE = (
 
 
 def missed(
-    said: str, phase: str = "run", *, runs_files: bool = True, has_input: bool = True, **grants: str
+    said: str, phase: str = "run", *, runs_files: bool = True, has_input: bool = True, **grants: object
 ) -> str:
     """Return what a program that ended with these words may have missed."""
     ended = ProcessResult(status=Status.FAILED, exit_code=1, stderr=Captured(head="...\n", tail=f"{said}\n"))
@@ -163,6 +172,35 @@ def missed(
 def test_who_misses_the_network_is_told_how_to_get_it(said: str) -> None:
     assert missed(said, access="read-only") == OFFLINE
     assert missed(said, network="full", access="workspace-write") != OFFLINE
+
+
+@pytest.mark.parametrize("network", ["none", "full"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        'File "/usr/lib/python3.11/multiprocessing/forkserver.py", line 136, in ensure_running\n'
+        'File "/usr/lib/python3.11/socket.py", line 232, in __init__\nPermissionError: [Errno 1] Operation not permitted',
+        'File "/usr/lib/python3.11/multiprocessing/managers.py", line 567, in start\n    raise EOFError\nEOFError',
+        "socket.socket(socket.AF_UNIX)\nPermissionError: [Errno 1] Operation not permitted",
+    ],
+)
+def test_a_program_that_wants_a_unix_socket_gets_the_hint_that_helps(said: str, network: str) -> None:
+    assert missed(said, network=network, has_input=False) == PATHLESS
+
+
+def test_git_in_a_part_of_a_repository_gets_a_hint(tmp_path: Path) -> None:
+    said = "fatal: not a git repository (or any parent up to mount point /w)"
+    (tmp_path / ".git").mkdir()
+    below, linked, alone = (tmp_path / name for name in ("below", "linked", "alone"))
+    for folder in (below, linked, alone):
+        folder.mkdir()
+    (linked / ".git").write_text("gitdir: /elsewhere/.git/worktrees/linked\n")
+    (alone / ".git").mkdir()
+    hints = {
+        folder.name: missed(said, workspace=folder, access="read-only") for folder in (below, linked, alone)
+    }
+    assert hints == {"below": OUTSIDE_REPOSITORY, "linked": OUTSIDE_REPOSITORY, "alone": ""}
+    assert missed("fatal: bad revision", workspace=below, access="read-only") == ""
 
 
 def test_who_may_make_no_semaphore_is_told_what_that_takes() -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import new_id
+from paddock.own_files import take_repairs
 from paddock.store.inbox import LONGEST, Inbox
 
 NOBODY = 65534
@@ -103,24 +104,40 @@ def test_a_directory_of_somebody_else_is_not_used(directory: Path) -> None:
         os.chown(directory, NOBODY, NOBODY)
     else:
         directory = Path("/")
-    with pytest.raises(ApprovalError, match="belongs to another user"), Inbox(directory).kept(question()):
+    with pytest.raises(ApprovalError, match="it belongs to user"), Inbox(directory).kept(question()):
         pytest.fail("kept")
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o770, 0o701, 0o740])
-def test_a_directory_that_others_may_use_is_not_used(inbox: Inbox, directory: Path, mode: int) -> None:
+@pytest.mark.parametrize("mode", [0o701, 0o740, 0o600])
+def test_a_directory_that_others_may_look_into_is_closed_to_them(
+    inbox: Inbox, directory: Path, mode: int
+) -> None:
     directory.mkdir()
     directory.chmod(mode)
+    assert inbox.waiting() == []
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert take_repairs() == [(str(directory), mode, 0o700)]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_a_directory_that_others_may_write_to_is_not_used(inbox: Inbox, directory: Path, mode: int) -> None:
+    directory.mkdir()
+    directory.chmod(mode)
+    told = (
+        f"{directory}: cannot be opened: it can be written to by others (mode {mode:04o}), who may have put files there; "
+        f"look at what it holds, then run: chmod 700 {directory} (approvals.directory)"
+    )
     uses: list[Callable[[], object]] = [inbox.waiting, inbox.sweep, lambda: inbox.find(new_id())]
     for use in uses:
-        with pytest.raises(ApprovalError, match=f"others may use it; run: chmod 700 {directory}"):
+        with pytest.raises(ApprovalError) as caught:
             use()
+        assert str(caught.value) == told
 
 
 def test_a_link_is_no_directory(inbox: Inbox, directory: Path) -> None:
     (directory.parent / "other").mkdir(mode=0o700)
     directory.symlink_to(directory.parent / "other")
-    with pytest.raises(ApprovalError, match="it may be no link"), inbox.kept(question()):
+    with pytest.raises(ApprovalError, match="it is a link and no directory"), inbox.kept(question()):
         pytest.fail("kept")
 
 

@@ -86,7 +86,10 @@ def test_a_changed_last_line(three_days: Path) -> None:
 def test_a_changed_line_with_a_fitting_hash(three_days: Path) -> None:
     prev = next(read(three_days, since=None, newest_first=False)).hash
     edit(three_days / FIRST, lambda lines: [lines[0], forged(2, prev), lines[2]])
-    assert problems(three_days) == [(FIRST, 3, 3, "does not continue the record before it, number 2")]
+    assert problems(three_days) == [
+        (FIRST, 2, 2, "is of t, after the day of its file"),
+        (FIRST, 3, 3, "does not continue the record before it, number 2"),
+    ]
 
 
 def test_deleted_lines(three_days: Path) -> None:
@@ -160,8 +163,53 @@ def test_swapped_files(three_days: Path) -> None:
     (three_days / "aside").rename(first)
     assert problems(three_days) == [
         (FIRST, 1, 1, "lacks records 1 to 3 before this one"),
+        (FIRST, 1, 4, "is of 2026-03-02, after the day of its file"),
+        (FIRST, None, None, "holds no record of its day: it was renamed"),
         *((SECOND, n, n, "is a copy or out of order: it stands after record 6") for n in (1, 2, 3)),
+        (SECOND, None, None, "holds no record of its day: it was renamed"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (THIRD, "2026-03-04.ndjson", []),
+        (FIRST, "2026-02-28.ndjson", [(1, 1, "is of 2026-03-01, after the day of its file")]),
+        (FIRST, "2026-02-30.ndjson", [(1, 1, "is of 2026-03-01, after the day of its file")]),
+    ],
+)
+def test_a_renamed_file_is_found_by_the_dates_of_its_records(
+    three_days: Path, old: str, new: str, found: list[tuple[int, int, str]]
+) -> None:
+    (three_days / old).rename(three_days / new)
+    assert problems(three_days) == [
+        *((new, *each) for each in found),
+        (new, None, None, "holds no record of its day: it was renamed"),
+    ]
+
+
+def test_records_around_midnight_and_of_a_clock_that_was_set_back_may_be_of_another_day(
+    directory: Path,
+) -> None:
+    now = [NOON]
+    with Ledger(directory, clock=lambda: now[0]) as ledger:
+        for moment in (DAY / 2 - 0.001, DAY / 2, -2 * DAY, DAY):
+            now[0] = NOON + moment
+            ledger.append_soon("finished", "r", {})
+            now[0] += 0.002
+            ledger.flush()
+    assert verify(directory).ok
+    found = {path.name: path.read_bytes().count(b"\n") for path in directory.glob("*.ndjson")}
+    assert found == {FIRST: 0, SECOND: 4}
+
+
+def test_a_file_that_only_accounts_for_its_repair_was_not_renamed(
+    three_days: Path, write: Callable[..., None]
+) -> None:
+    (three_days / THIRD).write_bytes(b"")
+    write(1, day=4)
+    messages = [found.message for found in verify(three_days).problems]
+    assert messages == ["lacks records 7 to 9 before this one"]
 
 
 def test_records_behind_the_head_are_a_dead_writers(three_days: Path) -> None:

@@ -147,6 +147,19 @@ def test_s35_long_lines_are_cut_in_queries(artifacts: Artifacts) -> None:
     assert found["lineCursor"] == {"stream": "stdout", "afterLine": 0, "afterChar": 500}
 
 
+def test_of_progress_the_last_frame_is_shown(artifacts: Artifacts) -> None:
+    frames = "".join(f"\rframe {number}" for number in range(1, 301))
+    handle = store(artifacts, stdout=f"begin\n{frames}\nend\n")
+    for asked in (
+        {"query_terms": ["begin"], "context_lines": 2},
+        {"line_range": {"stream": "stdout", "start_line": 1, "end_line": 3}},
+    ):
+        [excerpt] = ask(artifacts, handle, **asked)["excerpts"]
+        assert excerpt["content"] == "begin\nframe 300\nend"
+    [excerpt] = ask(artifacts, handle, query_terms=["FRAME 17"], context_lines=0)["excerpts"]
+    assert (excerpt["lineStart"], excerpt["content"]) == (2, "frame 179")
+
+
 def test_a_match_far_into_a_long_line_is_shown(artifacts: Artifacts) -> None:
     found = ask(artifacts, store(artifacts, "a\n" + "x" * 1990 + "needle\n"), queryTerms=["needle"])
     [excerpt] = found["excerpts"]
@@ -226,7 +239,7 @@ def test_a_manifest_that_is_no_file_keeps_nobody_from_the_others(artifacts: Arti
         manifest.symlink_to("/etc/passwd")
     else:
         manifest.mkdir()
-    found = {str(each.handle): each.manifest is not None for each in artifacts.readable(None)}
+    found = {str(each.handle): each.manifest is not None for each in artifacts.newest(None)[0]}
     assert found == {good: True, handle: False}
     assert ask(artifacts, handle, queryTerms=["needle"])["matchCount"] == 1
     assert artifacts.sweep() == Swept(0, 1)

@@ -140,8 +140,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     os.truncate(tmp_path / "secrets.fernet", 16 * 1024 * 1024 + 1)
     with pytest.raises(VaultError) as caught:
         vault.get("s", "n")
+    file = tmp_path / "secrets.fernet"
     assert str(caught.value) == (
-        f"{tmp_path / 'secrets.fernet'} is over 16777216 bytes, so it is not what Paddock wrote"
+        f"the vault cannot be used: {file}: it is larger than 16777216 bytes; move {file} away"
     )
 
 
@@ -159,8 +160,10 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(VaultError) as caught:
         FileVault(tmp_path / "file").get("s", "n")
-    assert str(caught.value) == (
-        f"the vault cannot be used: Not a directory ({tmp_path / 'file' / 'secrets.fernet'})"
+    file = tmp_path / "file"
+    assert (
+        str(caught.value)
+        == f"the vault cannot be used: {file}: it is a file and no directory; move {file} away"
     )
 
 

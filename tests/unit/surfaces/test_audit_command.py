@@ -79,6 +79,21 @@ def test_verify_tells_whether_somebody_changed_the_ledger(directory: Path) -> No
     assert (report["ok"], report["problems"][0]["line"]) == (False, 2)
 
 
+def test_an_index_that_takes_long_is_shown_to_be_on_its_way(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger(directory) as ledger:
+        for number in range(20):
+            ledger.append("decided", new_id(), {"status": "denied", "name": f"n{number}"})
+    monkeypatch.setattr("paddock.store.ledger_index._BATCH", 500)
+    quick = audit("tail", "--status", "denied", "--json")
+    assert (len(json.loads(quick.stdout)), quick.stderr) == (20, "")
+    (directory / "index.sqlite").unlink()
+    monkeypatch.setattr("paddock.surfaces.cli.audit._SLOW_BYTES", 1000)
+    slow = audit("tail", "--status", "denied", "--json")
+    assert (slow.stdout, slow.stderr.strip()) == (quick.stdout, "indexing the record")
+
+
 def test_a_ledger_that_is_not_there(directory: Path) -> None:
     assert audit("tail").stdout == ""
     missing = audit("verify")

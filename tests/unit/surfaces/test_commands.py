@@ -53,6 +53,9 @@ class Servers:
             raise ServerError("it is away")
         return [TOOL]
 
+    def unchecked(self, _server: str, tool: str) -> str:
+        return f"{tool} is not checked"
+
 
 class Session:
     """A session with servers, whose gate answers every request with 42."""
@@ -92,7 +95,9 @@ def test_servers_list_starts_nothing_and_keeps_secrets(ws: Path) -> None:
 def test_servers_tools_tells_what_it_could_learn(ws: Path) -> None:
     result = paddock("servers", "tools")
     assert (result.exit_code, result.stdout) == (1, "git\tlog\tShow the log.\n")
-    assert result.stderr == "warning: server 'x': skipped.\nweb: it is away\n"
+    assert result.stderr == (
+        "warning: server 'x': skipped.\nwarning: git.log: log is not checked\nweb: it is away\n"
+    )
     one = paddock("servers", "tools", "git", "--json")
     assert (one.exit_code, json.loads(one.stdout)) == (
         0,
@@ -102,6 +107,7 @@ def test_servers_tools_tells_what_it_could_learn(ws: Path) -> None:
                 "tool": "log",
                 "description": "Show the log.\nMore.",
                 "input_schema": {"type": "object"},
+                "notes": ["log is not checked"],
             }
         ],
     )

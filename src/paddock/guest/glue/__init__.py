@@ -16,9 +16,11 @@ from pathlib import Path
 PIECES = (
     "primordials",
     "exchange",
+    "numbers",
     "reports",
     "random",
     "timers",
+    "arguments",
     "calls",
     "sdk",
     "servers",

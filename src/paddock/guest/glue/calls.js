@@ -53,14 +53,15 @@ function serverCall(server, tool, values, raw) {
     throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object");
   }
   if (server.length > NAME || tool.length > NAME) throw new NativeTypeError("the name of a server or tool is longer than " + NAME + " characters");
-  const body = stringify(given);
+  const body = written("servers." + server + "." + tool, given);
   if (body === undefined) throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " have no JSON form");
   if (apply(charCodeAt, body, [0]) !== 123) {
     throw new NativeTypeError("servers." + server + ": the arguments of " + tool + " must be one object, also as JSON");
   }
   if (!fits(body)) throw new NativeRangeError("servers." + server + ": the arguments of " + tool + " are larger than " + frameLimit + " bytes");
-  const rest = "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + "]";
-  return hostCall(server, tool, (id) => '["call",' + id + rest, serverCall);
+  const bytes = encoded.length > 0 ? "," + stringify(encoded) : "";
+  const rest = "," + stringify(server) + "," + stringify(tool) + "," + body + "," + (raw ? "true" : "false") + bytes + "]";
+  return hostCall(server, tool, (id) => head("call") + id + rest, serverCall);
 }
 
 const unseen = [];

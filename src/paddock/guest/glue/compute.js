@@ -7,8 +7,8 @@ let emitLeft = 0;
 let emitAtOnce = false;
 let overflowed = false;
 let unsent = "";
-
-const isHigh = (unit) => unit >= 0xd800 && unit <= 0xdbff;
+let ending = null;
+let pending = false; // whether it is asked, and has not answered
 
 // The beginning of a text that fits into `room` bytes of UTF-8, at whole characters, and its bytes.
 function fitting(text, room) {
@@ -96,9 +96,31 @@ function compute({ input, output, partial, seed, instant }, world, dates) {
   delete world.Intl; // its formats tell the time
 }
 
-// The program and everything that it had queued have run.
+// The promise that the program evaluated to, as `main()` does.
+function follow(promise) {
+  ending = promise;
+}
+
+// The program and everything that it had queued have run. Only then is the last promise asked whether it has settled: asking
+// counts as handling its rejection. What that queues runs before this is called again.
 function computed() {
   if (overflowed) return overflow();
+  const reasons = unhandledReasons();
+  if (0 in reasons) return settle("failed", describe(reasons[0]));
+  if (pending) return settle("stuck", "{}");
+  if (ending !== null) {
+    const settled = () => { pending = false; };
+    const promise = ending;
+    ending = null;
+    pending = true;
+    defineProperty(promise, "constructor", { value: undefined }); // as in `start`
+    try {
+      apply(then, promise, [settled, settled]);
+    } catch {
+      settled(); // a class of the program's own, which cannot be asked
+    }
+    return;
+  }
   settle("done", '{"open":[],"value":' + stringify(unsent) + "}");
 }
 

@@ -9,7 +9,7 @@ const PIECE = 8192;
 const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
 const [SEND, FILL, WAIT, HALT, CLOCK] = [1, 2, 3, 4, 5]; // in OPERATION, when the glue posts
 const [GATHER, MEET] = [6, 7]; // in OPERATION, when the glue rejects a promise
-const [IDLE, TIMER, TAKE] = [-1, -2, -3]; // in IN_LENGTH, when the worker asks for something else than a message
+const [IDLE, TIMER, TAKE, FOLLOW] = [-1, -2, -3, -4]; // in IN_LENGTH, when the worker asks for something else than a message
 header[NEXT_DUE] = Infinity;
 let post = null; // calls the worker, which looks into the header
 
@@ -58,16 +58,31 @@ function sendLater(text) {
   header[QUEUED]++;
 }
 function take() {
-  const text = queue[taken];
+  const next = queue[taken];
   queue[taken++] = "";
   header[QUEUED]--;
-  return text;
+  return typeof next === "string" ? next : '["piece",' + stringify(next.piece) + "]";
 }
+// Hands over a text of any length. A slice costs nothing, and its JSON is made when its turn comes: so the text is there once.
+const PIECE_OF_RESULT = 131072;
+function sendPieces(text, most) {
+  const length = min(PIECE_OF_RESULT, most);
+  for (let at = 0; at < text.length; ) {
+    let end = min(at + length, text.length);
+    if (end < text.length && end - at > 1 && isHigh(unitAt(text, end - 1))) end--; // at whole characters
+    sendLater({ piece: apply(slice, text, [at, end]) });
+    at = end;
+  }
+}
+const isHigh = (unit) => unit >= 0xd800 && unit <= 0xdbff;
 const LATER = 16384;
 function deliver(text) {
   if (text.length > LATER) sendLater(text);
   else send(text);
 }
+
+// The beginning of a message: a space where it may hold numbers that a double does not.
+const head = (kind) => (remembers ? ' ["' : '["') + kind + '",';
 
 function receive() {
   let text = "";
@@ -81,4 +96,15 @@ function receive() {
     header[OPERATION] = FILL;
     post();
   }
+}
+
+// The next message, in which numbers and what it quotes are taken note of.
+function received() {
+  const text = receive();
+  if (!quoted && holds(text, PROMISE_TEXT)) quoted = true;
+  const message = parse(text);
+  if (unitAt(text, 0) !== 32) return message;
+  if (message[0] === "run" && !message[1].raw) message[1].input = parseExactly(text)[1].input;
+  if (message[0] === "reply" && !rawResults) message[3] = parseExactly(text)[3];
+  return message;
 }

@@ -3,13 +3,12 @@ let settings = null;
 function settle(kind, body) {
   if (header[SETTLED] !== 0) return;
   header[SETTLED] = 1;
-  deliver('["' + kind + '",' + (typeof body === "string" ? body : stringify(body)) + "]");
+  deliver(head(kind) + (typeof body === "string" ? body : stringify(body)) + "]");
 }
 
-// Tells of promises that were rejected and that nobody has asked about, as browsers do: a forgotten `await` hides errors.
-// The worker hears of every rejection, so also of this one, and answers by filling `reasons`. `known` is told elsewhere.
-function tellRejections(known) {
-  if (rawResults) return;
+// The reasons of promises that were rejected and that nobody has asked about, by number. The worker hears of every rejection,
+// so also of this one, and answers by filling `reasons`.
+function unhandledReasons() {
   const reasons = create(null);
   header[OPERATION] = GATHER;
   try {
@@ -17,6 +16,13 @@ function tellRejections(known) {
   } finally {
     header[OPERATION] = 0; // or the worker would take a rejection of the program for this one
   }
+  return reasons;
+}
+
+// Tells of unhandled rejections as browsers do: a forgotten `await` hides errors. `known` is told elsewhere.
+function tellRejections(known) {
+  if (rawResults) return;
+  const reasons = unhandledReasons();
   for (let i = 0; i in reasons; i++) {
     if (reasons[i] !== known) send('["unhandled",' + stringify(describe(reasons[i])) + "]");
   }
@@ -46,7 +52,7 @@ function finish(value) {
   if (header[SETTLED] !== 0) return;
   let text;
   try {
-    text = stringify(value);
+    text = rawResults ? stringify(value) : exactly(value, "result");
   } catch (thrown) {
     return fail(thrown);
   }
@@ -64,6 +70,7 @@ function finish(value) {
   if (text === undefined) return settle("done", head + "}");
   let room = settings.result;
   if (text.length > room || !fits(text)) {
+    if (!rawResults) return names.length > 0 ? settle("done", head + "}") : handOver(value, text);
     const whole = typeof value === "string" ? value : text;
     do {
       text = stringify(apply(slice, whole, [0, room]) + "... [result truncated]");
@@ -73,16 +80,37 @@ function finish(value) {
   settle("done", head + ',"value":' + text + "}");
 }
 
+// A result over its limit goes out as a text, to be kept: nothing may stand in its place. `text` is its JSON.
+let keptLimit = 0;
+function handOver(value, text) {
+  const whole = typeof value === "string" ? value : inLines(value, text);
+  const kept = whole.length <= keptLimit;
+  if (kept) sendPieces(whole, max((frameLimit / 8) >>> 0, 1)); // an escape has six characters
+  header[SETTLED] = 1;
+  sendLater('["oversized",' + stringify({ characters: text.length, kept }) + "]"); // behind the pieces
+}
+// JSON with a line for each member, which can be searched and read in parts; `text` where that cannot be had.
+function inLines(value, text) {
+  try {
+    const lines = exactly(value, "result", 1);
+    return typeof lines === "string" && lines.length <= keptLimit ? lines : text;
+  } catch {
+    return text;
+  }
+}
+
 function stuck() {
   tellRejections(unseen);
   settle("stuck", "{}");
 }
 
-function start(program) {
+let program = null;
+function start(given) {
   delete global.__paddock;
+  program = given;
   let running;
   try {
-    running = program(settings.input);
+    running = program(settings.input, marked);
   } catch (thrown) {
     return fail(thrown);
   }
@@ -99,11 +127,16 @@ function configure(given) {
   outputLeft = given.output;
   linesLeft = given.lines;
   frameLimit = given.frame;
+  keptLimit = given.kept;
   callLimit = given.calls;
   sleepCap = given.sleep;
   seedRandom(given.seed);
   rawResults = given.raw;
-  if (!rawResults) provide("toJSON", errorJson, NativeError.prototype);
+  if (!rawResults) {
+    provide("toJSON", errorJson, NativeError.prototype);
+    provide("toJSON", bigJson, BigIntOf.prototype);
+    if (given.numbers !== undefined) rememberWritten(given.numbers);
+  }
   const sdk = { __proto__: null, ...methods, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
   if (given.input !== undefined) {
     sdk.input = given.input;
@@ -132,6 +165,7 @@ function rehearse() {
 function forget() {
   for (const name of ["input", "paddock", "mentu"]) delete global[name];
   delete NativeError.prototype.toJSON;
+  delete BigIntOf.prototype.toJSON;
   apply(mapDelete, known, ["rehearsal"]);
   header[SETTLED] = 0;
   callCount = raced = 0;
@@ -160,8 +194,9 @@ function turn() {
       case IDLE: return undefined;
       case TIMER: return fire();
       case TAKE: return take();
+      case FOLLOW: return follow(this);
     }
-    const message = parse(receive());
+    const message = received();
     if (message[0] === "reply") return answer(message[1], message[2], message[3]);
     if (message[0] === "stuck") return computing ? computed() : stuck();
     if (message[0] === "rehearse") return rehearse();

@@ -11,6 +11,21 @@ const symbolText = Symbol.prototype.toString;
 const [NAME, TEXT, STACK, CAUSE, CAUSES] = [256, 65536, 8192, 1000, 5];
 const cut = (text, length) => (text.length > length ? apply(slice, text, [0, length]) + "..." : text);
 
+// Remembers where the program threw what has no stack of its own, and returns it.
+let lastThrown = null;
+function marked(value) {
+  if (rawResults) return value;
+  try {
+    if (value instanceof NativeError) return value;
+  } catch {
+    // a proxy, which has no stack either
+  }
+  const site = { stack: "" };
+  captureStackTrace(site, marked);
+  lastThrown = { value, site };
+  return value;
+}
+
 // What is reported of a thrown value. Reading it may run guest code (getters, proxies): it can only fool its author.
 function describe(thrown) {
   const report = { name: "Error", message: "", thrown: cut(textOf(thrown), TEXT), stack: "", causes: [], error: false };
@@ -23,9 +38,11 @@ function describe(thrown) {
       report.stack = framesOf(thrown.stack, message);
       const call = callOf(thrown);
       if (call !== "") report.causes[0] = call;
+      if (thrown instanceof ToolError) addAnswer(report, thrown);
       addCauses(report.causes, thrown);
     } else {
       report.name = "Thrown";
+      if (lastThrown !== null && lastThrown.value === thrown) report.stack = framesOf(lastThrown.site.stack, "");
       report.message = report.thrown;
       const seen = shown(thrown);
       if (seen !== report.thrown && seen !== "{}") report.causes[0] = cut(seen, CAUSE);
@@ -34,6 +51,14 @@ function describe(thrown) {
     report.message = report.thrown;
   }
   return report;
+}
+
+// What a server answered beside the message of an error: code and data, which goes as a text.
+function addAnswer(report, { code, data }) {
+  if (typeof code !== "number") return;
+  report.code = code;
+  const text = data === undefined ? undefined : stringify(data);
+  if (text !== undefined && text.length <= TEXT) report.data = text;
 }
 
 // A stack without the message before it, which is as long as it likes and may look like a place.
@@ -90,7 +115,8 @@ function shown(value) {
 }
 function readable(value) {
   const holders = [];
-  function member(key, inner) {
+  function member(key, json) {
+    const inner = typeof this[key] === "bigint" ? this[key] : json;
     while (holders.length > 0 && holders[holders.length - 1] !== this) holders.length--;
     if (typeof inner === "bigint") return inner + "n";
     if (typeof inner !== "object" || inner === null) return inner;
@@ -116,6 +142,11 @@ const EMPTIED = [
   [NativeRegExp, "a regular expression, in JSON {}: use String(pattern)"],
   [NativeBuffer, "an ArrayBuffer, in JSON {}: use [...new Uint8Array(buffer)], or new Uint8Array(buffer).toBase64()"],
 ];
+function holdsOnlyFunctions(object) {
+  const names = keys(object);
+  for (let i = 0; i < names.length; i++) if (typeof object[names[i]] !== "function") return false;
+  return names.length > 0;
+}
 function lost(value, text) {
   if (text === undefined) {
     if (typeof value === "symbol") return "The result is a symbol, which JSON cannot write: use its description";
@@ -128,6 +159,7 @@ function lost(value, text) {
     if (left-- === 0) throw said;
     if (typeof member !== "object" || member === null) return undefined;
     for (let i = 0; i < EMPTIED.length && said === ""; i++) if (member instanceof EMPTIED[i][0]) said = "The result holds " + EMPTIED[i][1];
+    if (said === "" && holdsOnlyFunctions(member)) said = "The result holds an object of functions, in JSON {}: call one of them";
     if (said !== "") throw said;
     return member;
   }

@@ -9,7 +9,8 @@ const PROMISED = ["compute", "exec", "output.query", "script.run", "tool"];
 
 // The part of the message behind the id.
 function asked(name, values) {
-  const body = stringify(values);
+  const body = written("paddock." + name, values);
+  if (encoded.length > 0) throw new NativeTypeError("paddock." + name + " was not called: its arguments hold bytes; use bytes.toBase64()");
   if (!fits(body)) throw new NativeRangeError("paddock." + name + ": the arguments are larger than " + frameLimit + " bytes");
   return "," + stringify(name) + "," + body + "]";
 }
@@ -20,18 +21,18 @@ function askNow(name, values, entry) {
   captureStackTrace(site, entry);
   const id = ++callCount;
   if (id > callLimit) throw hostError(tooMany(), site);
-  send('["sdk",' + id + rest);
+  send(head("sdk") + id + rest);
   header[OUT_LENGTH] = id;
   header[OPERATION] = WAIT;
   post();
-  const reply = parse(receive());
+  const reply = received();
   if (!reply[2]) throw hostError(reply[3], site);
   return reply[3] === null ? undefined : reply[3];
 }
 
 function askLater(name, values, entry) {
   const rest = asked(name, values);
-  return hostCall("paddock", name, (id) => '["sdk",' + id + rest, entry);
+  return hostCall("paddock", name, (id) => head("sdk") + id + rest, entry);
 }
 
 // Adds the method `name`, such as "vault.get" or "exec", to the SDK.

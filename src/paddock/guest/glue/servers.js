@@ -17,12 +17,16 @@ function catalogue(fixed, get, method, values) {
     return copy;
   }
   freeze(toJSON);
+  // What JavaScript itself looks up on an object to await it or to write it as text is no name: tools that are called so are
+  // declared as `call("then", ...)` (hub/signatures.py).
+  function found(property) {
+    if (typeof property !== "string" || property === "then") return undefined;
+    return property === "toJSON" ? toJSON : (fixed[property] ?? get(property));
+  }
   return new NativeProxy(fixed, {
     __proto__: null,
     get(target, property) {
-      // What JavaScript itself looks up on an object to await it or to write it as text is no name.
-      if (typeof property !== "string" || property === "then") return undefined;
-      return property === "toJSON" ? toJSON : (fixed[property] ?? get(property));
+      return found(property);
     },
     has(target, property) {
       return fixed[property] !== undefined || isListed(property, this.has);
@@ -32,7 +36,7 @@ function catalogue(fixed, get, method, values) {
     },
     getOwnPropertyDescriptor(target, property) {
       if (!isListed(property, this.getOwnPropertyDescriptor)) return undefined;
-      return { __proto__: null, value: get(property), writable: false, enumerable: true, configurable: true };
+      return { __proto__: null, value: found(property), writable: false, enumerable: true, configurable: true };
     },
     set: refuse,
     defineProperty: refuse,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from paddock.model.base import Json
-from paddock.surfaces.render import encodable, for_terminal
+from paddock.surfaces.terminal_text import encodable, escape_but_colour
 
 
 def print_excerpts(excerpts: Iterable[Json]) -> None:
@@ -36,5 +36,5 @@ def print_response(response: Json) -> None:
 
 
 def _print(text: str, *, err: bool = False) -> None:
-    shown = for_terminal(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(encodable(shown), err=err)

@@ -35,13 +35,23 @@ _SHOWN = 100
     ),
 )
 @click.argument("id_", metavar="[ID]", required=False)
+@click.option("--all", "everything", is_flag=True, help="List all of them.")
+@options.limit
 @click.option("--run", "whole_run", is_flag=True, help="Let a yes hold for all such calls of this run.")
 @click.option("--deny", is_flag=True, help="Say no, without being shown the question.")
 @options.workspace
 @options.settings
 @options.as_json
 def command(
-    id_: str | None, workspace: Path, flags: dict[str, str], *, whole_run: bool, deny: bool, as_json: bool
+    id_: str | None,
+    *,
+    everything: bool,
+    limit: int | None,
+    whole_run: bool,
+    deny: bool,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
 ) -> None:
     """List what waits for a person, or answer one question.
 
@@ -52,11 +62,16 @@ def command(
 
     if whole_run and deny:
         raise click.UsageError("--run goes with a yes, --deny is a no.")
+    if id_ is not None and (everything or limit):
+        raise click.UsageError("--all and --limit go with the list, not with an ID.")
     if id_ is None and (whole_run or deny):
         raise click.UsageError("Say which: an ID out of the list that `paddock approve` prints.")
     inbox = Inbox(load(workspace, flags=flags).settings.approvals.directory)
     if id_ is None:
-        _list(inbox.waiting(), as_json=as_json)
+        found = inbox.waiting()
+        newest = found[-(options.count(limit, everything=everything) or len(found)) :]
+        options.report_hidden(len(newest), len(found) - len(newest))
+        _list(newest, as_json=as_json)
         return
     waiting = inbox.find(id_)
     verdict = "denied" if deny else heeding_signals(_asked(waiting.question, whole_run=whole_run))
@@ -98,7 +113,7 @@ def _list(found: "list[Waiting]", *, as_json: bool) -> None:
         )
         for each in found
     ]
-    print_table(("id", "asks to", "with", "for", "waits"), rows)
+    print_table(("id", "asks to", "with", "for", "waits"), rows, empty="no request waits for a person")
 
 
 _SAID: "dict[Verdict, str]" = {

@@ -1,24 +1,39 @@
 """`paddock audit`: what was done, as the ledger has it."""
 
+import json
+import select
+import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import click
 
 from paddock.configuration import load
-from paddock.model.ids import minted_at
 from paddock.store.audit import EVENTS, AuditRecord
-from paddock.store.ledger_read import read
+from paddock.store.ledger_follow import Follower
+from paddock.store.ledger_search import Wanted, find
 from paddock.store.ledger_verify import Finding, verify
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
-from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.cli.failure import PRINTED, Failure
+from paddock.surfaces.cli.help import Group, examples
+from paddock.surfaces.cli.streams import with_controls
+from paddock.surfaces.cli.table import print_json, print_row, print_table
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
+_LOOK_MS = 200
+"""How often is looked for new records."""
+_SLOW_BYTES = 32 * 1024 * 1024
+"""What takes about a second to be read into the index."""
 
 
 @click.group(
     "audit",
+    cls=Group,
     epilog=examples(
         "paddock audit tail -n 5", "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D", "paddock audit verify"
     ),
@@ -28,17 +43,57 @@ def command() -> None:
 
 
 @command.command(
-    "tail", epilog=examples("paddock audit tail", "paddock audit tail -n 100 --event decided --json")
+    "tail",
+    epilog=examples(
+        "paddock audit tail",
+        "paddock audit tail -n 100 --event decided --json",
+        "paddock audit tail --server git --status failed --since 24h",
+        "paddock audit tail --actor claude --follow",
+    ),
 )
-@click.option("-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many records.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How many records, the newest.",
+)
 @click.option("--event", type=click.Choice(EVENTS), help="Only records of this event.")
+@click.option("--actor", help="Only what this user, client or schedule asked for.")
+@click.option("--status", help="Only requests that ended so, such as ok, failed or denied.")
+@click.option("--server", help="Only calls of this upstream server.")
+@click.option("--tool", help="Only calls of this tool, of a server or a script tool.")
+@options.since
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on with records as they are written; JSON is one line each."
+)
 @options.workspace
 @options.settings
 @options.as_json
-def tail(count: int, event: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+def tail(
+    *,
+    limit: int,
+    event: str | None,
+    actor: str | None,
+    status: str | None,
+    server: str | None,
+    tool: str | None,
+    since: datetime | None,
+    follow: bool,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
     """Show the last records, the newest at the end."""
-    newest = list(read(_directory(workspace, flags), event=event, limit=count))
-    _print(reversed(newest), as_json=as_json)
+    directory = _directory(workspace, flags)
+    wanted = Wanted(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
+    follower = Follower(directory) if follow else None
+    newest = _found(directory, wanted, limit=limit)[::-1]
+    if follower is None:
+        _print(newest, as_json=as_json)
+    else:
+        _follow(follower, newest, wanted, as_json=as_json)
 
 
 @command.command(
@@ -55,8 +110,7 @@ def tail(count: int, event: str | None, workspace: Path, flags: dict[str, str], 
 def show(id_: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show every record of a request and of what it called, or the one record with that id."""
     directory = _directory(workspace, flags)
-    records = read(directory, since=_minted(id_), newest_first=False)
-    found = [record for record in records if id_ in (record.id, record.request, record.parent)]
+    found = _found(directory, Wanted(name=id_))[::-1]
     if not found:
         raise Failure(f"No record of {id_} in {directory}")
     _print(found, as_json=as_json)
@@ -87,21 +141,64 @@ def _directory(workspace: Path, flags: dict[str, str]) -> Path:
     return load(workspace, flags=flags).settings.audit.directory
 
 
-def _minted(id_: str) -> datetime | None:
-    """Return when an id was made; no record of it is older."""
-    seconds = minted_at(id_)
-    try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-    except ValueError:  # an id can tell of years after 9999
-        return None
+def _found(directory: Path, wanted: Wanted, *, limit: int | None = None) -> list[AuditRecord]:
+    """Return what is wanted, the newest first, and show on a terminal how far the index is when that takes long."""
+    with _Progress() as progress:
+        return list(find(directory, wanted, limit=limit, on_progress=progress))
+
+
+class _Progress:
+    """Shows how much of the ledger was read into its index, when there is a second's work of it."""
+
+    def __init__(self) -> None:
+        self._bar: ProgressBar[int] | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._bar is None:
+            if total - done < _SLOW_BYTES:
+                return
+            bar = click.progressbar(length=total, label="indexing the record", file=with_controls(sys.stderr))
+            self._bar = self._open.enter_context(bar)
+        self._bar.update(done - self._bar.pos)
+
+
+def _follow(follower: Follower, newest: list[AuditRecord], wanted: Wanted, *, as_json: bool) -> None:
+    """Print records and those that follow, until Ctrl-C, or until standard output has no reader any more."""
+    click.get_current_context().meta[PRINTED] = True
+    shown = {record.id for record in newest}
+    _print_lines(newest, as_json=as_json)
+    reader = select.poll()
+    reader.register(sys.stdout, 0)  # it tells of nothing but errors
+    while not reader.poll(_LOOK_MS):
+        new = (record for record in follower.new_records() if wanted.admits(record))
+        _print_lines((record for record in new if record.id not in shown), as_json=as_json)
+    raise BrokenPipeError
+
+
+def _print_lines(records: Iterable[AuditRecord], *, as_json: bool) -> None:
+    for record in records:
+        if as_json:
+            click.echo(json.dumps(record.model_dump(mode="json")))
+        else:
+            print_row(_row(record))
 
 
 def _print(records: Iterable[AuditRecord], *, as_json: bool) -> None:
     if as_json:
         print_json([record.model_dump(mode="json") for record in records])
         return
-    rows = [(record.ts, record.event, record.request, _facts(record)) for record in records]
-    print_table(("time", "event", "request", "facts"), rows)
+    print_table(("time", "event", "request", "facts"), list(map(_row, records)), empty="no records match")
+
+
+def _row(record: AuditRecord) -> tuple[str, ...]:
+    return record.ts, record.event, record.request, _facts(record)
 
 
 def _facts(record: AuditRecord) -> str:

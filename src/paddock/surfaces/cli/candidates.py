@@ -56,9 +56,8 @@ def _handles(settings: Settings, workspace: Path) -> Iterable[str]:
 
     if settings.artifacts.url is not None:
         return ()
-    found = open_artifacts(settings).readable(workspace)
-    newest = sorted(found, key=lambda each: each.handle.epoch_ms, reverse=True)
-    return [str(each.handle) for each in newest[:_MOST]]
+    newest, _ = open_artifacts(settings).newest(workspace, _MOST)
+    return [str(each.handle) for each in newest]
 
 
 runtimes = _among(lambda _settings, _workspace: RUNTIMES)

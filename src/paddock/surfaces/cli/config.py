@@ -9,11 +9,11 @@ from paddock.configuration import load
 from paddock.model.base import Json
 from paddock.model.keys import leaves
 from paddock.surfaces.cli import options
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 
-@click.group("config", epilog=examples("paddock config show", "paddock config show limits.script"))
+@click.group("config", cls=Group, epilog=examples("paddock config show", "paddock config show limits.script"))
 def command() -> None:
     """Show the settings in force and where each comes from."""
 

@@ -1,16 +1,25 @@
 """`paddock doctor`: what confines programs on this machine."""
 
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from paddock.configuration import load
 from paddock.model.sandbox import Examination, Layer, TierReport
+from paddock.model.settings import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.signals import heeding_signals
-from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.cli.table import print_json, print_lines, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from paddock.runtimes.toolchain import Missing, Toolchain
+    from paddock.wiring.own_places import PlaceReport
 
 
 @click.command("doctor", epilog=examples("paddock doctor", "paddock doctor --json"))
@@ -20,31 +29,65 @@ from paddock.surfaces.cli.table import print_json, print_table
 def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show what confinement this machine gives, proved by trying, and how to get more.
 
+    Shows also whether the files that Paddock keeps are closed to others, and changes none of them.
     Exits with 1 when it is less than the setting sandbox.minimum_tier asks for, so that nothing would run.
     """
     from paddock.confine.ladder import examine  # noqa: PLC0415 - the help page needs no sandbox
     from paddock.confine.plan import configured_user  # noqa: PLC0415
+    from paddock.wiring.own_places import look_at_places  # noqa: PLC0415
 
-    settings = load(workspace, flags=flags).settings.sandbox
-    found = heeding_signals(examine(settings.minimum_tier, configured_user(settings.job_user)))
+    settings = load(workspace, flags=flags).settings
+    sandbox = settings.sandbox
+    job_user = configured_user(sandbox.job_user)
+    found = heeding_signals(examine(sandbox.minimum_tier, job_user))
+    python = heeding_signals(_python(settings, workspace, found, job_user))
+    places = look_at_places(settings)
     if as_json:
-        print_json({**found.model_dump(mode="json"), "sufficient": found.sufficient})
+        state, executable, _ = _of_python(python)
+        facts = {**found.model_dump(mode="json"), "sufficient": found.sufficient}
+        facts["python"] = {"state": state, "executable": executable}
+        print_json({**facts, "files": [place.model_dump(mode="json") for place in places]})
     else:
-        _print(found)
+        _print(found, python, places)
     if not found.sufficient:
         sys.exit(1)
 
 
-def _print(found: Examination) -> None:
+async def _python(
+    settings: Settings, workspace: Path, found: Examination, job_user: int | None
+) -> "Toolchain | Missing":
+    """Return what runs Python programs of the workspace."""
+    from paddock.runtimes.found import Toolchains  # noqa: PLC0415
+    from paddock.surfaces.cli.runtimes import usual_jobs  # noqa: PLC0415
+
+    tier = found.effective.tier if found.effective is not None else found.minimum
+    job = next(job for job in usual_jobs(settings, workspace) if job.work.runtime == "python")
+    return await Toolchains(os.environ, settings.runtimes).for_job(job, job_user=job_user, tier=tier)
+
+
+def _of_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
+    """Return whether there is one, what it is or why there is none, and a fix."""
+    from paddock.runtimes.toolchain import Toolchain  # noqa: PLC0415
+
+    if isinstance(python, Toolchain):
+        return "available", python.places["executable"], ""
+    return "missing", python.reason, python.remedy
+
+
+def _print(found: Examination, python: "Toolchain | Missing", places: "Sequence[PlaceReport]") -> None:
     rows = [_layer(layer) for layer in found.layers] + [_tier(tier) for tier in found.tiers]
+    rows.append(("python", *_of_python(python)))
+    rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)
     effective = found.effective
     name = effective.tier if effective is not None else "none"
-    click.echo(f"tier in force: {name}; the least allowed is {found.minimum}")
-    for risk in effective.facts.residual if effective is not None else ():
-        click.echo(f"  left open: {risk}")
+    risks = effective.facts.residual if effective is not None else ()
+    print_lines([f"tier in force: {name}; the least allowed is {found.minimum}"])
+    if found.users:
+        print_lines([f"users: {found.users}"])
+    print_lines(f"  left open: {risk}" for risk in risks)
     if not found.sufficient:
-        click.echo("programs will not run: follow a fix above, or lower sandbox.minimum_tier")
+        print_lines(["programs will not run: follow a fix above, or lower sandbox.minimum_tier"])
 
 
 def _layer(layer: Layer) -> tuple[str, str, str, str]:

@@ -30,7 +30,7 @@ from paddock.model.program import (
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import RuntimeSettings, Settings
 from paddock.policy.layers import BUILT_IN
-from paddock.surfaces.cli import candidates, options
+from paddock.surfaces.cli import candidates, options, streams
 from paddock.surfaces.cli.answer import print_response
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure, interrupted, refused, without_thread
@@ -41,7 +41,7 @@ from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.cli.variables import utf8
 from paddock.surfaces.program_response import program_response, put_back
-from paddock.surfaces.render import encodable, for_terminal
+from paddock.surfaces.terminal_text import encodable, escape
 
 OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as env(1) and timeout(1) have them."""
@@ -99,6 +99,11 @@ class _Program(click.Command):
     metavar="N",
     help="Most lines of a summary.",
 )
+@click.option(
+    "--combined",
+    is_flag=True,
+    help="One stream in the order of writing. Output goes out like that where `2>&1` or a terminal joins both.",
+)
 @click.option("--no-keep", is_flag=True, help="Keep no output for `paddock output`.")
 @click.option("--access", type=click.Choice(ACCESSES), help="How the program may use the workspace.")
 @click.option("--network", type=click.Choice(NETWORKS), help="How the program may use the network.")
@@ -127,6 +132,8 @@ def command(
         from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
 
         raise Failure(no_runtime(runtime), exit_code=NO_RUNTIME)
+    answered = given["mode"] is not None or bool(given["terms"])
+    given["combined"] = given["combined"] or not (answered or as_json or streams.apart())
     try:
         settings = own_settings(workspace, flags, access=given["access"], network=given["network"])
         request = ExecutionRequest(
@@ -136,7 +143,6 @@ def command(
             work=_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
             limits=LimitOverrides(wall_ms=timeout_ms),
         )
-        answered = given["mode"] is not None or bool(given["terms"])
         context.exit(_execute(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:
         raise click.UsageError(faults(problem)) from None
@@ -180,6 +186,7 @@ def _wishes(
     terms: tuple[str, ...],
     max_lines: int,
     no_keep: bool,
+    combined: bool,
     **plain: str | None,
 ) -> dict[str, Json]:
     """Return the fields of a program's request that options speak of."""
@@ -199,13 +206,15 @@ def _wishes(
             "query_terms": terms,
             "max_lines": max_lines,
             "persist": not no_keep,
+            "combined": combined,
         },
     }
 
 
 def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
     """Run the program, print what is to be seen of it, and return the exit code."""
-    passing = Passing()
+    assert isinstance(request.work, RuntimeRun)
+    passing = Passing(combined=request.work.output.combined)
     take = None if as_json or answered else passing.take
     outcome, number = asyncio.run(carry_out(request, settings, on_output=take, stop=asyncio.Event()))
     assert outcome is not None
@@ -217,11 +226,10 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
         text = "" if as_json else "\n".join(filter(None, (_why(outcome), put_back(outcome), lost)))
         passing.end(more=bool(text))
         if as_json or answered:
-            assert isinstance(request.work, RuntimeRun)
             response = program_response(outcome, request.work)
             (print_json if as_json else print_response)(response)
         if text:
-            click.echo(encodable(for_terminal(text)), err=True)
+            click.echo(encodable(escape(text)), err=True)
     except BrokenPipeError:
         raise
     except OSError as error:

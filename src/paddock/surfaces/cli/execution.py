@@ -8,7 +8,7 @@ import click
 
 from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLine, Outcome
-from paddock.model.request import ExecutionRequest
+from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
 from paddock.surfaces import render
 from paddock.surfaces.cli.failure import Failure
@@ -16,6 +16,7 @@ from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
 from paddock.surfaces.cli.terminal import Terminal
+from paddock.surfaces.terminal_text import encodable, escape_but_colour
 
 if TYPE_CHECKING:
     from paddock.guest.job import OnConsole
@@ -28,7 +29,7 @@ INTERRUPTED = 128
 def execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
     """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
     terminal = Terminal()
-    printer = _Printer(terminal, quiet=as_json)
+    printer = _Printer(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
     carried = carry_out(request, settings, on_console=printer.line, stop=asyncio.Event(), terminal=terminal)
     outcome, number = asyncio.run(carried)
     assert outcome is not None
@@ -70,7 +71,7 @@ def value_of(outcome: Outcome | None, number: int) -> Json:
     if outcome is None:
         raise Failure("Cancelled", exit_code=INTERRUPTED + number)
     if not outcome.ok:
-        raise Failure(render.encodable(render.for_terminal(render.error_text(outcome))))
+        raise Failure(render.error_text(outcome))
     return outcome.value
 
 
@@ -81,8 +82,10 @@ class _Printer:
     question that it shows.
     """
 
-    def __init__(self, terminal: Terminal, *, quiet: bool) -> None:
+    def __init__(self, terminal: Terminal, *, quiet: bool, has_console: bool) -> None:
+        """Without a console, as a single call of a tool, lines are warnings of Paddock."""
         self._terminal = terminal
+        self._has_console = has_console
         self._quiet = quiet
         self._live = sys.stdout.isatty() and not quiet
         self._lines: list[ConsoleLine] = []
@@ -99,7 +102,11 @@ class _Printer:
         if self._quiet:
             click.echo(render.as_json(outcome))
         else:
-            self._print(outcome.console)
+            if self._has_console:
+                self._print(outcome.console)
+            else:
+                for line in outcome.console:
+                    warn(line.text)
             if outcome.ok and outcome.has_value:
                 _print(render.value_text(outcome.value))
             for told in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
@@ -112,7 +119,5 @@ class _Printer:
 
 
 def _print(text: str, *, err: bool = False) -> None:
-    shown = render.for_terminal(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(
-        render.encodable(shown), err=err, color=True
-    )  # `color`: a pipe gets escape sequences as they are
+    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(encodable(shown), err=err, color=True)  # `color`: a pipe gets escape sequences as they are

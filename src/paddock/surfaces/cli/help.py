@@ -1,4 +1,37 @@
-"""What the help pages of all commands have in common."""
+"""What the help pages and the mistakes of all commands have in common."""
+
+from difflib import get_close_matches
+
+import click
+
+
+class Group(click.Group):
+    """A group of commands: its help has whole sentences, and an unknown command the nearest known one."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command, however long it is."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, _first_sentence(found.help or "")) for name, found in commands if found is not None]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with. Raises UsageError, with the nearest name in it."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            near = get_close_matches(args[0][:100], known, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a help text without its full stop, as click does with short ones."""
+    first = text.partition("\n\n")[0].replace("\n", " ").split(". ")[0]
+    return " ".join(first.split()).removesuffix(".")
 
 
 def examples(*lines: str) -> str:

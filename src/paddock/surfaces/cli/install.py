@@ -152,7 +152,7 @@ def _write(file: Path, text: str) -> Path | None:
         backup = None
         if file.exists():
             backup = file.with_name(f"{file.name}.backup")
-            replace_file(backup, file.read_bytes(), mode=mode)
+            replace_file(backup, read_bounded(file, LONGEST), mode=mode)
         replace_file(file, text.encode(), mode=mode)
     except OSError as problem:
         raise Failure(f"{file}: cannot be written: {problem.strerror}") from None

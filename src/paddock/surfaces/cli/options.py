@@ -3,10 +3,16 @@
 import math
 import os
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
+
+from paddock.model.moment import parse_moment
+
+NEWEST = 50
+"""How many entries a list shows that grows with use."""
 
 
 class _Directory(click.Path):
@@ -54,6 +60,34 @@ def seconds(_context: click.Context, parameter: click.Parameter, value: float | 
     if value is not None and not 0 < value * 1000 < math.inf:
         raise click.BadParameter("must be a number of seconds above 0", param=parameter)
     return value
+
+
+def _moment(_context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
+    try:
+        return None if text is None else parse_moment(text)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param=parameter) from None
+
+
+since = click.option(
+    "--since", metavar="AGE|DATE", callback=_moment, help="Earliest moment: an age such as 24h, or a date."
+)
+
+
+limit = click.option(
+    "-n", "--limit", type=click.IntRange(1), help=f"How many, the newest; {NEWEST} without --all."
+)
+
+
+def count(limit: int | None, *, everything: bool) -> int | None:
+    """Return how many entries a list shows, None for all: what `--limit` says, or else `--all`."""
+    return limit or (None if everything else NEWEST)
+
+
+def report_hidden(shown: int, hidden: int) -> None:
+    """Print to standard error how many older entries a list does not show."""
+    if hidden:
+        click.echo(f"{hidden} older not shown; --limit {shown + hidden} shows them", err=True)
 
 
 settings = pairs("--set", "flags", help="Set a setting for this command, e.g. limits.script.sleep_ms=50.")

@@ -14,11 +14,11 @@ from paddock.store.artifacts import Artifacts, Found
 from paddock.store.query import Reading, query
 from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.answer import print_excerpts
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.passing import Screen
 from paddock.surfaces.cli.streams import why_broken
 from paddock.surfaces.cli.table import print_json, print_table, warn
-from paddock.surfaces.render import encodable
+from paddock.surfaces.terminal_text import encodable
 from paddock.wiring.output import open_artifacts
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
@@ -34,6 +34,7 @@ _stream = click.option(
 
 @click.group(
     "output",
+    cls=Group,
     epilog=examples(
         "paddock output list",
         f"paddock output query {_EXAMPLE} --term error",
@@ -156,21 +157,26 @@ def show(
 
 
 @command.command("list", epilog=examples("paddock output list", "paddock output list --all --json"))
-@click.option("--all", "everywhere", is_flag=True, help="Of every workspace.")
+@click.option("--all", "everything", is_flag=True, help="Of every workspace, and all of it without --limit.")
+@options.limit
 @options.workspace
 @options.settings
 @options.as_json
-def list_(workspace: Path, flags: dict[str, str], *, everywhere: bool, as_json: bool) -> None:
+def list_(
+    workspace: Path, flags: dict[str, str], *, everything: bool, limit: int | None, as_json: bool
+) -> None:
     """List stored output of this workspace, the newest at the end."""
-    found = sorted(
-        _artifacts(workspace, flags).readable(None if everywhere else workspace),
-        key=lambda each: each.handle.epoch_ms,
-    )
+    count = options.count(limit, everything=everything)
+    found, others = _artifacts(workspace, flags).newest(None if everything else workspace, count)
+    found.reverse()
+    options.report_hidden(len(found), others)
     if as_json:
         print_json([_facts(each) for each in found])
     else:
         print_table(
-            ("created", "handle", "runtime", "status", "bytes", "expires"), [_row(each) for each in found]
+            ("created", "handle", "runtime", "status", "bytes", "expires"),
+            [_row(each) for each in found],
+            empty="no output is stored for this workspace; `paddock exec` and `paddock run` store it",
         )
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Literal, TextIO
 
 from paddock.confine.output import decoded
-from paddock.surfaces.cli.streams import why_broken
-from paddock.surfaces.render import NO_COLOUR, encodable, for_terminal, piece_for_terminal, stays_coloured
+from paddock.surfaces.cli.streams import why_broken, write_escaped
+from paddock.surfaces.terminal_text import NO_COLOUR, encodable, escape_line, escape_piece, stays_coloured
 
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
 """What may become a colour when the next piece has come."""
@@ -21,8 +21,10 @@ class Passing:
     `broken` is why one of them takes no more; then the command is told to end, as if by SIGTERM.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, combined: bool = False) -> None:
+        """Take a program's streams; when they are `combined`, errors are among what comes as standard output."""
         self.broken: OSError | None = None
+        self._errors = sys.stdout if combined else sys.stderr
         self._screens: list[Screen] = []
         self._write = {"stdout": self._writer(sys.stdout), "stderr": self._writer(sys.stderr)}
         self._last: str = ""
@@ -56,7 +58,7 @@ class Passing:
         def write(data: bytes) -> None:
             file.buffer.write(data)
             file.buffer.flush()
-            if file is sys.stderr:
+            if file is self._errors:
                 self._unended_error = not data.endswith(b"\n")
 
         if not file.isatty():
@@ -84,12 +86,12 @@ class Screen:
         text = self._held + text
         begun = _BEGUN.search(text)
         self._held = begun[0] if begun else ""
-        shown = piece_for_terminal(text.removesuffix(self._held))
+        shown = escape_piece(text.removesuffix(self._held))
         self._coloured = stays_coloured(shown, before=self._coloured)
-        self.file.write(encodable(shown))
+        write_escaped(self.file, encodable(shown))
         self.file.flush()
 
     def end(self) -> None:
         """Write what was held back, and end the colours. Raises OSError."""
-        self.file.write(for_terminal(self._held) + (NO_COLOUR if self._coloured else ""))
+        self.file.write(escape_line(self._held) + (NO_COLOUR if self._coloured else ""))
         self.file.flush()

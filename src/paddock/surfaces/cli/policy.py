@@ -21,9 +21,9 @@ from paddock.policy.layers import RULES
 from paddock.policy.programs import stages
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.exec import DENIED, faults, own_settings
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor
-from paddock.surfaces.cli.table import print_json, print_table
+from paddock.surfaces.cli.table import print_json, print_lines, print_table
 
 _GROUPS = ("grants", "runtimes", "sandbox", "limits.timeout_policy")
 """Settings that say what is allowed; numbers of scripts are in `paddock config show limits`."""
@@ -33,6 +33,7 @@ _ASKS = 3
 
 @click.group(
     "policy",
+    cls=Group,
     epilog=examples(
         "paddock policy show",
         "paddock policy check python --network full",
@@ -107,7 +108,7 @@ def check(
         print_json(_verdict(decision))
     else:
         told = [*decision.reasons, *_exec_grants(request, decision, flags)]
-        click.echo("\n".join([_told(decision), *(f"  {line}" for line in told)]))
+        print_lines([_told(decision), *(f"  {line}" for line in told)])
     context.exit(_ASKS if decision.asks else 0 if decision.allowed else DENIED)
 
 

@@ -1,7 +1,10 @@
 """`paddock servers enable|disable|refresh`: which servers are used, and which could be had."""
 
+import asyncio
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -13,7 +16,10 @@ from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from paddock.hub.provision import Change
+    from paddock.model.base import Json
     from paddock.model.settings import Settings
 
 
@@ -27,16 +33,22 @@ if TYPE_CHECKING:
 )
 @click.argument("name")
 @click.option("--as", "own_name", default="", help="Name of the server here; else the last part of NAME.")
+@click.option("--yes", is_flag=True, help="Do not ask before the servers file is changed.")
 @options.workspace
 @options.settings
 @options.as_json
-def enable(name: str, own_name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+def enable(
+    name: str, own_name: str, workspace: Path, flags: dict[str, str], *, yes: bool, as_json: bool
+) -> None:
     """Enter a trusted server of the registry's list into the servers file, or use a disabled one again.
 
-    Nothing is installed or started: that happens at the first call. The file that was there is kept.
+    Prints the command and the variables that the server gets and, at a terminal, asks before the file is changed.
+    NAME may say where the server comes from: npm:NAME, pypi:NAME or remote:NAME. Nothing is installed or started:
+    that happens at the first call. The file that was there is kept.
     """
     settings = load(workspace, flags=flags).settings
-    file, change = heeding_signals(_enable(settings, workspace, name, own_name))
+    ask = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    file, change = heeding_signals(_enable(settings, workspace, name, own_name, ask=ask))
     _tell(file, change, "enabled", as_json=as_json)
 
 
@@ -67,11 +79,25 @@ def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         click.echo(f"{count} servers can be had")
 
 
-async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str) -> "tuple[Path, Change]":
+async def _enable(
+    settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool
+) -> "tuple[Path, Change]":
     async with session(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
-        change = provisioning.enable(name, own_name=own_name, approved=True)
+        click.echo(_describe(name, provisioning.entry(name)), err=True)
+        approved = not ask or await asyncio.to_thread(click.confirm, "Enable it?", err=True)
+        change = provisioning.enable(name, own_name=own_name, approved=approved)
         return provisioning.servers_file, change
+
+
+def _describe(name: str, entry: "Mapping[str, Json]") -> str:
+    """Return what an entry of a servers file starts or reaches, and the names of the variables that it gets."""
+    words, variables = entry.get("args"), entry.get("env")
+    arguments = cast("list[Json]", words) if isinstance(words, list) else []
+    names = ", ".join(sorted(cast("dict[str, Json]", variables))) if isinstance(variables, dict) else ""
+    command = shlex.join(str(word) for word in (entry.get("command"), *arguments) if word is not None)
+    reaches = f"command: {command}" if command else f"address: {entry.get('url')}"
+    return f"{name}\n  {reaches}\n  variables: {names or 'none'}"
 
 
 async def _disable(settings: "Settings", workspace: Path, name: str) -> "tuple[Path, Change]":

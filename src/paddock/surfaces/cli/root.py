@@ -12,8 +12,9 @@ from paddock import __version__
 from paddock.model.errors import FlagError, PaddockError
 from paddock.surfaces.cli import UNREAD
 from paddock.surfaces.cli.failure import PRINTED, Failure, interrupted, refused, without_thread
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.interrupts import is_interrupt
+from paddock.surfaces.cli.repairs import recorded_repairs
 from paddock.surfaces.cli.streams import unwritten
 
 _ROOM = "paddock.surfaces.cli"
@@ -44,7 +45,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 """Module and short help of every command, in the order of the help page."""
 
 
-class _Lazy(click.Group):
+class _Lazy(Group):
     """A group that imports a command's module only to run it, and reports Paddock's exceptions as errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -89,7 +90,8 @@ class _Lazy(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return self._carry_out(ctx)
+            with recorded_repairs():
+                return self._carry_out(ctx)
         except click.ClickException as error:
             if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
                 from paddock.surfaces.cli.table import print_json  # noqa: PLC0415 - only for programs, and mistakes

@@ -12,19 +12,24 @@ import click
 
 from paddock.configuration import load
 from paddock.confine import plan
+from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
+from paddock.model.program import RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import Settings
+from paddock.policy import programs
 from paddock.runtimes import directories
+from paddock.runtimes.found import Toolchains
 from paddock.runtimes.install import NotInstallableError, commands
-from paddock.runtimes.recipe import GREETING, recipes
+from paddock.runtimes.job import ProgramJob
+from paddock.runtimes.recipe import GREETING, executables, recipes
 from paddock.runtimes.steps import hello
 from paddock.runtimes.survey import Found, survey
-from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
+from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.warm import warm as make_warm
 from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
@@ -54,6 +59,7 @@ class _Row:
 
 @click.group(
     "runtimes",
+    cls=Group,
     invoke_without_command=True,
     epilog=examples(
         "paddock runtimes", "paddock runtimes --check --json", "paddock runtimes install go kotlin"
@@ -110,7 +116,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 
     What npm and pip install goes beside Paddock's own files; what the others install is the machine's.
     """
-    target = directories.installed(plan.user(ProcessGrants(), None))
+    target = directories.installed(plan.user(ProcessGrants(), None, "landlock"))
     wanted: dict[tuple[str, ...], None] = {}
     impossible: list[str] = []
     for name in names:
@@ -152,11 +158,16 @@ async def _warm(settings: Settings, workspace: Path, names: tuple[str, ...]) -> 
 
     made: dict[str, str] = {}
     async with session(settings, workspace) as opened:
-        search = await _search(opened, workspace)
-    for name in names or recipes():
-        found = find(recipes()[name], search)
+        sandbox = await opened.processes.sandbox()
+    toolchains = Toolchains(os.environ, settings.runtimes)
+    for job in usual_jobs(settings, workspace):
+        name = job.work.runtime
+        if names and name not in names:
+            continue
+        found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
         if isinstance(found, Toolchain):
-            ready = make_warm(found, directories.warm(search.user))
+            user = sandbox.user(job.first_grants)
+            ready = make_warm(found, directories.warm(user))
             if ready is not None:
                 made[name] = str(ready)
         elif name in names:
@@ -164,23 +175,26 @@ async def _warm(settings: Settings, workspace: Path, names: tuple[str, ...]) -> 
     return made
 
 
-async def _search(opened: "Session", workspace: Path) -> Search:
-    """Return where programs' toolchains are looked for, as the engine does it for what is compiled."""
-    sandbox = await opened.processes.sandbox()
-    return Search.of_machine(os.environ, plan.user(ProcessGrants(), sandbox.job_user), untrusted=(workspace,))
+def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramJob]:
+    """Return for each runtime a program as `paddock exec` runs it in a workspace when nothing else is asked for."""
+    jobs: list[ProgramJob] = []
+    for name in RUNTIMES:
+        work = programs.meant(RuntimeRun(runtime=name, code=" "), settings)
+        terms, _, _ = programs.judge(work, LimitOverrides(), settings, executables)
+        jobs.append(ProgramJob(work, terms, workspace, workspace.resolve()))
+    return jobs
 
 
 async def _look(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
 
     async with session(settings, workspace) as opened:
         sandbox = await opened.processes.sandbox()
-        found = await survey(sandbox, await _search(opened, workspace))
+        jobs, toolchains = usual_jobs(settings, workspace), Toolchains(os.environ, settings.runtimes)
         rows: list[_Row] = []
-        for each in found:
-            if isinstance(each, Found) and check:
-                rows.append(await _greet(opened, workspace, each))
-            else:
-                rows.append(_row(each))
+        for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
+            row = await _greet(opened, workspace, each) if check and isinstance(each, Found) else _row(each)
+            told = toolchains.passed_over(job, sandbox.tier)
+            rows.append(replace(row, note="; ".join(filter(None, (row.note, told)))))
     return rows
 
 
@@ -194,7 +208,7 @@ def _row(each: Found | Missing) -> _Row:
         toolchain.recipe.name,
         toolchain.recipe.title,
         "found",
-        executable=str(toolchain.executable),
+        executable=toolchain.places["executable"],
         version=each.version,
         note=toolchain.way.note,
     )
@@ -203,7 +217,7 @@ def _row(each: Found | Missing) -> _Row:
 async def _greet(opened: "Session", workspace: Path, each: Found) -> _Row:
     """Run the greeting of a runtime through the gate, as any program."""
     name = cast("Runtime", each.toolchain.recipe.name)
-    work = RuntimeRun(runtime=name, code=hello(each.toolchain), access="none")
+    work = RuntimeRun(runtime=name, code=hello(each.toolchain))
     request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
     outcome = await opened.gate.execute(request)
     row, end = _row(each), outcome.program

@@ -7,7 +7,7 @@ import click
 from paddock.store.scripts import SUFFIXES, find, listed, read
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 _TEMPLATE = """\
@@ -19,6 +19,7 @@ console.log(`Hello, ${{name}}!`);
 
 @click.group(
     "script",
+    cls=Group,
     epilog=examples("paddock script new report", "paddock script list", "paddock script show report"),
 )
 def command() -> None:
@@ -44,7 +45,9 @@ def list_(workspace: Path, *, as_json: bool) -> None:
         print_json([{"name": name, "path": str(path), "hidden": hidden} for name, path, hidden in found])
     else:
         rows = [(name, str(path), "hidden" if hidden else "") for name, path, hidden in found]
-        print_table(("name", "file", ""), rows)
+        print_table(
+            ("name", "file", ""), rows, empty="there are no scripts here; create one: paddock script new NAME"
+        )
 
 
 @command.command("new", epilog=examples("paddock script new report", "paddock script new report.js"))

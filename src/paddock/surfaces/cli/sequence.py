@@ -14,15 +14,17 @@ from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import INTERRUPTED, value_of
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
-from paddock.surfaces.render import console_text, encodable, for_terminal, value_text
+from paddock.surfaces.render import console_text, value_text
+from paddock.surfaces.terminal_text import encodable, escape
 
 
 @click.group(
     "sequence",
+    cls=Group,
     epilog=examples(
         "paddock sequence list",
         "paddock sequence show nightly",
@@ -43,7 +45,11 @@ def list_(workspace: Path, *, as_json: bool) -> None:
         print_json(found)
         return
     rows = [(each["name"], each.get("description", ""), each.get("problem", "")) for each in found]
-    print_table(("sequence", "description", "problem"), rows)
+    print_table(
+        ("sequence", "description", "problem"),
+        rows,
+        empty="there are no sequences here; write one into .paddock/sequences/NAME.toml",
+    )
 
 
 @command.command("show", epilog=examples("paddock sequence show nightly --json"))
@@ -115,8 +121,13 @@ def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
-    elif answer["ok"] and (values := [step["value"] for step in answer["steps"] if "value" in step]):
-        print_text(value_text(values[-1]))
+    elif answer["ok"] and (
+        ended := [step for step in answer["steps"] if {"value", "omitted_bytes"} & step.keys()]
+    ):
+        if "value" in ended[-1]:
+            print_text(value_text(ended[-1]["value"]))
+        else:
+            _print(f"the value has {ended[-1]['omitted_bytes']} bytes{_where(ended[-1])}")
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 
@@ -124,7 +135,14 @@ def tell(record: StepRecord) -> None:
     """Print what became of a step to standard error."""
     took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
     why = f": {record['error']['message']}" if "error" in record else ""
-    _print(f"{record['name']}: {record['status']}{took}{why}")
+    _print(f"{record['name']}: {record['status']}{took}{why}{_where(record)}")
+
+
+def _where(record: StepRecord) -> str:
+    """Return where a value is that was too large."""
+    if "artifact" in record:
+        return f"; read it with: paddock output show {record['artifact']}"
+    return f"; {record['not_kept']}" if "not_kept" in record else ""
 
 
 def _line(line: ConsoleLine) -> None:
@@ -132,4 +150,4 @@ def _line(line: ConsoleLine) -> None:
 
 
 def _print(text: str) -> None:
-    click.echo(encodable(for_terminal(text)), err=True)
+    click.echo(encodable(escape(text)), err=True)

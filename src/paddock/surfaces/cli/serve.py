@@ -12,7 +12,7 @@ import click
 from paddock.configuration import TOKEN_VARIABLE, load
 from paddock.model.errors import EngineError
 from paddock.surfaces.cli import options, stay
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 LEVELS = ("error", "warning", "info", "debug")
 
 
-@click.group("serve", epilog=examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700"))
+@click.group(
+    "serve", cls=Group, epilog=examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700")
+)
 def command() -> None:
     """Serve agents and other programs."""
 

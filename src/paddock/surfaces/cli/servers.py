@@ -1,32 +1,42 @@
 """`paddock servers`: the upstream MCP servers of a workspace, their tools, and a single call."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import click
 
 from paddock.configuration import load
 from paddock.hub.config import HttpServer, Server, ServersConfig, StdioServer
-from paddock.hub.result import ToolInfo
+from paddock.hub.result import ToolInfo, has_hidden
 from paddock.model.errors import ServerError, UnknownServer
+from paddock.model.invisible import spell_invisible, spell_invisible_in_json
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
 from paddock.surfaces.cli import candidates, login, options, provision
 from paddock.surfaces.cli import tools as tools_of_all
 from paddock.surfaces.cli.execution import execute
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.cli.variables import read_input
 
+if TYPE_CHECKING:
+    from paddock.wiring.servers import Servers
+_NO_SERVERS = (
+    "no servers are configured here; name one in .mcp.json of the workspace: "
+    '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
+)
+
 
 @click.group(
     "servers",
+    cls=Group,
     epilog=examples(
         "paddock servers list",
         "paddock servers tools git",
@@ -55,7 +65,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in servers])
     else:
-        print_table(("server", "transport", "command or address", "login"), servers)
+        print_table(("server", "transport", "command or address", "login"), servers, empty=_NO_SERVERS)
 
 
 @command.command("tools", epilog=examples("paddock servers tools", "paddock servers tools git --json"))
@@ -73,17 +83,24 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
                 {
                     "server": name,
                     "tool": tool.name,
-                    "description": tool.description,
-                    "input_schema": tool.input_schema,
+                    "description": spell_invisible(tool.description),
+                    "input_schema": json.loads(
+                        spell_invisible_in_json(json.dumps(tool.input_schema, ensure_ascii=False))
+                    ),
+                    "notes": notes,
                 }
-                for name, tool in found
+                for name, tool, notes in found
             ]
         )
     else:
         print_table(
             ("server", "tool", "description"),
-            [(name, tool.name, _first_line(tool.description)) for name, tool in found],
+            [(name, tool.name, spell_invisible(_first_line(tool.description))) for name, tool, _ in found],
+            empty="" if failures else _NO_SERVERS,
         )
+        for name, tool, notes in found:
+            for note in notes:
+                warn(f"{name}.{tool.name}: {note}")
     if failures:
         raise Failure("\n".join(failures))
 
@@ -149,14 +166,14 @@ async def _listed(settings: Settings, workspace: Path) -> list[tuple[str, str, s
 
 async def _tools(
     settings: Settings, workspace: Path, only: str | None
-) -> tuple[Sequence[tuple[str, ToolInfo]], Sequence[str]]:
-    """Return the tools by server, and why servers could not tell theirs."""
+) -> tuple[Sequence[tuple[str, ToolInfo, list[str]]], Sequence[str]]:
+    """Return the tools by server with what is to be said of each, and why servers could not tell theirs."""
     async with session(settings, workspace) as opened:
         servers = opened.servers
         _warn_about(servers.config)
         names = [only] if only is not None else list(servers.config.servers)
         answers = await asyncio.gather(*(servers.tools(name) for name in names), return_exceptions=True)
-    found: list[tuple[str, ToolInfo]] = []
+    found: list[tuple[str, ToolInfo, list[str]]] = []
     failures: list[str] = []
     for name, answer in zip(names, answers, strict=True):
         match answer:
@@ -167,8 +184,15 @@ async def _tools(
             case BaseException():
                 raise answer
             case _:
-                found += [(name, tool) for tool in answer]
+                found += [(name, tool, _notes(servers, name, tool)) for tool in answer]
     return found, failures
+
+
+def _notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
+    """Return what is to be known of a tool before it is called."""
+    hidden = ["invisible characters in its definition are spelled out"] if has_hidden(tool) else []
+    unchecked = servers.unchecked(server, tool.name)
+    return hidden + ([unchecked] if unchecked else [])
 
 
 def _warn_about(config: ServersConfig) -> None:

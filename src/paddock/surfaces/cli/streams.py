@@ -4,7 +4,7 @@ import io
 import os
 import select
 import sys
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 
 class _Out(io.FileIO):
@@ -18,6 +18,20 @@ class _Out(io.FileIO):
         while (written := super().write(data)) is None:
             select.select([], [self], [])
         return written
+
+
+class _Terminal(io.TextIOWrapper):
+    """Text for a terminal: whoever wrote it, only line ends, tabs and colours act there."""
+
+    def write(self, text: str, /) -> int:
+        from paddock.surfaces.terminal_text import encodable, escape_line  # noqa: PLC0415 - only terminals need it
+
+        super().write(encodable(escape_line(text)))
+        return len(text)
+
+    def write_escaped(self, text: str) -> None:
+        """Write what was escaped already, and may hold carriage returns."""
+        super().write(text)
 
 
 class _Err(_Out):
@@ -52,6 +66,44 @@ def prepare() -> None:
     sys.stderr = _over(_Err(2, "w", closefd=False), sys.stderr)
 
 
+def apart() -> bool:
+    """Tell whether standard output and standard error go to different places."""
+    try:
+        return not os.path.sameopenfile(1, 2)
+    except OSError:
+        return True
+
+
+class _Controls:
+    """What writes to a terminal's stream with controls of Paddock's own, such as those of a progress bar."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        write_escaped(self._file, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def isatty(self) -> bool:
+        return self._file.isatty()
+
+
+def with_controls(file: TextIO) -> TextIO:
+    """Return what writes to `file` without escaping; no text of a stranger may go there."""
+    return cast("TextIO", _Controls(file))
+
+
+def write_escaped(file: TextIO, text: str) -> None:
+    """Write a piece of a program's output that was escaped (`terminal_text.escape_piece`)."""
+    if isinstance(file, _Terminal):
+        file.write_escaped(text)
+    else:
+        file.write(text)
+
+
 def why_broken(file: TextIO) -> OSError | None:
     """Return what kept standard error from taking something, None for a stream that tells it itself."""
     raw = getattr(getattr(file, "buffer", None), "raw", None)
@@ -73,7 +125,8 @@ def unwritten() -> OSError | None:
 
 def _over(raw: _Out, file: TextIO) -> TextIO:
     """Return a stream like `file` that writes to `raw`."""
-    return io.TextIOWrapper(
+    kind = _Terminal if raw.isatty() else io.TextIOWrapper
+    return kind(
         io.BufferedWriter(raw),
         encoding=file.encoding,
         errors=file.errors,

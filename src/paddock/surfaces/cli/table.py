@@ -1,31 +1,54 @@
 """Rows for people and for programs: a table on a terminal, tab-separated lines in a pipe, or JSON."""
 
 import json
+import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
 import click
 
 from paddock.model.base import Json
 from paddock.surfaces.cli.failure import PRINTED
-from paddock.surfaces.render import encodable, for_terminal
+from paddock.surfaces.terminal_text import encodable, escape
 
-_SENTENCE = 30
-"""Columns of a terminal that a cell of several words gets at least."""
 _WIDEST = 100_000
 """Columns that no table needs."""
+_NARROWEST = 24
+"""Columns of a terminal that a cell of several words gets at least; with less, rows are printed as cards."""
+_INDENT = 2
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str = "") -> None:
     """Print rows; a pipe gets no heading, and no line ends or tabs within a cell.
 
-    It may end at a terminal after all, so what would move the cursor is spelled out there too.
+    A pipe may end at a terminal after all, therefore cells are escaped there, too. `empty` says on standard error why
+    there are no rows and what to do.
     """
-    if sys.stdout.isatty():
+    if not rows and empty:
+        click.echo(empty, err=True)
+    elif sys.stdout.isatty():
         _print_rich(columns, rows)
+    else:
+        for row in rows:
+            print_row(row)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines; on a terminal they break between words, and what follows a break is indented."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            click.echo(encodable(escape(line)))
         return
-    for row in rows:
-        click.echo(encodable("\t".join(for_terminal(" ".join(cell.split())) for cell in row)))
+    width = shutil.get_terminal_size().columns
+    for line in lines:
+        margin = " " * (len(line) - len(line.lstrip(" ")) + _INDENT)
+        click.echo(_wrap(encodable(escape(line)), width, margin))
+
+
+def print_row(row: Sequence[str]) -> None:
+    """Print one row as a pipe gets it."""
+    click.echo(encodable("\t".join(escape(" ".join(cell.split())) for cell in row)))
 
 
 def print_json(value: Json) -> None:
@@ -36,34 +59,58 @@ def print_json(value: Json) -> None:
 
 def print_text(text: str) -> None:
     """Print a text of a stranger, without what would move the cursor."""
-    click.echo(encodable(for_terminal(text)))
+    click.echo(encodable(escape(text)))
 
 
 def warn(text: str) -> None:
     """Print a warning to standard error."""
-    click.echo(f"warning: {encodable(for_terminal(text))}", err=True)
+    click.echo(f"warning: {encodable(escape(text))}", err=True)
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table that cuts no word, such as a handle: a terminal too narrow for it breaks the lines instead."""
+    """Print a table, or cards where the terminal is too narrow for one. Neither breaks a word, such as a handle."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - rich takes longer to load than most commands to run
     from rich.cells import cell_len  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    cells = [[Text.from_ansi(encodable(for_terminal(cell))) for cell in row] for row in rows]
+    cells = [[encodable(escape(" ".join(cell.split()))) for cell in row] for row in rows]
+    console = Console(highlight=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(columns):
-        texts = [Text(title), *(row[number] for row in cells)]
-        longest = max(cell_len(word) for text in texts for word in (*text.plain.split(), ""))
-        widest = max(text.cell_len for text in texts)
-        least = max(longest, min(widest, _SENTENCE))
+        texts = [title, *(row[number] for row in cells)]
+        longest = max(cell_len(word) for text in texts for word in (*text.split(), ""))
+        widest = max(map(cell_len, texts))
+        least = max(longest, min(widest, _NARROWEST))
         table.add_column(title, min_width=least, no_wrap=least == widest)
     for row in cells:
-        table.add_row(*row)
-    console = Console()
+        table.add_row(*map(Text, row))
     least = table.__rich_measure__(console, console.options.update(max_width=_WIDEST)).minimum
-    if least > console.width:
-        console = Console(width=least)
-    console.print(table, crop=False)
+    if least <= console.width:
+        console.print(table)
+    else:
+        _print_cards(columns, cells, console.width)
+
+
+def _print_cards(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
+    """Print each row below the other: its first cell, then a line for each further cell that is not empty."""
+    margin = max(map(len, columns[1:]), default=0) + 2 * _INDENT
+    for row in rows:
+        click.echo(_wrap(row[0], width, " " * _INDENT))
+        for title, cell in zip(columns[1:], row[1:], strict=True):
+            if cell:
+                label = f"{' ' * _INDENT}{title}".ljust(margin)
+                click.echo(_wrap(f"{label}{cell}", width, " " * margin))
+
+
+def _wrap(line: str, width: int, margin: str) -> str:
+    """Return a line broken between words; what is longer than a line stays whole."""
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )

@@ -15,12 +15,13 @@ from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.surfaces.cli import options, stay
 from paddock.surfaces.cli.execution import INTERRUPTED, value_of
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.sequence import carry_out, tell
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import print_json, print_table
-from paddock.surfaces.render import encodable, error_text, for_terminal
+from paddock.surfaces.render import error_text
+from paddock.surfaces.terminal_text import encodable, escape
 
 if TYPE_CHECKING:
     from paddock.model.settings import Settings
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 @click.group(
     "temporal",
+    cls=Group,
     epilog=examples("paddock temporal list", "paddock temporal fire nightly", "paddock temporal serve"),
 )
 def command() -> None:
@@ -46,7 +48,8 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         print_json(found)
         return
     names = ("name", "sequence", "last", "next", "problem")
-    print_table(names, [[str(each.get(name) or "") for name in names] for each in found])
+    rows = [[str(each.get(name) or "") for name in names] for each in found]
+    print_table(names, rows, empty="there are no schedules here; write one into .paddock/temporals/NAME.toml")
 
 
 @command.command("fire", epilog=examples("paddock temporal fire nightly --json"))
@@ -116,4 +119,4 @@ def _stopped(answer: Json) -> str:
 
 
 def _print(text: str) -> None:
-    click.echo(encodable(for_terminal(text)), err=True)
+    click.echo(encodable(escape(text)), err=True)

@@ -21,13 +21,14 @@ from paddock.scripts import find_tool, open_library, tool_run
 from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor, session
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.variables import read_input, utf8, whole
 from paddock.surfaces.program_response import put_back
-from paddock.surfaces.render import encodable, for_terminal, tool_end
+from paddock.surfaces.render import tool_end
+from paddock.surfaces.terminal_text import encodable, escape_but_colour
 from paddock.tools.authoring import SUFFIXES, create, findings
 from paddock.tools.detection import detect
 from paddock.tools.library import Broken, Tool, ToolLibrary
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 @click.group(
     "tool",
+    cls=Group,
     epilog=examples(
         "paddock tool new word_count",
         'paddock tool run word_count --input \'{"text": "two words"}\'',
@@ -67,7 +69,11 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         print_json([{**_facts(tool), "state": state} for tool, state in found])
     else:
         rows = [(tool.id, state, _first_line(tool), str(tool.directory)) for tool, state in found]
-        print_table(("tool", "state", "description", "directory"), rows)
+        print_table(
+            ("tool", "state", "description", "directory"),
+            rows,
+            empty="there are no script tools here; create one: paddock tool new NAME",
+        )
 
 
 @command.command("show", epilog=examples("paddock tool show word_count --json"))
@@ -248,7 +254,7 @@ def fill_template(
         given = utf8(what, whole(what, template))
         text = heeding_signals(_fill(given, _object(inputs), prompt, settings, workspace))
     except TemplateError as problem:
-        raise Failure(encodable(for_terminal(str(problem)))) from None
+        raise Failure(str(problem)) from None
     if as_json:
         print_json({"text": text})
     else:
@@ -309,7 +315,7 @@ def _print(outcome: Outcome | None) -> None:
 
 def _echo(text: str, *, err: bool = False) -> None:
     """Print what a script said as it is; a terminal gets no control sequences of it."""
-    shown = for_terminal(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(encodable(shown), nl=False, err=err, color=True)
 
 

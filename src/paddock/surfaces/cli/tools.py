@@ -20,6 +20,7 @@ from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
 
 if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
+    from paddock.hub.config import ServersConfig
     from paddock.hub.pins import Change
     from paddock.hub.search import Hit
     from paddock.hub.signatures import Described
@@ -44,6 +45,9 @@ def search(
     settings = load(workspace, flags=flags).settings
     hits, listing = heeding_signals(_search(settings, workspace, query, server, limit))
     _tell(listing)
+    for hit, _ in hits:
+        if hit.tool.warning:
+            warn(hit.tool.warning)
     if as_json:
         print_json([{**_facts(hit), "signature": line} for hit, line in hits])
     else:
@@ -63,7 +67,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     from paddock.hub.catalog import Unknown  # noqa: PLC0415 - help does without
 
     settings = load(workspace, flags=flags).settings
-    described, listing, servers = heeding_signals(_describe(settings, workspace, names))
+    described, listing, config = heeding_signals(_describe(settings, workspace, names))
     _tell(listing)
     known = [each for each in described if not isinstance(each, Unknown)]
     if as_json:
@@ -75,8 +79,10 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
             )  # a line end would end the comment
             print_text(f"// {name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
             print_text(each.declaration)
+            for note in each.notes:
+                print_text(f"// {note}")
     if unknown := [each for each in described if isinstance(each, Unknown)]:
-        raise Failure("\n".join(_missing(each, servers, listing) for each in unknown))
+        raise Failure("\n".join(_missing(each, config, listing) for each in unknown))
 
 
 @click.command("diff", epilog=examples("paddock servers diff", "paddock servers diff git --json"))
@@ -123,7 +129,7 @@ async def _search(
     async with session(settings, workspace) as opened:
         names = opened.servers.config.servers
         if server is not None and server not in names:
-            raise Failure(str(UnknownServer(server, names)))
+            raise Failure(str(UnknownServer(server, names, opened.servers.config.absent)))
         catalog = opened.servers.catalog
         hits, listing = await catalog.search(query, server=server, limit=limit)
         return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing
@@ -131,9 +137,9 @@ async def _search(
 
 async def _describe(
     settings: Settings, workspace: Path, names: tuple[str, ...]
-) -> "tuple[tuple[Described | Unknown, ...], Listing, tuple[str, ...]]":
+) -> "tuple[tuple[Described | Unknown, ...], Listing, ServersConfig]":
     async with session(settings, workspace) as opened:
-        return *(await opened.servers.catalog.describe(names)), tuple(opened.servers.config.servers)
+        return *(await opened.servers.catalog.describe(names)), opened.servers.config
 
 
 async def _diff(
@@ -154,6 +160,9 @@ async def _approve(
 def _tell(listing: "Listing") -> None:
     for name, why in listing.failures.items():
         warn(f"{name}: {why}")
+    for name, notes in listing.notes.items():
+        for note in notes:
+            warn(f"{name}: {note}")
 
 
 def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
@@ -180,16 +189,18 @@ def _description(each: "Described") -> dict[str, Json]:
         "declaration": each.declaration,
         "output": each.output,
         "changed": each.changed,
+        "notes": list(each.notes),
     }
 
 
-def _missing(unknown: "Unknown", servers: tuple[str, ...], listing: "Listing") -> str:
+def _missing(unknown: "Unknown", config: "ServersConfig", listing: "Listing") -> str:
+    servers = config.servers
     known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
     server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]
     if server == unknown.name:
         why = "a tool is named SERVER.TOOL"
     elif server not in servers:
-        return f"{unknown.name}: {UnknownServer(server, servers)}"
+        return f"{unknown.name}: {UnknownServer(server, servers, config.absent)}"
     elif server in listing.failures:
         why = f"server {server} did not tell its tools"
     else:

@@ -1,7 +1,6 @@
 """Variables and input of a script, from files. Variables are texts; only the input has types."""
 
 import json
-import math
 import re
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import BinaryIO, Never, cast
 
 from paddock.model.base import Json
 from paddock.model.limits import MIB
+from paddock.model.numbers import dumps, read_finite, read_int
 from paddock.surfaces.cli.failure import Failure
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
@@ -84,14 +84,9 @@ def _text(what: str, path: Path) -> str:
 def _value(text: str) -> Json:
     """Return the value of a JSON text. Raises ValueError, also for what Python reads and JSON does not know."""
     try:
-        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        return json.loads(text, parse_constant=_no_number, parse_float=read_finite, parse_int=read_int)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    return _no_number(digits) if math.isinf(number) else number
 
 
 def _no_number(name: str) -> Never:
@@ -107,7 +102,7 @@ def _texts(path: Path, values: object) -> dict[str, str]:
         if isinstance(value, str):
             variables[name] = value
         elif isinstance(value, bool | int | float):
-            variables[name] = json.dumps(value)
+            variables[name] = dumps(value)
         else:
             raise Failure(f"{path}: {name} must be a text or a number; pass structured values with --input")
     return variables

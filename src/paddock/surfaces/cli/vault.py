@@ -9,7 +9,7 @@ from paddock.configuration import load
 from paddock.store.vault import VALUE_BYTES, Vault, open_vault
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.table import print_json, print_table
 
 _scope = click.option(
@@ -19,6 +19,7 @@ _scope = click.option(
 
 @click.group(
     "vault",
+    cls=Group,
     epilog=examples(
         "paddock vault set github-token",
         "pass show github | paddock vault set github-token --scope work",
@@ -56,7 +57,11 @@ def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) 
     if as_json:
         print_json({"scope": scope, "names": names})
     else:
-        print_table(("name",), [(name,) for name in names])
+        print_table(
+            ("name",),
+            [(name,) for name in names],
+            empty="there are no secrets in this scope; keep one: paddock vault set NAME",
+        )
 
 
 @command.command("delete", epilog=examples("paddock vault delete github-token --scope work"))

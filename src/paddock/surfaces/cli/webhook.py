@@ -13,7 +13,7 @@ from paddock.sdk.webhooks import Event
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import carry_out, value_of
 from paddock.surfaces.cli.failure import Failure
-from paddock.surfaces.cli.help import examples
+from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json, print_table
 from paddock.surfaces.cli.vault import ask
@@ -21,6 +21,7 @@ from paddock.surfaces.cli.vault import ask
 
 @click.group(
     "webhook",
+    cls=Group,
     epilog=examples(
         "paddock webhook register script.finished https://hooks.example.org/paddock --vault hook-secret",
         "paddock webhook list",
@@ -40,7 +41,12 @@ def list_(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print_table(("id", "event", "url"), [(each["id"], each["event"], each["url"]) for each in found])
+        rows = [(each["id"], each["event"], each["url"]) for each in found]
+        print_table(
+            ("id", "event", "url"),
+            rows,
+            empty="there are no webhooks; register one: paddock webhook register EVENT URL",
+        )
 
 
 @command.command(

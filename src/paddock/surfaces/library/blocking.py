@@ -117,6 +117,7 @@ class BlockingPaddock:
     compute = _waiting(Paddock.compute)
     call = _waiting(Paddock.call)
     query = _waiting(Paddock.query)
+    find_records = _waiting(Paddock.find_records)
 
     events = _yielding(Paddock.events)
 

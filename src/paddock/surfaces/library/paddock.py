@@ -28,9 +28,12 @@ from paddock.surfaces.render import tool_end
 from paddock.wiring.session import Session, open_session
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from paddock.guest.job import OnConsole
     from paddock.model.artifact import OutputFound, OutputQuery
     from paddock.policy.outgoing import OnCall
+    from paddock.store.audit import AuditRecord
     from paddock.store.recording import OnOutput
     from paddock.surfaces.library.asking import Asking
     from paddock.tools.inputs import Inputs
@@ -188,6 +191,7 @@ class Paddock:
         cwd: str = ".",
         access: Access | None = None,
         network: Network = "none",
+        combined: bool = False,
         timeout_ms: int | None = None,
         on_output: "OnOutput | None" = None,
         stop: asyncio.Event | None = None,
@@ -197,7 +201,8 @@ class Paddock:
         `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
         it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
         Without `access` it may read the workspace, where that is granted.
-        Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted.
+        Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted. With
+        `combined` standard error goes into standard output, in the order of writing, which two streams do not keep.
         Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
         Raises ValueError for what is beyond a bound (spec 5.2), ScriptNotFound for a file that cannot be read.
         """
@@ -213,6 +218,7 @@ class Paddock:
             "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
             "cwd": cwd,
             "network": network,
+            "output": {"combined": combined},
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
         return await self._ask(work, timeout_ms, on_output=on_output, stop=stop)
@@ -281,6 +287,34 @@ class Paddock:
         from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
 
         return await asyncio.to_thread(query, self._opened().output.artifacts(), asked, self._workspace)
+
+    async def find_records(
+        self,
+        name: str | None = None,
+        *,
+        event: str | None = None,
+        actor: str | None = None,
+        status: str | None = None,
+        server: str | None = None,
+        tool: str | None = None,
+        since: "datetime | None" = None,
+        limit: int | None = 50,
+    ) -> "list[AuditRecord]":
+        """Return up to `limit` records of the audit ledger that match everything that is given, the newest first.
+
+        `name` is the id of a record, of its request, or of the request that called it; the rest is as for
+        `paddock audit tail`. The index beside the ledger is brought up to date first, which takes about 20 seconds for
+        each million records that it lacks. Raises LedgerError when the ledger cannot be read, or for a `since` without
+        a time zone.
+        """
+        from paddock.store.ledger_search import Wanted, find  # noqa: PLC0415 - only those who ask pay for it
+
+        wanted = Wanted(
+            name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since
+        )
+        self._opened()
+        directory = self._settings.audit.directory
+        return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=limit)))
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
         work = tool_run(self._opened().scripts.library, tool.id, inputs, prompt=tool.prompt)

@@ -39,7 +39,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
         )
         shown = answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
-        cut = "truncated" in data
+        cut = "truncated" in data or outcome.artifact is not None
         return await rest.told(outcome, shown, what="execute_code", data=data) if cut else shown
 
     async def call_tool(arguments: Arguments, caller: Caller) -> Answer:

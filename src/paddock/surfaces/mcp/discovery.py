@@ -29,7 +29,11 @@ PATIENCE_S = 30.0
 _MOST = 50
 _FOUND: dict[str, Json] = {
     "type": "object",
-    "properties": {"status": {"type": "string"}, "tools": {"type": "array", "items": {"type": "object"}}},
+    "properties": {
+        "status": {"type": "string"},
+        "tools": {"type": "array", "items": {"type": "object"}},
+        "notes": {"type": "array", "items": {"type": "string"}},
+    },
     "required": ["status"],
 }
 
@@ -44,10 +48,12 @@ class _Discovery:
     async def search(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Find tools by what they do."""
         catalog, server = self._servers.catalog, arguments.get("server")
-        known = self._servers.config.servers
-        if server is not None and server not in known:
-            return refusal(Status.INVALID, "UnknownServer", str(UnknownServer(server[:200], known)))
-        limit = min(arguments.get("limit", 8), _MOST)
+        config = self._servers.config
+        if server is not None and server not in config.servers:
+            unknown = UnknownServer(server[:200], config.servers, config.absent)
+            return refusal(Status.INVALID, "UnknownServer", str(unknown))
+        asked = arguments.get("limit", 8)
+        limit = min(asked, _MOST)
         hits, listing = await catalog.search(
             arguments["query"], server=server, limit=limit, patience_s=PATIENCE_S
         )
@@ -57,8 +63,11 @@ class _Discovery:
             for hit, line in zip(hits, lines, strict=True)
         ]
         lines = lines or [_nothing(listing, server)]
-        lines += [_unavailable(name, why) for name, why in listing.failures.items()]
-        return _answer(f"{len(hits)} of {len(listing.tools)} tools", lines, "tools", found, self._cap)
+        notes = [f"warning: {hit.tool.warning}" for hit in hits if hit.tool.warning]
+        if asked > limit == len(hits):
+            notes.append(f"note: one answer lists at most {_MOST} tools; ask more precisely for others")
+        notes += _notes(listing)
+        return _answer(f"{len(hits)} of {len(listing.tools)} tools", lines, found, notes, self._cap)
 
     async def describe(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Give the declarations of tools by name."""
@@ -70,12 +79,12 @@ class _Discovery:
             for entry, text in zip(entries, texts, strict=True)
             if isinstance(entry, Described)
         ]
-        texts += [_unavailable(name, why) for name, why in listing.failures.items()]
-        texts += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
+        notes = _notes(listing)
+        notes += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
         if not found:
-            told = cut("\n".join(texts) or "`names` is empty", self._cap)
+            told = cut("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
             return refusal(Status.INVALID, "UnknownTools", told)
-        return _answer(f"{len(found)} of {len(names)} tools", texts, "tools", found, self._cap)
+        return _answer(f"{len(found)} of {len(names)} tools", texts, found, notes, self._cap)
 
 
 def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
@@ -111,9 +120,13 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
     ]
 
 
-def _answer(headline: str, texts: list[str], key: str, found: list[Json], cap: int) -> Answer:
-    """Return entries as text and as data; those at the end that do not fit are left out of both."""
-    kept, room = 0, cap
+def _answer(headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int) -> Answer:
+    """Return entries as text and as data; those at the end that do not fit are left out of both.
+
+    What is to be said beside them comes in any case, within a quarter of `cap`.
+    """
+    notes = [cut("\n".join(notes), cap // 4)] if notes else []
+    kept, room = 0, cap - sum(map(len, notes))
     for text in texts:
         room -= len(text) + 1
         if room < 0:
@@ -122,8 +135,15 @@ def _answer(headline: str, texts: list[str], key: str, found: list[Json], cap: i
     lines = texts[:kept]
     if kept < len(texts):
         lines.append(f"[{len(texts) - kept} more left out; ask for fewer]")
-    text = "\n".join([f"ok · {headline}", *lines])
-    return Answer([text_block(text)], {"status": "ok", key: found[:kept]})
+    text = "\n".join([f"ok · {headline}", *lines, *notes])
+    data: dict[str, Json] = {"status": "ok", "tools": found[:kept]}
+    return Answer([text_block(text)], data | ({"notes": "\n".join(notes).split("\n")} if notes else {}))
+
+
+def _notes(listing: "Listing") -> list[str]:
+    """Return which tools are missing, and why."""
+    notes = [_unavailable(name, why) for name, why in listing.failures.items()]
+    return notes + [f"note: {name}: {cut(why, 200)}" for name, each in listing.notes.items() for why in each]
 
 
 def _unavailable(server: str, why: str) -> str:
@@ -138,12 +158,15 @@ def _nothing(listing: "Listing", server: str | None) -> str:
     return f"server {server} offers no tool" if server else "no server offers any tool"
 
 
+_CHANGED = "its server changed it after it was approved: calls are refused"
+_HIDES = "calls are refused until a person accepts it (`paddock servers diff`, `paddock servers approve`)"
+
+
 def declared(entry: "Described | Unknown") -> str:
     """Return a declaration as agents read it, or that there is none."""
     if isinstance(entry, Described):
-        changed = (
-            "\n// its server changed it after it was approved: calls are refused" if entry.changed else ""
-        )
-        return f"// {entry.server}\n{entry.declaration}{changed}"
+        notes = [*entry.notes, *([_CHANGED] if entry.changed and not entry.hides else [])]
+        notes += [_HIDES] if entry.hides else []
+        return "\n".join([f"// {entry.server}", entry.declaration, *(f"// {note}" for note in notes)])
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""
     return f"// {entry.name[:200]}: unknown{near}"

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.model.errors import ConfigurationError
+from paddock.own_files import NotOursError, read_trusted
 from paddock.surfaces.mcp.hosts import HostNames
 
 PATH = "/mcp"
 _SHORTEST_TOKEN = 16
+_LONGEST_TOKEN = 64 * 1024
 _LAST_PORT = 65535
 """The system takes a larger one for what remains of it."""
 
@@ -57,9 +59,11 @@ def read_token(file: Path) -> str:
     except OSError as problem:
         raise ConfigurationError(f"{file}: cannot write this token file: {problem.strerror}") from None
     try:
+        token = read_trusted(file, _LONGEST_TOKEN).decode("ascii").strip()
         if file.stat().st_mode & 0o077:
             raise ConfigurationError(f"{file}: others can read this token; run: chmod 600 {file}")
-        token = file.read_text(encoding="ascii").strip()
+    except NotOursError as problem:
+        raise ConfigurationError(f"{file}: cannot read this token file: {problem.strerror}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigurationError(f"{file}: cannot read this token file: {problem}") from None
     return checked_token(token, str(file))

@@ -1,12 +1,12 @@
 """Results of upstream tools on their way to the client: untouched, but for size and what the protocol forbids."""
 
-import json
 import re
 import sys
 from functools import cache
 from typing import Any, cast
 
 from paddock.model.base import Json
+from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.surfaces.mcp.reply import answer, compact, cut
 from paddock.surfaces.mcp.tools import Answer, text_block
@@ -65,7 +65,7 @@ def written(outcome: Outcome) -> str:
     raw = cast("dict[str, Any]", outcome.value)
     parts = [_text(part) for part in raw["content"]]
     if (structured := raw.get("structuredContent")) is not None:
-        parts.append(json.dumps(structured, ensure_ascii=False, indent=1))
+        parts.append(dumps(structured, ensure_ascii=False, indent=1))
     return "\n".join(parts)
 
 

@@ -17,6 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from paddock.surfaces.mcp.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.surfaces.mcp.answers import CLOSE, header_values, send_text
+from paddock.surfaces.mcp.digits import AllDigits
 from paddock.surfaces.mcp.door import PATH, Door
 from paddock.surfaces.mcp.hosts import HostNames
 from paddock.surfaces.mcp.inbound import Inbound
@@ -151,7 +152,8 @@ def application(server: "Server[Any]", requests: Requests, retry_s: float = 1) -
         max_sessions=SESSIONS,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # KnownHosts is
     )
-    return Inbound(AbandonedSessions(SessionPlaces(library, SESSIONS)), requests, retry_s)
+    places = SessionPlaces(AllDigits(library, LINE_LIMIT), SESSIONS)
+    return Inbound(AbandonedSessions(places), requests, retry_s)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 
+from paddock.model.numbers import dumps
 from paddock.surfaces.mcp.abandoned import SESSION, App, Receive, Scope, Send
 from paddock.surfaces.mcp.answers import CLOSE, header_values, send_text
 from paddock.surfaces.mcp.door import PATH
@@ -63,9 +64,9 @@ class Inbound:
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await _body(scope, receive)
-            message = read_message(body, "body").message
+            message = (await read_message(body, "body")).message
             if HALF in body.lower():
-                body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                body = dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
         except _GoneError:
             return
         except _TooLargeError:

@@ -20,9 +20,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
-from paddock.surfaces import render
 from paddock.surfaces.mcp.announce import CLIENTS, at_the_end, session_of
 from paddock.surfaces.mcp.progress import LONGEST, MOST, Sink
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -91,7 +91,7 @@ def messages(send: Send, least: LoggingLevel) -> Sink:
             if level in wanted and sent < MOST:
                 sent += 1
                 text = "\n".join(line.text for line in together)
-                await send(level, render.encodable(text)[:LONGEST])
+                await send(level, encodable(text)[:LONGEST])
 
     return take
 

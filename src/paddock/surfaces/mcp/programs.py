@@ -13,7 +13,7 @@ from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, RUNTIMES
+from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, RUNTIMES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.surfaces.mcp.found import fitted, text_of
 from paddock.surfaces.mcp.mistakes import invalid
@@ -37,18 +37,23 @@ if TYPE_CHECKING:
     from paddock.wiring.session import Session
 
 RUN_PROGRAM = (
-    "Use this to run a program in a language, confined in the workspace. Only sizes come back: set outputMode or use "
-    "query_output."
+    "Use this to run a program in a language, confined in the workspace. Its output comes back; of long output the "
+    "start and the end, and query_output reads the rest."
 )
 QUERY_OUTPUT = "Use this to search or page stored output, also of a cut result."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
+_COMBINED: dict[str, Json] = {
+    "type": "boolean",
+    "description": "stderr goes into stdout, in the order of writing",
+}
 _WISHES = {
     "outputMode": "mode",
     "queryTerms": "query_terms",
     "maxResponseLines": "max_lines",
     "contextLines": "context_lines",
     "persistOutput": "persist",
+    "combined": "combined",
 }
 """Arguments that speak of the output, and what the model calls them."""
 _PLAIN = ("runtime", "code", "args", "executable", "access", "network")
@@ -62,12 +67,15 @@ class Programs:
         self._workspace = workspace
         self._cap = cap
 
-    async def execute(self, arguments: Arguments, caller: Caller) -> tuple[Outcome, RuntimeRun]:
-        """Return what became of a program, and what was asked. Raises pydantic's ValidationError.
+    async def execute(
+        self, arguments: Arguments, caller: Caller, *, mode: OutputMode
+    ) -> tuple[Outcome, RuntimeRun]:
+        """Return what became of a program, and what was asked: in `mode` unless the arguments name another one.
 
+        Raises pydantic's ValidationError.
         Cancelled, which nobody may be answered, the program ends and what it wrote is kept like that of any other.
         """
-        work = RuntimeRun.model_validate({"kind": "runtime", **_fields(arguments)})
+        work = RuntimeRun.model_validate({"kind": "runtime", **_fields(arguments, mode)})
         request = ExecutionRequest(
             actor=caller.actor,
             surface="mcp",
@@ -96,7 +104,7 @@ class Programs:
     async def run(self, arguments: Arguments, caller: Caller) -> Answer:
         """Run a program and tell of it as its output mode says."""
         try:
-            outcome, work = await self.execute(arguments, caller)
+            outcome, work = await self.execute(arguments, caller, mode="summary")
         except ValidationError as problem:
             return invalid("run_program", problem)
         response = program_response(outcome, work)
@@ -147,11 +155,12 @@ def program_tools(programs: Programs) -> list[Tool]:
                 access={"enum": [*ACCESSES]},
                 network={"enum": [*NETWORKS]},
                 timeoutMs=_LINES,
-                outputMode={"enum": [*OUTPUT_MODES]},
+                outputMode={"enum": [*OUTPUT_MODES], "default": "summary"},
                 queryTerms=texts,
                 maxResponseLines=_LINES,
                 contextLines=_LINES,
                 persistOutput={"type": "boolean"},
+                combined=_COMBINED,
             ),
             run=programs.run,
             explain=_explain,
@@ -197,14 +206,15 @@ def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     return invalid_arguments(tool, arguments, problems)
 
 
-def _fields(arguments: Arguments) -> dict[str, Json]:
+def _fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     """Return the fields of a program under their names of the model."""
     fields: dict[str, Json] = {name: arguments[name] for name in _PLAIN if name in arguments}
     if "relativeCwd" in arguments:
         fields["cwd"] = arguments["relativeCwd"]
     if "stdin" in arguments:
         fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
-    fields["output"] = {ours: arguments[theirs] for theirs, ours in _WISHES.items() if theirs in arguments}
+    wishes = {ours: arguments[theirs] for theirs, ours in _WISHES.items() if theirs in arguments}
+    fields["output"] = {"mode": mode, **wishes}
     return fields
 
 
@@ -222,7 +232,8 @@ def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
         lines.append(f"output: {handle}")
     if "outputLines" in response:
         lines.append(f"{response['outputLines']} lines, {response['outputBytes']} bytes")
-    for name, title in (("stdoutSummary", "stdout"), ("stderrSummary", "stderr")):
+    both = "output" if response.get("combined") else "stdout"
+    for name, title in (("stdoutSummary", both), ("stderrSummary", "stderr")):
         if shown := response.get(name):  # excerpts stand alone
             lines += [f"--- {title}", shown]
     if "digest" in response:

@@ -9,7 +9,9 @@ from paddock.confine.output import decoded
 from paddock.guest.job import OnConsole
 from paddock.model.artifact import Stream
 from paddock.model.outcome import ConsoleLine
+from paddock.model.text import last_frame
 from paddock.surfaces import render
+from paddock.surfaces.terminal_text import encodable
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 Sink = Callable[[list[ConsoleLine]], Awaitable[None]]
@@ -66,14 +68,17 @@ def as_progress(report: Report) -> Sink:
         nonlocal reported
         if reported < MOST:
             reported += 1
-            text = render.encodable("\n".join(map(render.console_text, lines)))
+            text = encodable("\n".join(map(render.console_text, lines)))
             await report(float(reported), None, text[:LONGEST])
 
     return take
 
 
 class OutputLines:
-    """Gives whole lines of a program's output to a listener; those of standard error count as errors."""
+    """Gives whole lines of a program's output to a listener; those of standard error count as errors.
+
+    Of a line that is redrawn with carriage returns it gives the last frame.
+    """
 
     def __init__(self, listen: OnConsole) -> None:
         self._listen = listen
@@ -87,5 +92,6 @@ class OutputLines:
     def _text(self, stream: Stream, text: str) -> None:
         *whole, begun = (self._begun[stream] + text).split("\n")
         for line in whole[: LONGEST + 1]:  # no more of those that come at once is heard
-            self._listen(ConsoleLine(level="log" if stream == "stdout" else "error", text=line))
-        self._begun[stream] = begun[:LONGEST]
+            level = "log" if stream == "stdout" else "error"
+            self._listen(ConsoleLine(level=level, text=last_frame(line)))
+        self._begun[stream] = begun if len(begun) <= LONGEST else begun.rpartition("\r")[2][:LONGEST]

@@ -88,8 +88,9 @@ class Prompts:
     async def _tools(self, server: str) -> str:
         listing = await self._servers.catalog.listing(server, patience_s=PATIENCE_S)
         lines = [signature(tool, self._servers.catalog.observed(tool)) for tool in listing.tools]
+        notes = [f"note: {why}" for why in listing.notes.get(server, ())]
         return "\n".join(
-            [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), ""]
+            [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), *notes, ""]
         )
 
     async def _choice(self, inquire: Inquire | None) -> str:

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from paddock.model.approval import YES
 from paddock.model.base import Json
@@ -60,6 +60,9 @@ class Provision:
         provisioning = self._servers.provisioning
         entry = provisioning.entry(name)
         shown = {key: value for key, value in entry.items() if key not in _PRIVATE}
+        for key in _PRIVATE & entry.keys():
+            if isinstance(value := entry[key], dict):
+                shown[f"names in {key}"] = sorted(cast("dict[str, Json]", value))
         answer = await self._approvals.confirm(
             f"{action} the server {name}",
             {"file": str(provisioning.servers_file), "entry": shown},
@@ -124,8 +127,9 @@ def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
 
 
 def _offer(match: "Match") -> dict[str, Json]:
+    offer = match.offer
     return {
-        "name": match.offer.name,
+        "name": offer.name if offer.is_unique else offer.address,
         "description": match.offer.description,
         "confidence": match.confidence,
         "trusted": match.trusted,

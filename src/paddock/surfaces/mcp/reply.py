@@ -15,6 +15,7 @@ from paddock.surfaces import render
 from paddock.surfaces.mcp.media import lifted
 from paddock.surfaces.mcp.tools import Answer, text_block
 from paddock.surfaces.render import compact
+from paddock.surfaces.terminal_text import encodable
 
 OUTPUT_SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -42,7 +43,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     if not outcome.ok:
         explained = cut(render.explanation(outcome), cap // 2)
         parts.append(explained)
-        data["error"] = _error(outcome, explained)
+        data["error"] = _error(outcome, explained, cap // 4)
         if explained != render.explanation(outcome):
             data["truncated"] = True
         data["happened"] = happened(outcome, single=single)
@@ -66,7 +67,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
         data |= plan
         room -= sum(map(len, lines))
     if outcome.console:
-        whole = [render.encodable(render.console_text(line)) for line in outcome.console]
+        whole = [encodable(render.console_text(line)) for line in outcome.console]
         lines = _shortened(whole, max(room, cap // 4))
         parts += [f"--- console ({len(whole)} line{'s'[: len(whole) != 1]})", *lines]
         data["console"] = lines
@@ -77,7 +78,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
 
 def value_text(value: Json) -> str:
     """Return a value as agents read it: a text as it is, anything else as compact JSON."""
-    return render.encodable(value if isinstance(value, str) else compact(value))
+    return encodable(value if isinstance(value, str) else compact(value))
 
 
 def happened(outcome: Outcome, *, single: bool = False) -> str:
@@ -104,7 +105,8 @@ def _headline(outcome: Outcome) -> str:
     return " · ".join([*facts, f"run {outcome.id}"])
 
 
-def _error(outcome: Outcome, explained: str) -> dict[str, Json]:
+def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
+    """Return an error as data; what a server says in it beside code and message where it fits into `room`."""
     error = outcome.error
     if error is None:
         return {"name": "Error", "message": explained}
@@ -113,12 +115,16 @@ def _error(outcome: Outcome, explained: str) -> dict[str, Json]:
         "message": cut(error.message or error.thrown, len(explained)),
     }
     told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
+    if error.code is not None:
+        told["code"] = error.code
+    if error.data is not None and len(compact(error.data)) <= room:
+        told["data"] = error.data
     return told
 
 
 def _plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
     """Return the calls that were not made as lines and as data, and in the data whether either leaves something out."""
-    whole = [render.encodable(render.planned_text(call, render.arguments_text(call))) for call in calls]
+    whole = [encodable(render.planned_text(call, render.arguments_text(call))) for call in calls]
     lines, planned = _shortened(whole, room), _planned(calls, room)
     left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
     told = {"planned": planned} | ({"truncated": True} if left_out else {})

@@ -15,10 +15,10 @@ from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.policy.redact import redact_text
 from paddock.store.scripts import listed, saved
-from paddock.surfaces import render
 from paddock.surfaces.mcp.discovery import PATIENCE_S, declared
 from paddock.surfaces.mcp.outputs import StoredOutput, UnknownResourceError
 from paddock.surfaces.mcp.reply import cut
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from paddock.wiring.servers import Servers
@@ -74,7 +74,7 @@ class SavedScripts:
         """Return the scripts by names that a message can hold; of two with one name, the one that would run."""
         found: dict[str, Path] = {}
         for name, path in listed(self._workspace):
-            found.setdefault(render.encodable(name), path)
+            found.setdefault(encodable(name), path)
         return found
 
     def entries(self) -> list[dict[str, Json]]:
@@ -216,4 +216,4 @@ def beginning(names: Iterable[str], begun: str) -> list[str]:
 
 
 def _text(uri: str, text: str) -> dict[str, Json]:
-    return {"uri": uri, "mimeType": "text/plain", "text": redact_text(render.encodable(text))}
+    return {"uri": uri, "mimeType": "text/plain", "text": redact_text(encodable(text))}

@@ -1,17 +1,18 @@
 """The rest of a result that is too large: stored like the output of a program, to be searched and read by ranges."""
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.base import Json
+from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.surfaces import render
 from paddock.surfaces.mcp.outputs import links
 from paddock.surfaces.mcp.tools import Answer, text_block
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from paddock.store.recording import Recording
@@ -36,25 +37,30 @@ class Rest:
     ) -> Answer:
         """Return an answer that says where the whole of it is, also in `data` where that is ours to change.
 
-        `value` is the whole value, where it is to be read otherwise than as the outcome has it.
+        `value` is the whole value, where it is to be read otherwise than as the outcome has it. A result over its limit
+        is stored already, beside the console.
         """
         if value is None:
             value = _spelled(outcome) if outcome.has_value else ""
-        console = [render.encodable(render.console_text(line)) for line in outcome.console]
+        console = [encodable(render.console_text(line)) for line in outcome.console]
         explained = [] if outcome.ok else [render.explanation(outcome)]
         streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}
-        handle, why = await self._kept(outcome, streams, what)
-        if handle is None:
-            return _with(shown, f"--- the whole is not kept: {why}")
-        told = [f"{stream} has the {name}" for stream, name in _NAMES.items() if streams[stream]]
+        filled: list[Stream] = [stream for stream in streams if streams[stream]]
+        if (handle := outcome.artifact) is not None:
+            filled = ["stdout", "stderr"] if console else ["stdout"]
+        else:
+            handle, why = await self._kept(outcome, streams, what)
+            if handle is None:
+                return _with(shown, f"--- the whole is not kept: {why}")
+        told = [f"{stream} has the {_NAMES[stream]}" for stream in filled]
         line = f"--- the whole: query_output {handle} ({', '.join(told)})"
-        pointers = links(handle, [stream for stream in streams if streams[stream]], what)
+        pointers = links(handle, filled, what)
         structured = shown.structured if data is None else {**data, "artifactHandle": handle}
         return replace(shown, content=[*_with(shown, line).content, *pointers], structured=structured)
 
     async def _kept(self, outcome: Outcome, streams: dict[Stream, str], what: str) -> tuple[str | None, str]:
         """Return the handle of what was stored, or None and why there is none."""
-        recording = self._session.output.artifacts().record(kept_bytes=0)
+        recording = self._session.output.artifacts().record_result()
         try:
             await asyncio.to_thread(_write, recording, streams)
             facts = RunFacts(
@@ -81,7 +87,7 @@ def _write(recording: "Recording", streams: dict[Stream, str]) -> None:
 def _spelled(outcome: Outcome) -> str:
     """Return a value in lines, so that it can be searched; a text as it is."""
     value = outcome.value
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    return value if isinstance(value, str) else dumps(value, ensure_ascii=False, indent=1)
 
 
 def _with(shown: Answer, line: str) -> Answer:

@@ -15,11 +15,11 @@ from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.model.settings import ToolSettings
 from paddock.policy.redact import redact_text
 from paddock.scripts import open_library, tool_run
-from paddock.surfaces import render
 from paddock.surfaces.mcp.reply import answer, cut, value_text
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 from paddock.surfaces.program_response import put_back
+from paddock.surfaces.terminal_text import encodable
 
 LOOK_SECONDS = 2.0
 """Between two looks at the directories for who waits for changes."""
@@ -84,7 +84,7 @@ class ScriptTools:
             changed = put_back(outcome)
             return replace(given, content=[*given.content, text_block(changed)]) if changed else given
 
-        said = redact_text(render.encodable(description))
+        said = redact_text(encodable(description))
         return Tool(
             name=name,
             title=name,

@@ -8,6 +8,7 @@ from paddock.ends import stopped_first
 from paddock.hub.provision import NOTHING
 from paddock.hub.search import confidence, keyword_search
 from paddock.model.base import Json
+from paddock.model.invisible import spell_invisible
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.surfaces import render
@@ -50,7 +51,7 @@ class SeedTools:
                 {
                     "tool": hit.tool.tool.name,
                     "server": hit.tool.server,
-                    "description": hit.tool.tool.description,
+                    "description": spell_invisible(hit.tool.tool.description),
                     "score": hit.score,
                     "confidence": round(confidence(hit.score, query), 2),
                 }
@@ -72,7 +73,7 @@ class SeedTools:
                     {
                         "tool": hit.tool.tool.name,
                         "server": hit.tool.server,
-                        "description": hit.tool.tool.description,
+                        "description": spell_invisible(hit.tool.tool.description),
                         "confidence": sure,
                     }
                     for hit, sure in found.tools

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, PaddockError, UnknownArtifact
-from paddock.model.outcome import Status
+from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ARGUMENTS, CODE_CHARS, OUTPUT_MODES, RUNTIMES
+from paddock.programs import BUSY
 from paddock.surfaces import render
 from paddock.surfaces.mcp.mistakes import invalid
 from paddock.surfaces.mcp.programs import Programs
@@ -48,7 +49,7 @@ class SeedPrograms:
         name = arguments["repoId"]
         try:
             programs = await self._repositories.programs(name)
-            outcome, work = await programs.execute(arguments, caller)
+            outcome, work = await programs.execute(arguments, caller, mode="minimal")
         except ValidationError as problem:
             return invalid(EXECUTE, problem)
         except ConfigurationError as problem:
@@ -58,7 +59,7 @@ class SeedPrograms:
             )
         if outcome.status in _THROWN:
             return _error(render.explanation(outcome))
-        return _response(program_response(outcome, work))
+        return _response(program_response(_denied_when_busy(outcome), work))
 
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output and give the response of spec 5.8."""
@@ -134,6 +135,16 @@ def seed_program_tools(programs: Programs, repositories: Repositories) -> list[T
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]
+
+
+def _denied_when_busy(outcome: Outcome) -> Outcome:
+    """Return an outcome as the seed reports it: it denies a program that did not get its turn (S16)."""
+    if outcome.error is None or outcome.error.name != BUSY:
+        return outcome
+    reasons = (outcome.error.message.partition(":")[0],)
+    changes = {"allowed": False, "rule": "runtimes.max_jobs", "reasons": reasons}
+    decision = outcome.decision.model_copy(update=changes)
+    return outcome.model_copy(update={"status": Status.DENIED, "decision": decision})
 
 
 def _whole(least: int, most: int, default: int | None = None) -> dict[str, Json]:

@@ -10,18 +10,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import orjson
 from mcp.shared.exceptions import MCPError
 
 from paddock.approvals import Asker
 from paddock.guest.job import OnConsole
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
+from paddock.model.numbers import MARK, marked, unmarked
 from paddock.model.outcome import Status
 from paddock.model.schema import Schema
 from paddock.policy.redact import may_hold_secrets, redact_json
-from paddock.surfaces import render
 from paddock.surfaces.mcp.arguments import read_arguments
 from paddock.surfaces.mcp.icons import icons
+from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from mcp_types import InputRequests
@@ -198,6 +200,7 @@ class Toolbox:
             hint = f"; did you mean {near[0]}?" if near else ""
             return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
+        given = unmarked(given) if MARK in json.dumps(given) else given
         if tool.checks and not tool.exact:
             given = read_arguments(tool.input_schema, given)
         if not _is_finite(given):
@@ -252,11 +255,15 @@ def _is_finite(given: Json) -> bool:
 
 
 def _fit_to_leave(answer: Answer) -> Answer:
-    """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold."""
+    """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold, marked for the library."""
     parts: Any = [answer.content, answer.structured, answer.meta]
-    text = json.dumps(parts)
+    try:
+        text = orjson.dumps(parts).decode()
+    except TypeError:
+        text = json.dumps(parts)
+        parts = marked(parts)
     if may_hold_secrets(text):
         parts = redact_json(parts)
     if _SURROGATE in text:
-        parts = json.loads(render.encodable(json.dumps(parts, ensure_ascii=False)))
+        parts = json.loads(encodable(json.dumps(parts, ensure_ascii=False)))
     return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

@@ -1,6 +1,7 @@
 """Give a file outside that the job's user owns another attribute, as an access list is one.
 
 landlock: open
+landlock as root: closed
 namespaces: closed
 unconfined: open
 """

@@ -1,6 +1,7 @@
 """Change the mode of a file outside that the job's user owns.
 
 landlock: open
+landlock as root: closed
 namespaces: closed
 unconfined: open
 """

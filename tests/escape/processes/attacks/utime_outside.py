@@ -1,6 +1,7 @@
 """Change the times of a file outside.
 
 landlock: open
+landlock as root: closed
 namespaces: closed
 unconfined: open
 """

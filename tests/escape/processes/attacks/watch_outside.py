@@ -1,4 +1,4 @@
-"""See by inotify when files outside are made and opened, and what they are called.
+"""See by inotify when files outside that everybody may read are made and opened, and what they are called.
 
 landlock: open
 namespaces: closed

@@ -1,0 +1,95 @@
+// What a program sends: its arguments as JSON. What JSON would lose without a word refuses the call before anything is sent.
+const PROMISE_TEXT = "[object Promise]";
+const [DEEP, GREATEST, ENCODED] = [200, NumberOf.MAX_SAFE_INTEGER, 100];
+let quoted = false; // whether a text that came in says `[object Promise]` by itself
+let encoded = []; // where bytes stand as base64 in the arguments written last; the host knows whether its tool takes them
+
+// Whether arguments may hold what JSON loses, or a number that has lost digits; most are plain, and written without a replacer.
+function isOdd(value, depth) {
+  if (depth > DEEP || isView(value)) return true;
+  if (isArray(value)) {
+    for (let i = 0; i < value.length; i++) {
+      const member = value[i];
+      const type = typeof member;
+      if (type === "object" ? member !== null && isOdd(member, depth + 1) : isOddOf(type, member)) return true;
+    }
+    return false;
+  }
+  for (const key in value) {
+    const member = value[key];
+    const type = typeof member;
+    if (type === "object" ? member !== null && isOdd(member, depth + 1) : isOddOf(type, member)) return true;
+  }
+  return false;
+}
+const isOddOf = (type, member) =>
+  type === "number" ? member > GREATEST || member < -GREATEST : type === "function" || type === "symbol";
+const holds = (text, part) => apply(indexOf, text, [part]) >= 0;
+
+// The JSON of what a program sends by `call`, such as `servers.x.tool`. Throws TypeError where something would be lost.
+function written(call, values) {
+  encoded = [];
+  if (rawResults) return stringify(values);
+  if (!remembers && !isOdd(values, 0)) {
+    try {
+      const body = stringify(values);
+      if (body === undefined || !(holds(body, "{}") || holds(body, "null") || holds(body, PROMISE_TEXT))) return body;
+    } catch {
+      // The replacer tells where, or the same is thrown again.
+    }
+  }
+  return stringify(values, walking("arguments", (holder, key, member, here) => {
+    const lost = lostOf(holder, key, member, here);
+    if (lost !== "") throw new NativeTypeError(call + " was not called: " + here.path() + " is " + lost);
+    if (typeof member !== "object") return watchedNumber(holder, key, member, here);
+    return isBytes(member) ? base64(member, here) : member;
+  }));
+}
+
+// What JSON would lose of a member, and what to write instead; else an empty text.
+function lostOf(holder, key, member, here) {
+  switch (typeof member) {
+    case "function": return "a function, which JSON leaves out: call it";
+    case "symbol": return "a symbol, which JSON leaves out: use its description";
+    case "bigint": return "a BigInt of more than " + MAX_DIGITS + " digits, which no reader takes: use String(n)";
+    case "number": return isFinite(member) ? "" : member + ", in JSON null: check the calculation, or leave it out";
+    case "string": return holds(member, PROMISE_TEXT) && !isQuoted() ? "a text that holds " + PROMISE_TEXT + ": put `await` before what became text" : "";
+    case "object": return member === null ? lostDate(holder[key]) : lostObject(member, here.holders);
+  }
+  return "";
+}
+const isQuoted = () => quoted || holds(apply(functionText, program, []), PROMISE_TEXT);
+const lostDate = (value) => (value instanceof NativeDate ? "a Date without a time, in JSON null: check what it was made of" : "");
+function lostObject(value, holders) {
+  for (let i = 0; i < holders.length; i++) if (holders[i] === value) return "an object that holds it: JSON has no circles, send its id instead";
+  if (isBytes(value)) return encoded.length < ENCODED ? "" : "one more of bytes than the " + ENCODED + " that a call takes: use bytes.toBase64()";
+  if (isRawJSON(value)) return "";
+  for (let i = 0; i < EMPTIED.length; i++) if (value instanceof EMPTIED[i][0]) return EMPTIED[i][1];
+  const made = getPrototypeOf(value);
+  if (made === null || made === ObjectPrototype || isArray(value) || keys(value).length > 0) return "";
+  for (let i = 0; i < BOXES.length; i++) if (value instanceof BOXES[i]) return "";
+  return "an object without data of its own" + tagOf(value) + ", in JSON {}: send a plain object";
+}
+const BOXES = [NumberOf, StringOf, Boolean];
+function tagOf(value) {
+  const tag = apply(objectText, value, []);
+  return tag === "[object Object]" ? "" : " (" + cut(apply(slice, tag, [8, -1]), NAME) + ")";
+}
+
+function watchedNumber(holder, key, member, here) {
+  const sent = exact(holder, key, member, here);
+  const unknown = sent === member && typeof member === "number" && !isSafeInteger(member) && isInteger(member);
+  if (unknown && apply(mapGet, literals, [member]) === undefined && apply(indexOf, normal(StringOf(member)), ["e"]) >= OWN_DIGITS) {
+    tellInexact(here, member, "a number holds whole ones up to 2**53; use a BigInt, or a text");
+  }
+  return sent;
+}
+
+const isBytes = (value) => isView(value) || value instanceof NativeBuffer;
+function base64(value, here) {
+  const bytes = isView(value) ? new Bytes(value.buffer, value.byteOffset, value.byteLength) : new Bytes(value);
+  const at = [];
+  for (let i = 1; i < here.steps.length; i++) at[i - 1] = here.steps[i];
+  encoded[encoded.length] = at;
+  return apply(toBase64, bytes, []);
+}

@@ -1,0 +1,135 @@
+// Numbers that a double does not hold, from the host and back with their own digits. Whole ones come in as BigInt. Of others a
+// program gets the nearest double, and its digits are remembered: at the place where they came in, and by the double, as long
+// as no other number has the same one. A double of few digits may be the program's own, so it is known by its place alone.
+const LITERAL = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
+const WHOLE = /^-?\d+$/;
+const [MAX_DIGITS, OWN_DIGITS] = [4000, 16];
+const literals = new Table(); // by double; null where it is not sure whose it is
+const places = new Places(); // by object or array of such a message: literals by key
+const NONE = new Table();
+let remembers = false;
+
+// The digits of a number and their exponent: two spellings of one number have the same.
+function normal(literal) {
+  const found = apply(exec, LITERAL, [literal]);
+  if (found === null) return literal;
+  const fraction = found[2] ?? "";
+  const digits = found[1] + fraction;
+  let first = 0;
+  let end = digits.length;
+  while (first < end && unitAt(digits, first) === 48) first++;
+  while (end > first && unitAt(digits, end - 1) === 48) end--;
+  if (first === end) return "0";
+  return apply(slice, digits, [first, end]) + "e" + (NumberOf(found[3] ?? 0) - fraction.length + digits.length - end);
+}
+
+function remember(double, literal, holder, key) {
+  const own = normal(StringOf(double));
+  if (own === normal(literal)) return;
+  know(double, literal, apply(indexOf, own, ["e"]) >= OWN_DIGITS);
+  let keyed = apply(placeGet, places, [holder]);
+  if (keyed === undefined) apply(placeSet, places, [holder, (keyed = new Table())]);
+  apply(mapSet, keyed, [key, literal]);
+}
+
+// Reads a message that may hold such numbers.
+function parseExactly(text) {
+  return parse(text, function (key, value, { source }) {
+    if (typeof value === "object" && value !== null && apply(placeGet, places, [value]) === undefined) {
+      apply(placeSet, places, [value, NONE]);
+    }
+    if (typeof value !== "number" || source === StringOf(value) && isSafeInteger(value)) return value;
+    if (apply(exec, WHOLE, [source]) !== null) return isSafeInteger(value) ? value : BigIntOf(source);
+    remember(value, source, this, key);
+    return value;
+  });
+}
+
+// What is written in a program is a number, too, of either sign. A whole one beyond 2**53 is nobody else's.
+function rememberWritten(written) {
+  for (let i = 0; i < written.length; i++) {
+    const double = NumberOf(written[i]);
+    const own = normal(StringOf(double));
+    if (own === normal(written[i])) continue;
+    const long = apply(indexOf, own, ["e"]) >= OWN_DIGITS || (isInteger(double) && !isSafeInteger(double));
+    know(double, written[i], long);
+    know(-double, "-" + written[i], long);
+  }
+}
+
+function know(double, literal, long) {
+  const known = apply(mapGet, literals, [double]);
+  apply(mapSet, literals, [double, long && (known === undefined || known === literal) ? literal : null]);
+  if (remembers) return;
+  remembers = true;
+  if (JsonObject.stringify === stringify) provide("stringify", exactStringify, JsonObject);
+}
+
+// The digits of a number that JSON writes as `key` of `holder`; undefined for its own, null where they are not sure.
+function literalOf(holder, key, double) {
+  const keyed = apply(placeGet, places, [holder]);
+  const literal = keyed === undefined ? undefined : apply(mapGet, keyed, [key]);
+  if (literal !== undefined && NumberOf(literal) === double) return literal;
+  const known = apply(mapGet, literals, [double]);
+  return known === null && keyed !== undefined ? undefined : known; // it came in as short as it is
+}
+
+// How JSON writes a BigInt. One of more digits than anybody reads stays what it is, which JSON refuses.
+const { toJSON: bigJson } = {
+  toJSON() {
+    const digits = apply(bigText, this, []);
+    return digits.length > MAX_DIGITS ? this : rawJSON(digits);
+  },
+};
+
+// A replacer for `stringify` that calls `visit(holder, key, member, here)` for each member; `here` tells where that is.
+const NAMED = /^[A-Za-z_$][\w$]*$/;
+function walking(root, visit) {
+  const holders = [];
+  const steps = [];
+  const here = {
+    holders,
+    steps,
+    path() {
+      let text = root;
+      for (let i = 1; i < steps.length; i++) {
+        const step = isArray(holders[i - 1]) ? steps[i] : stringify(steps[i]);
+        text += apply(exec, NAMED, [steps[i]]) === null ? "[" + step + "]" : "." + steps[i];
+      }
+      return cut(text, NAME);
+    },
+  };
+  return function (key, member) {
+    while (holders.length > 0 && holders[holders.length - 1] !== this) holders.length--;
+    steps.length = holders.length;
+    steps[holders.length] = key;
+    const kept = visit(this, key, member, here);
+    if (typeof kept === "object" && kept !== null) holders[holders.length] = kept;
+    return kept;
+  };
+}
+
+// The JSON of a value, with the digits of numbers that were only passed on.
+function exactly(value, root, space) {
+  return stringify(value, remembers ? walking(root, exact) : null, space);
+}
+function exact(holder, key, member, here) {
+  if (typeof member !== "number") return member;
+  const literal = literalOf(holder, key, member);
+  if (literal === undefined) return member;
+  if (literal !== null) return rawJSON(literal);
+  tellInexact(here, member, "there is a longer number with the same double; pass on the object that it came in, a BigInt, or a text");
+  return member;
+}
+// In the place of JSON.stringify, once there are such numbers.
+const { stringify: exactStringify } = {
+  stringify(value, replacer, space) {
+    const own = replacer === undefined || replacer === null ? walking("value", exact) : replacer;
+    return stringify(value, own, space);
+  },
+};
+const INEXACT_SHOWN = 8;
+let inexact = 0;
+function tellInexact(here, number, why) {
+  if (inexact++ < INEXACT_SHOWN) print("warn", [here.path() + " goes out as " + number + " and may lack digits: " + why]);
+}

@@ -1,0 +1,226 @@
+"""Schemas of arguments as calls are checked with: as much of each as can be, and what is not checked.
+
+A server may publish a schema that Paddock does not compile: a pattern with a lookahead, a reference that leads out of
+it, an unknown draft. Its tool can still be called. What goes unchecked is said wherever people or programs learn of
+the tool, and what remains forbids nothing that the whole schema allows:
+
+    whole     the schema compiles
+    mended    without keywords that do not compile, each of which is named
+    outline   types, required names and enums, with references inlined
+    nothing
+"""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+from paddock.hub.unfold import unfold
+from paddock.model.base import Json
+from paddock.model.invisible import spell_invisible
+from paddock.model.schema import BrokenSchemaError, Schema
+from paddock.model.schema_dialect import MAPS, is_known_dialect, normalize
+from paddock.model.schema_patterns import BadPatternError
+
+_LARGEST = 64 * 1024
+"""Maximum size of a schema that is compiled as a whole, in characters."""
+_SKIPPED = 8
+"""Maximum number of keywords that are left out of a schema; with more it is checked in outline. Fewer of a large one,
+for it is compiled again after each."""
+_SHOWN = 60
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_TURNED = frozenset(
+    {
+        "not",
+        "if",
+        "oneOf",
+        "contains",
+        "minContains",
+        "maxContains",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+    }
+)
+"""Keywords in which allowing more can forbid more."""
+_COMPANIONS = {
+    "properties": "additionalProperties",
+    "patternProperties": "additionalProperties",
+    "prefixItems": "items",
+}
+"""What forbids more once a keyword is gone."""
+_NULL = {"type": "null"}
+
+Path = list[str | int]
+
+
+class ArgumentSchema(NamedTuple):
+    """What checks the arguments of a tool."""
+
+    schema: Schema | None
+    """None where nothing can be checked."""
+    unchecked: str = ""
+    """What is not checked and why, as a clause without an end; empty when all is."""
+
+
+def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
+    """Return what of a tool's schema can be checked. Raises nothing."""
+    characters = _characters(document)
+    if characters > _LARGEST:
+        return _outline(document, f"the schema has more than {_LARGEST} characters")
+    schema, skipped, why = normalize(document), list[str](), ""
+    if not is_known_dialect(document):
+        skipped.append(f"by its $schema {_shown(schema.pop('$schema'))}, which is unknown")
+    for _ in range(1 + min(_SKIPPED, _LARGEST // characters)):
+        try:
+            compiled = Schema(schema)
+        except BadPatternError as problem:
+            why, path = str(problem), next(_places(schema, problem.pattern), None)
+        except BrokenSchemaError as problem:
+            why, path = str(problem), problem.path
+        except (ValueError, RecursionError) as problem:
+            return _outline(document, str(problem))
+        else:
+            said = f"arguments are not checked {' and '.join(skipped)}" if skipped else ""
+            return ArgumentSchema(compiled, said)
+        mended = None if path is None else _without(schema, path)
+        if mended is None or path is None:
+            return _outline(document, why)
+        skipped.append(f"against {_named(schema, path)}")
+        schema = mended
+    return _outline(document, why)
+
+
+def _outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
+    """Return the check of types, required names and enums alone."""
+    why = _shortened(why, 3 * _SHOWN)
+    outline = _rough(unfold(document))
+    try:
+        compiled = Schema(outline)
+    except ValueError:
+        compiled = None
+    if compiled is None or not outline.keys() & {"properties", "required", "enum", "const"}:
+        return ArgumentSchema(compiled, f"arguments are not checked: {why}")
+    return ArgumentSchema(
+        compiled, f"arguments are not checked beyond types, required names and enums: {why}"
+    )
+
+
+def _rough(schema: Json) -> dict[str, Json]:
+    """Return what an unfolded schema says of types, required names and enums."""
+    if not isinstance(schema, dict):
+        return {}
+    fields = cast("dict[str, Any]", schema)
+    rough: dict[str, Json] = {key: fields[key] for key in ("const", "nullable") if key in fields}
+    kinds = [fields.get("type")] if isinstance(fields.get("type"), str) else fields.get("type")
+    if (named := _texts(kinds)) and _TYPES.issuperset(named):
+        rough["type"] = named
+    if isinstance(options := fields.get("enum"), list) and options:
+        rough["enum"] = options
+    if required := _texts(fields.get("required")):
+        rough["required"] = required
+    if isinstance(fields.get("items"), dict) and "prefixItems" not in fields:
+        rough["items"] = _rough(fields["items"])
+    members = fields.get("properties", {})
+    if not isinstance(members, dict):
+        return rough
+    if members:
+        rough["properties"] = {name: _rough(each) for name, each in cast("dict[str, Json]", members).items()}
+    further = fields.get("additionalProperties", True)
+    if "patternProperties" not in fields:
+        rough["additionalProperties"] = _rough(further) if isinstance(further, dict) else further is not False  # pyright: ignore[reportUnknownArgumentType]
+    return rough
+
+
+def _texts(value: object) -> list[str]:
+    """Return a list of texts, each once; an empty one for anything else."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    texts = [each for each in items if isinstance(each, str)]
+    return list(dict.fromkeys(texts)) if len(texts) == len(items) else []
+
+
+def _without(schema: Mapping[str, Json], path: Path) -> dict[str, Json] | None:
+    """Return a schema without the keyword at a path; None where that could forbid more than the schema does."""
+    whole = path[: len(path) - next((n for n, step in enumerate(reversed(path)) if isinstance(step, str)), 0)]
+    keywords = set(_keywords(schema))
+    turns = bool(keywords & _TURNED)
+    if not whole or (turns and ("$ref" in keywords or _TURNED & set(path))):
+        return None
+    if any(keyword.startswith("unevaluated") for keyword in keywords):
+        return None
+    *above, last = whole
+    mended = dict(schema)
+    parent: Any = mended
+    for step in above:
+        parent[step] = copy.copy(parent[step])
+        parent = parent[step]
+    if not _is_name(whole):
+        del parent[last]
+        parent.pop(_COMPANIONS.get(cast("str", last), ""), None)
+    elif above[-1] == "patternProperties":
+        return _without(schema, above)
+    else:
+        parent[last] = {}
+    return mended
+
+
+def _is_name(path: Path) -> bool:
+    """Tell whether the last step of a path is a name that a schema chose, and no keyword."""
+    name = False
+    for step in path[:-1]:
+        name = not name and step in MAPS
+    return name
+
+
+def _keywords(schema: Json) -> Iterator[str]:
+    """Yield the names in a schema; what `nullable` was rewritten to turns nothing."""
+    todo: list[Json] = [schema]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            fields = cast("dict[str, Json]", value)
+            yield from (name for name, each in fields.items() if name != "if" or each != _NULL)
+            todo += fields.values()
+        elif isinstance(value, list):
+            todo += cast("list[Json]", value)
+
+
+def _places(schema: Json, pattern: str) -> Iterator[Path]:
+    """Yield where a schema has a pattern."""
+    todo: list[tuple[Json, Path]] = [(schema, [])]
+    while todo:
+        value, path = todo.pop()
+        if isinstance(value, dict):
+            for name, each in cast("dict[str, Json]", value).items():
+                here: Path = [*path, name]
+                if (name == "pattern" and each == pattern) or (
+                    name == pattern and path[-1:] == ["patternProperties"]
+                ):
+                    yield here
+                todo.append((each, here))
+        elif isinstance(value, list):
+            todo += [(each, [*path, n]) for n, each in enumerate(cast("list[Json]", value))]
+
+
+def _named(schema: Mapping[str, Json], path: Path) -> str:
+    """Return a keyword as people find it: where it is, and what it says."""
+    value: Any = schema
+    for step in path:
+        value = value[step]
+    at = _shortened(".".join(map(str, path)), 2 * _SHOWN)
+    return f"`{at}`" + (f" {_shown(value)}" if not isinstance(value, dict | list) else "")
+
+
+def _characters(document: Mapping[str, Json]) -> int:
+    try:
+        return len(str(document))
+    except RecursionError:
+        return _LARGEST + 1
+
+
+def _shown(value: Json) -> str:
+    return _shortened(json.dumps(value, ensure_ascii=False), _SHOWN)
+
+
+def _shortened(text: str, longest: int) -> str:
+    line = " ".join(spell_invisible(text[: 4 * longest]).split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

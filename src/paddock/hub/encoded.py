@@ -1,0 +1,60 @@
+"""Bytes among the arguments of a program: sent as base64 where the schema of the tool says that it is read so."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from paddock.hub.unfold import unfold
+from paddock.model.base import Json
+
+_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
+_SHOWN = 200
+
+
+def misplaced(schema: Mapping[str, Json], places: Sequence[Sequence[str]]) -> str:
+    """Return the first of the places, as a program writes it, of which a schema does not say base64; empty for none."""
+    tree = unfold(schema)
+    for place in places:
+        nodes = [tree]
+        for step in place:
+            nodes = [below for node in nodes for each in _same(node) for below in _below(each, step)]
+        if not any(_is_base64(each) for node in nodes for each in _same(node)):
+            return _written(place)[:_SHOWN]
+    return ""
+
+
+def _is_base64(node: Mapping[str, Json]) -> bool:
+    return node.get("contentEncoding") == "base64" or node.get("format") == "byte"
+
+
+def _same(node: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    """Yield a schema and those of which a value at the same place may be."""
+    yield node
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        members = node.get(keyword)
+        for each in cast("list[Json]", members) if isinstance(members, list) else []:
+            if isinstance(each, dict):
+                yield from _same(cast("dict[str, Json]", each))
+
+
+def _below(node: Mapping[str, Json], step: str) -> Iterator[dict[str, Json]]:
+    """Yield the schemas of a member or element."""
+    named, items = node.get("properties"), node.get("items")
+    first: Json = cast("Json", items) if isinstance(items, list) else node.get("prefixItems")
+    found: list[Json] = []
+    if isinstance(named, dict) and step in named:
+        found.append(cast("dict[str, Json]", named)[step])
+    elif isinstance(first, list) and step.isdecimal() and int(step[:9]) < len(cast("list[Json]", first)):
+        found.append(cast("list[Json]", first)[int(step[:9])])
+    else:
+        found += [items if step.isdecimal() else None, node.get("additionalProperties")]
+    yield from (cast("dict[str, Json]", each) for each in found if isinstance(each, dict))
+
+
+def _written(place: Sequence[str]) -> str:
+    steps = (
+        f"[{step}]" if step.isdecimal() else f".{step}" if _NAME.match(step) else f"[{json.dumps(step)}]"
+        for step in place
+    )
+    return "arguments" + "".join(steps)

@@ -1,0 +1,188 @@
+"""What a stdio server writes, cut into lines: answers go to the requests that wait, the rest is queued within bounds.
+
+    pipe -> line -> counted, where it is long -> the lane, if it answers a request -> else the queue of the library
+
+A line with too many values is dropped as it arrives, and fails the one call that it answers. While a large line is
+decoded, and while the library is behind, nothing more is read: the server waits, not our memory.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from paddock.large_json import SLICED_VALUES
+from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES, JsonMeter
+
+LINE_LIMIT = 64 * 1024 * 1024
+"""Bytes in one message of a server. Longer ones break the connection: nobody may fill our memory."""
+DEEPEST = 500
+"""Levels of arrays and objects in one message of a server."""
+_QUEUED_BYTES = 1024 * 1024
+"""Bytes of lines that wait for the library; with more, nothing is read until it has caught up."""
+_TURN = 32
+"""Lines that the library takes before others have their turn."""
+_ENDS = 256
+"""Bytes kept of either end of a line that is dropped: the number of its request is there."""
+
+
+class Lane(Protocol):
+    """The requests that wait for answers."""
+
+    def take(self, line: bytes) -> bool:
+        """Take a line that answers a request; return whether it did."""
+        ...
+
+    async def take_large(self, line: bytes) -> bool:
+        """Do the same in slices."""
+        ...
+
+    def refuse(self, start: bytes, end: bytes, why: str) -> bool:
+        """Fail the request that a dropped line answers; return whether there was one."""
+        ...
+
+
+class ServerOutput(asyncio.Protocol):
+    """Receives what a server writes, and holds the lines that answer no request of the lane."""
+
+    def __init__(self) -> None:
+        self.lane: Lane | None = None
+        self.most_values = MOST_VALUES
+        self.fault = ""
+        """Why the output ended before the server closed it."""
+        self._transport: asyncio.ReadTransport | None = None
+        self._complete: deque[bytes] = deque()
+        """Ends of lines that have arrived; the first one continues `_begun`."""
+        self._rest = b""
+        self._begun = bytearray()
+        self._counted = 0
+        self._meter: JsonMeter | None = None
+        self._dropped: tuple[bytes, bytes, str] | None = None
+        """Both ends of a line that is dropped, and why."""
+        self._decoding: asyncio.Task[None] | None = None
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self._taken = 0
+        self._arrived = asyncio.Event()
+        self._over = False
+
+    async def line(self) -> bytes | None:
+        """Return the next line that no request took; None at the end."""
+        self._taken += 1
+        if self._taken % _TURN == 0:
+            await asyncio.sleep(0)
+        while not self._queue:
+            if self._over:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        line = self._queue.popleft()
+        self._queued -= len(line)
+        self._read_on()
+        return line
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Follow asyncio.Protocol."""
+        assert isinstance(transport, asyncio.ReadTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Follow asyncio.Protocol."""
+        *complete, self._rest = data.split(b"\n")
+        self._complete.extend(complete)
+        self._cut()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Follow asyncio.Protocol. A line without an end is no message."""
+        if self._decoding is not None:
+            self._decoding.cancel()
+        self._end("")
+
+    def _cut(self) -> None:
+        """Go through the lines that have arrived, up to one that is to be decoded in slices."""
+        while self._complete and not self._over:
+            part = self._complete.popleft()
+            if self._begun or self._dropped or len(part) > COUNTED_BYTES:
+                self._extend(part)
+                self._finish()
+                if self._decoding is not None:
+                    return
+            elif self.lane is None or not self.lane.take(part):
+                self._leave(part)
+        rest, self._rest = self._rest, b""
+        if rest and not self._over:
+            self._extend(rest)
+
+    def _extend(self, part: bytes) -> None:
+        """Add to the line that has begun, as long as it is within its bounds."""
+        if self._dropped is not None:
+            start, end, why = self._dropped
+            self._dropped = start, (end + part)[-_ENDS:], why
+            return
+        self._begun += part
+        if len(self._begun) <= COUNTED_BYTES:
+            return
+        if self._meter is None:
+            self._meter, self._counted = JsonMeter(DEEPEST), 0
+        self._meter.feed(bytes(self._begun[self._counted :]))
+        self._counted = len(self._begun)
+        if self._meter.too_deep:
+            self._drop(f"it is nested more than {DEEPEST} deep")
+        elif self._meter.values > self.most_values:
+            values = f"it holds more than {self.most_values} values"
+            self._drop(f"{values}; ask for less at once, or raise `servers.answer_values`")
+        elif len(self._begun) > LINE_LIMIT:
+            self._end(f"a message is longer than {LINE_LIMIT} bytes")
+
+    def _drop(self, why: str) -> None:
+        self._dropped = bytes(self._begun[:_ENDS]), bytes(self._begun[-_ENDS:]), why
+        self._begun.clear()
+
+    def _finish(self) -> None:
+        """Pass on the line that has begun, which is at its end."""
+        line, values = bytes(self._begun), self._meter.values if self._meter is not None else 0
+        self._begun.clear()
+        self._meter = None
+        if self._dropped is not None:
+            start, end, why = self._dropped
+            self._dropped = None
+            if self.lane is None or not self.lane.refuse(start, end, why):
+                self._end(f"a message was not read, because {why}")
+        elif values > SLICED_VALUES and self.lane is not None:
+            self._decoding = asyncio.create_task(self._decode(self.lane, line))
+            self._hold()
+        elif self.lane is None or not self.lane.take(line):
+            self._leave(line)
+
+    async def _decode(self, lane: Lane, line: bytes) -> None:
+        if not await lane.take_large(line):
+            self._leave(line)
+        self._decoding = None
+        self._cut()
+        self._read_on()
+
+    def _leave(self, line: bytes) -> None:
+        self._queue.append(line)
+        self._queued += len(line)
+        self._arrived.set()
+        if self._queued > _QUEUED_BYTES:
+            self._hold()
+
+    def _hold(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if (
+            self._transport is None
+            or self._over
+            or self._decoding is not None
+            or self._queued > _QUEUED_BYTES
+        ):
+            return
+        self._transport.resume_reading()
+
+    def _end(self, fault: str) -> None:
+        if not self._over:
+            self._over, self.fault = True, fault
+            self._arrived.set()
+            self._hold()

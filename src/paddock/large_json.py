@@ -1,0 +1,227 @@
+"""Large JSON texts are decoded in slices on the event loop, so that others have their turn in between.
+
+A thread would not help: the decoders hold the interpreter's lock from the first byte to the last. Here a large array or
+object is walked by hand, and only what is small goes to the decoder in one call. That takes at most three times as long
+as one call, and never holds the loop for more than a millisecond. One text is decoded at a time.
+"""
+
+import asyncio
+import gc
+import re
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from paddock.model.json_meter import JsonMeter
+from paddock.model.nesting import MAX_DEPTH
+
+SLICED_VALUES = 20_000
+"""Texts with more values are decoded in slices; fewer take about a millisecond at once."""
+_SLICE_S = 0.000_5
+_BETWEEN_CHARS = 512
+_COUNTED_BYTES = 64 * 1024
+_LEAST_REACH, _MOST_REACH = 256, 4096
+_CLOSERS = {"[": "]", "{": "}"}
+_ENDS = {"[": "],", "{": "},", '"': '",'}
+"""How a value in an array ends that begins so, where another one follows."""
+_SPACE = re.compile(r"[ \t\r\n]*").match
+
+Container = list[Any] | dict[str, Any]
+Decode = Callable[[str, int], tuple[Any, int]]
+"""`raw_decode` of a `json.JSONDecoder`: the value that begins at an index, and where it ends."""
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value of a JSON text. Raises ValueError for a text that is none.
+
+    The text must not nest deeper than `decode` can, which a `JsonMeter` knows.
+    """
+    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        with _no_collection():
+            slices = sliced(text, decode)
+            until = time.perf_counter() + _SLICE_S
+            while True:
+                try:
+                    next(slices)
+                except StopIteration as end:
+                    return end.value
+                if time.perf_counter() >= until:
+                    await asyncio.sleep(0)
+                    until = time.perf_counter() + _SLICE_S
+
+
+@contextmanager
+def _no_collection() -> Generator[None]:
+    """Keep the collector of cycles from looking at a growing value, which has none, again and again.
+
+    For a million empty arrays it takes longer than the decoder, in pauses of up to 50 ms.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+async def count_in_slices(data: bytes, most_values: int, most_depth: int = MAX_DEPTH) -> JsonMeter:
+    """Return the count of a JSON text, which ends as soon as there are too many values or levels."""
+    meter, until = JsonMeter(most_depth), time.perf_counter() + _SLICE_S
+    for start in range(0, len(data), _COUNTED_BYTES):
+        meter.feed(data[start : start + _COUNTED_BYTES])
+        if meter.values > most_values or meter.too_deep:
+            break
+        if time.perf_counter() >= until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + _SLICE_S
+    return meter
+
+
+def is_large(value: object) -> bool:
+    """Return whether a decoded value has so many values that a look at each takes milliseconds."""
+    level: list[Any] = [value]
+    left = SLICED_VALUES
+    while level and left > 0:
+        left -= len(level)
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict | list):
+                below += (
+                    cast("Container", each)
+                    if isinstance(each, list)
+                    else cast("dict[str, Any]", each).values()
+                )
+                if len(below) > left:
+                    return True
+        level = below
+    return left <= 0
+
+
+def sliced(text: str, decode: Decode) -> Generator[None, None, Any]:
+    """Return the value of a JSON text, and yield every few hundred characters. Raises ValueError."""
+    walk, since = _Walk(text, decode), 0
+    while not walk.step():
+        if walk.at - since > _BETWEEN_CHARS:
+            since = walk.at
+            yield
+    return walk.value
+
+
+class _Walk:
+    """Reads a text from its start to its end, a small value at a time."""
+
+    def __init__(self, text: str, decode: Decode) -> None:
+        self.at = _after_space(text, 0)
+        self.value: Any = None
+        """The whole value, once `step` has returned true."""
+        self._text = text
+        self._decode = decode
+        self._into: Container | None = None
+        self._name = ""
+        """Of the member that is read next, where `_into` is an object."""
+        self._around: list[tuple[Container, str]] = []
+        self._reach = _LEAST_REACH
+        self._alone_until = 0
+        """Up to where the values of an array are read one by one."""
+
+    def step(self) -> bool:
+        """Read a small value, or the start of a large one; return whether the text is at its end."""
+        opener = self._text[self.at : self.at + 1]
+        if (
+            isinstance(self._into, list)
+            and self.at >= self._alone_until
+            and self._read_some(self._into, opener)
+        ):
+            return False
+        if opener in _CLOSERS:
+            return self._read_container(opener)
+        value, self.at = self._decode(self._text, self.at)
+        return self._put(value)
+
+    def _read_some(self, into: list[Any], opener: str) -> bool:
+        """Read the next values of an array in one call, as far as they end where one like the first would."""
+        some = self._text[self.at : self.at + _MOST_REACH]
+        end = _ENDS.get(opener, ",")
+        size = some.rfind(end) + len(end) - 1
+        some = f"[{some[:size]}]"
+        values: list[Any] = []
+        if size >= len(end):
+            with suppress(ValueError):
+                values, read = self._decode(some, 0)
+                # The end may have been that of something within, or part of a string.
+                values = values if read == len(some) else []
+        if not values:
+            self._alone_until = self.at + _MOST_REACH
+            return False
+        into += values
+        self.at = _after_space(self._text, self.at + size + 1)
+        return True
+
+    def _read_container(self, opener: str) -> bool:
+        # A try that fails costs no more than what was decoded since the last one that failed.
+        try:
+            value, size = self._decode(self._text[self.at : self.at + self._reach], 0)
+        except ValueError:
+            return self._enter(opener)
+        self.at += size
+        self._reach = min(self._reach + size, _MOST_REACH)
+        return self._put(value)
+
+    def _enter(self, opener: str) -> bool:
+        if self._into is not None:
+            self._around.append((self._into, self._name))
+        self._into, self._reach = [] if opener == "[" else {}, _LEAST_REACH
+        self._skip(opener)
+        if self._text[self.at : self.at + 1] == _CLOSERS[opener]:
+            self.at += 1
+            return self._put(self._leave())
+        self._read_name()
+        return False
+
+    def _leave(self) -> Container | None:
+        left = self._into
+        self._into, self._name = self._around.pop() if self._around else (None, "")
+        return left
+
+    def _put(self, value: object) -> bool:
+        while self._into is not None:
+            if isinstance(self._into, dict):
+                self._into[self._name] = value
+            else:
+                self._into.append(value)
+            self.at = _after_space(self._text, self.at)
+            if self._text[self.at : self.at + 1] == ",":
+                self._skip(",")
+                self._read_name()
+                return False
+            self._skip("]" if isinstance(self._into, list) else "}")
+            value = self._leave()
+        self.value, self.at = value, _after_space(self._text, self.at)
+        if self.at != len(self._text):
+            raise ValueError(self.at)
+        return True
+
+    def _read_name(self) -> None:
+        if not isinstance(self._into, dict):
+            return
+        if self._text[self.at : self.at + 1] != '"':
+            raise ValueError(self.at)
+        self._name, at = self._decode(self._text, self.at)
+        self.at = _after_space(self._text, at)
+        self._skip(":")
+
+    def _skip(self, mark: str) -> None:
+        if self._text[self.at : self.at + 1] != mark:
+            raise ValueError(self.at)
+        self.at = _after_space(self._text, self.at + 1)
+
+
+def _after_space(text: str, at: int) -> int:
+    space = _SPACE(text, at)
+    assert space is not None
+    return space.end()

@@ -1,0 +1,38 @@
+r"""Characters that people do not see and models read: in texts of strangers they are spelled out, as `\u{e0041}`.
+
+Default ignorable code points and format characters of Unicode 16 (DerivedCoreProperties.txt, general category Cf): TAG
+characters, marks that turn the direction of writing, spaces without a width, variation selectors, fillers. What visible
+writing needs stays: one selector behind a symbol, joiners between emoji or between letters of scripts that join.
+"""
+
+import re
+
+_SYMBOLS = r"#*0-9\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff"
+_JOINING = r"\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\ufb50-\ufdff\ufe70-\ufefc"
+_HIDDEN = re.compile(
+    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    r"\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff]"
+    rf"|(?<![{_SYMBOLS}])[\ufe0e\ufe0f]"
+    rf"|(?<![{_JOINING}])\u200c|\u200c(?![{_JOINING}])"
+    rf"|(?<![{_SYMBOLS}{_JOINING}\ufe0f])\u200d|\u200d(?![{_SYMBOLS}{_JOINING}])"
+)
+
+
+def has_invisible(text: str) -> bool:
+    """Tell whether a text holds characters that are not seen."""
+    return not text.isascii() and _HIDDEN.search(text) is not None
+
+
+def spell_invisible(text: str) -> str:
+    r"""Return a text in which characters that are not seen are spelled out, as `\u{200b}`."""
+    return text if text.isascii() else _HIDDEN.sub(_spelled, text)
+
+
+def spell_invisible_in_json(text: str) -> str:
+    r"""Return a JSON text whose strings and names spell out what is not seen: `\u{200b}` once they are read."""
+    return text if text.isascii() else _HIDDEN.sub(lambda found: "\\" + _spelled(found), text)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return f"\\u{{{ord(found[0]):x}}}"

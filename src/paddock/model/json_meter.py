@@ -1,0 +1,89 @@
+"""How many values a JSON text holds and how deep they nest, counted in its bytes before anything is decoded.
+
+A decoded value takes up to 200 bytes of memory for 3 bytes of text, so a bound on bytes bounds neither memory nor time.
+The count takes 2 to 8 ns per byte, at most a tenth of the decoder's time, and needs only the next piece of the text.
+"""
+
+from array import array
+from itertools import accumulate
+
+from paddock.model.nesting import MAX_DEPTH
+
+MOST_VALUES = 1_250_000
+"""Default bound on the values in one message: 16 MiB of records hold about as many. Decoded they take 50 to 250 MB."""
+COUNTED_BYTES = 16 * 1024
+"""Messages up to this size are not counted: N bytes hold at most N / 2 values."""
+_PIECE = 64 * 1024
+_SPACE = b" \t\r\n"
+_SIGNS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 255, ord("}"): 255}.get(byte, 0) for byte in range(256))
+_PAIR = b"\x01\xff"
+_ROUNDS = 8
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
+class JsonMeter:
+    """Counts the values and levels of one JSON text that arrives in pieces.
+
+    For a valid text the count is exact. For any other it is at least what a decoder reads before it gives up.
+    """
+
+    __slots__ = ("_escaped", "_in_string", "_level", "_most_depth", "_open", "too_deep", "values")
+
+    def __init__(self, most_depth: int = MAX_DEPTH) -> None:
+        self.values = 1
+        """Scalars, arrays and objects so far; names of members are not counted."""
+        self.too_deep = False
+        """Whether arrays and objects nest more than `most_depth` levels deep."""
+        self._most_depth = most_depth
+        self._level = 0
+        self._open = b""
+        """The opener of an array or object of which nothing else has been seen."""
+        self._in_string = 0
+        self._escaped = False
+
+    def feed(self, data: bytes) -> None:
+        """Count the next piece of the text."""
+        for start in range(0, len(data), _PIECE):
+            self._count(data[start : start + _PIECE])
+
+    def end_line(self) -> None:
+        """Go on outside of strings, where the text is one in which no string has a line break."""
+        self._in_string, self._escaped = 0, False
+
+    def _count(self, piece: bytes) -> None:
+        if self._escaped:
+            piece, self._escaped = piece[1:], False
+        if b"\\" in piece:
+            self._escaped = (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 1
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        # One quote stands for each string, so that `["a"]` does not look like an empty array.
+        outside = b'"' * self._in_string + b'"'.join(parts[self._in_string :: 2])
+        self._in_string = (self._in_string + len(parts) - 1) % 2
+        compact = self._open + outside.translate(None, _SPACE)
+        # An array of k values has k - 1 commas. Whether the last opener has any, the next byte tells.
+        empty = compact.count(b"[]") + compact.count(b"{}")
+        self.values += compact.count(b",") + compact.count(b"[") + compact.count(b"{") - empty
+        self._follow(compact[len(self._open) :].translate(_SIGNS, _NO_BRACKETS))
+        self._open = compact[-1:] if compact[-1:] in (b"[", b"{") else b""
+        self.values -= len(self._open)
+
+    def _follow(self, brackets: bytes) -> None:
+        """Note where the level goes. Pairs are removed from the inside out, which is quick where nothing is deep."""
+        if not brackets or self.too_deep:
+            return
+        rest, rounds = brackets, 0
+        while rounds < _ROUNDS and len(rest) > len(rest := rest.replace(_PAIR, b"")):
+            rounds += 1
+        if self._level + rounds + rest.count(1) > self._most_depth:
+            self.too_deep = max(accumulate(array("b", brackets), initial=self._level)) > self._most_depth
+        self._level += 2 * brackets.count(1) - len(brackets)
+
+
+def holds_more(text: bytes, most_values: int) -> bool:
+    """Return whether a text has more values than allowed; a short one is not counted."""
+    if len(text) <= COUNTED_BYTES:
+        return False
+    meter = JsonMeter()
+    meter.feed(text)
+    return meter.values > most_values

@@ -1,0 +1,23 @@
+"""Moments as people and programs write them: an age, or a date."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_AGO = re.compile(r"([0-9]{1,4})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def parse_moment(text: str) -> datetime:
+    """Return the moment that an age such as `24h` or `7d`, or a date in ISO 8601, names; it is UTC without an offset.
+
+    Raises ValueError.
+    """
+    if (ago := _AGO.fullmatch(text)) is not None:
+        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text[:40]!r} is neither an age like `24h` or `7d` nor a date in ISO 8601"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

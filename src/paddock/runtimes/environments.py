@@ -1,0 +1,207 @@
+"""Python environments that exist already: the one that the user's settings name, or that of the workspace.
+
+    [runtimes.python] environment      the user vouches for it: its interpreter is asked and used like one on PATH
+    runtimes.workspace_environment     programs may have written it: only its name and its files in the workspace are
+                                       used, and only where the interpreter behind it is an installation elsewhere
+
+Nothing of a workspace's environment is run outside of the sandbox, no link in it leads to a grant but that of a Python
+installation, and while a program runs nobody changes it: what your editor and your shell start would no longer be what
+you installed. Directories that `.pth` files name are not granted; those in the workspace can be read anyway.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from paddock.model.settings import RuntimeSettings, Tier
+from paddock.runtimes.job import ProgramJob
+from paddock.runtimes.recipe import Recipe
+from paddock.runtimes.toolchain import (
+    Missing,
+    Search,
+    Toolchain,
+    UnusableError,
+    find,
+    normalised,
+    reachable,
+    use,
+)
+
+_NAMED = "runtimes.python.environment"
+_GRANT = "runtimes.workspace_environment"
+_MARKS = ("pyvenv.cfg", "conda-meta")
+"""What a directory has that is an environment: of venv, uv and virtualenv; of conda."""
+_STANDARD_LIBRARY = "lib*/*/os.py"
+_LOOKED_AT = 1000
+"""Entries of the working directory that are looked at for a module of the program's own."""
+_MISSING = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]*)")
+
+
+class Environment(NamedTuple):
+    """An environment that programs are to use."""
+
+    folder: Path
+    setting: str
+    """The setting that has programs use it."""
+    inside: bool
+    """Whether it is in the workspace, so that programs may have written it."""
+    refusal: str = ""
+    """Why it cannot be used for a program, though the settings name it."""
+
+
+def chosen(
+    settings: RuntimeSettings, job: ProgramJob, environ: Mapping[str, str], tier: Tier
+) -> Environment | None:
+    """Return the environment that a program is to use, None for none. One that the settings name is never replaced."""
+    if job.work.runtime != "python":
+        return None
+    if (named := settings.python.environment) is not None:
+        inside = _is_in(named, job.workspace)
+        return Environment(named, _NAMED, inside, _refusal(job, tier) if inside else "")
+    if not settings.workspace_environment or _refusal(job, tier):
+        return None
+    folder = _of_workspace(job, environ)
+    return None if folder is None else Environment(folder, _GRANT, inside=True)
+
+
+def passed_over(settings: RuntimeSettings, job: ProgramJob, environ: Mapping[str, str], tier: Tier) -> str:
+    """Return which environment of the workspace a program does not use, and why; empty when there is none."""
+    if job.work.runtime != "python" or settings.python.environment is not None:
+        return ""
+    if (folder := _of_workspace(job, environ)) is None:
+        return ""
+    off = f"{_GRANT} is off, because programs may have changed what is in the workspace"
+    why = _refusal(job, tier) if settings.workspace_environment else off
+    return f"{folder} was passed over: {why}" if why else ""
+
+
+def toolchain(
+    recipe: Recipe, environment: Environment, search: Search, names: tuple[str, ...] | None
+) -> Toolchain | Missing:
+    """Return the toolchain of an environment, or why it cannot be used."""
+    folder = environment.folder
+    wanted = recipe.candidates if names is None else names
+    why: object = environment.refusal
+    if not why and not any((folder / mark).exists() for mark in _MARKS):
+        why = f"it is no environment: it has neither {' nor '.join(_MARKS)}"
+    if not why:
+        use_it = _of_programs if environment.inside else _of_user
+        try:
+            return use_it(recipe, folder, search, wanted)
+        except (UnusableError, OSError) as error:
+            why = error
+    remedy = f"make it anew, or change {environment.setting} in the settings"
+    return Missing(recipe, f"{folder} cannot be used: {why}", remedy)
+
+
+def missing_module(said: str, job: ProgramJob, toolchain: Toolchain, passed_over: Callable[[], str]) -> str:
+    """Return how a program gets the package that it imported in vain, by its last words; empty for its own modules."""
+    found = list(_MISSING.finditer(said))
+    if not found:
+        return ""
+    name = found[-1][1]
+    if job.terms.grants.access != "none" and _is_own(name, job.cwd):
+        return ""  # which is told otherwise
+    interpreter = toolchain.places["executable"]
+    told = passed_over()
+    grant = f"set {_GRANT} = true, or " if told else ""
+    return (
+        f"{name} is not installed for {interpreter}, which ran this program. {f'{told}. ' if told else ''}"
+        f"In the user's paddock.toml, {grant}name an environment that has it with {_NAMED}; "
+        f"or install it for that interpreter: {interpreter} -m pip install PACKAGE"
+    )
+
+
+def _is_own(name: str, cwd: Path) -> bool:
+    """Tell whether a module is in the working directory or in one of the directories there."""
+    with contextlib.suppress(OSError), os.scandir(cwd) as entries:
+        folders = [Path(entry.path) for entry in islice(entries, _LOOKED_AT) if entry.is_dir()]
+        places = (cwd, *(folder for folder in folders if not folder.name.startswith(".")))
+        return any((place / path).exists() for place in places for path in (name, f"{name}.py"))
+    return False
+
+
+def _of_workspace(job: ProgramJob, environ: Mapping[str, str]) -> Path | None:
+    """Return the environment of the workspace, whether or not programs may use it."""
+    workspace = job.workspace.resolve()
+    activated = environ.get("VIRTUAL_ENV", "")
+    for folder in (Path(activated) if activated.startswith("/") else None, workspace / ".venv"):
+        if folder is not None and _is_in(folder, workspace) and (folder / _MARKS[0]).is_file():
+            return folder
+    return None
+
+
+def _is_in(folder: Path, workspace: Path) -> bool:
+    with contextlib.suppress(OSError, RuntimeError):  # links in a circle
+        return folder.resolve().is_relative_to(workspace.resolve())
+    return False
+
+
+def _refusal(job: ProgramJob, tier: Tier) -> str:
+    """Return why a program cannot use an environment of its workspace, or ""."""
+    access = job.terms.grants.access
+    if access == "none":
+        return "the program may not read the workspace"
+    if access == "workspace-write" and tier == "landlock":
+        return "in the tier landlock a program that may write to the workspace could change it"
+    return ""
+
+
+def _of_user(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
+    """Return the toolchain of an environment that the user vouches for. Raises UnusableError."""
+    real = folder.resolve()
+    if Path.home().is_relative_to(real):
+        raise UnusableError(f"it would have programs read all of {real}")
+    own = replace(search, path=str(folder / "bin"))
+    for name in names:
+        if not (folder / "bin" / name).exists():
+            continue
+        found = find(recipe, own, executable=name)
+        if isinstance(found, Toolchain):
+            return replace(found, prefixes=(real, *found.prefixes))
+        raise UnusableError(found.reason)
+    raise _gone(folder / "bin", names)
+
+
+def _of_programs(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
+    """Return the toolchain of an environment that programs may have written. Raises UnusableError, OSError."""
+    bin_folder = folder.resolve() / "bin"
+    if folder.is_symlink() or bin_folder.is_symlink():
+        raise UnusableError("it is a link, or its bin is one")
+    for way in recipe.ways:
+        wanted = [name for name in way.executables if name in map(normalised, names)]
+        for named in (bin_folder / name for name in wanted):
+            search.looked.append(str(named))
+            if not named.exists():
+                continue
+            real = named.resolve(strict=True)
+            if search.distrusts(real):
+                raise UnusableError(f"its interpreter {named} is a file of the workspace, not one outside")
+            if not any(real.parent.parent.glob(_STANDARD_LIBRARY)):
+                raise UnusableError(f"{named} leads to {real}, which is in no installation of Python")
+            if not reachable(named, search.user):
+                raise UnusableError(f"{named} cannot be reached by the user that programs run as")
+            base = use(recipe, way, real, search)
+            places = {"executable": str(named), "bin": str(bin_folder), "prefix": str(bin_folder.parent)}
+            path = f"{bin_folder}:{base.environment.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
+            return replace(
+                base,
+                executable=named,
+                places={**base.places, **places},
+                prefixes=(
+                    *base.prefixes,
+                    named,
+                ),  # the links on the way to the interpreter are made in the jail
+                environment={**base.environment, "PATH": path},
+                still=(bin_folder.parent,),
+            )
+    raise _gone(bin_folder, names)
+
+
+def _gone(folder: Path, names: tuple[str, ...]) -> UnusableError:
+    return UnusableError(f"its interpreter is gone: {folder} has no {' or '.join(names)}")

@@ -1,0 +1,312 @@
+"""What servers say of their tools and of failed calls, as programs and people meet it: checked, named and said."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
+HIDDEN = "Adds numbers.\u200b\u202e\U000e0069"
+SPELLED = r"Adds numbers.\u{200b}\u{202e}\u{e0069}"
+TOKEN = "tok-0123456789abcdef"
+
+
+def tool(name, schema=None, description="", **further):
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": {"type": "object", **(schema or {})},
+        **further,
+    }
+
+
+LOOKAHEAD = tool("lookahead", {"properties": {"x": {"type": "string", "pattern": "^(?!foo).*$"}}})
+NULLABLE = tool(
+    "nullable",
+    {
+        "properties": {
+            "state": {"type": "string", "enum": ["open"], "nullable": True},
+            "parent": {"$ref": "#/$defs/P", "nullable": True},
+        },
+        "$defs": {"P": {"type": "object", "properties": {"id": {"type": "integer"}}}},
+    },
+)
+SUM = tool("get-sum", {"properties": {"a": {"type": "number"}}}, "Add.", annotations={"readOnlyHint": True})
+CODED = tool(
+    "coded",
+    **{"x-error": {"code": -32050, "message": "try later", "data": {"retry": True, "seen": "$TOKEN"}}},
+)
+UNCHECKED = 'arguments are not checked against `properties.x.pattern` "^(?!foo).*$"'
+
+
+class Workspace:
+    def __init__(self, directory):
+        self.directory = directory
+
+    def says(self, *tools, page=None):
+        """Have the server `g` list these tools; `off` is disabled and `bad` is not understood."""
+        file = self.directory / "tools.json"
+        file.write_text(json.dumps(tools))
+        args = ["-I", "-S", str(SERVER), str(file), *([] if page is None else [str(page)])]
+        entry = {"command": sys.executable, "args": args, "env": {"TOKEN": TOKEN}}
+        servers = {"g": entry, "off": {**entry, "disabled": True}, "bad": {"command": 5}}
+        (self.directory / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+    def paddock(self, *args, stdin=""):
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.directory / "home"),
+            "XDG_STATE_HOME": str(self.directory / "state"),
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+            "LANG": "C.UTF-8",
+        }
+        done = subprocess.run(
+            [PADDOCK, *args], cwd=self.directory, env=environment, input=stdin,
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        bad = '`command`: must be a text: write it between "quotes"; skipped.\n'
+        lines = [line for line in done.stderr.splitlines(keepends=True) if not line.endswith(bad)]
+        return done.returncode, done.stdout, "".join(lines)
+
+    def run(self, source, *flags):
+        """Return status, value or error, and console of a program."""
+        _, output, _ = self.paddock("run", "-", "--json", *flags, stdin=source)
+        outcome = json.loads(output)
+        console = [(line["level"], line["text"]) for line in outcome["console"]]
+        return outcome["status"], outcome["error"] or outcome["value"], console
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return Workspace(tmp_path)
+
+
+def test_null_is_sent_where_a_schema_says_nullable(workspace):
+    workspace.says(NULLABLE)
+    program = """
+        const told = [];
+        for (const args of [{state: null}, {parent: null}, {parent: {id: 1}}, {parent: {id: "a"}}])
+            told.push(await servers.g.nullable(args).catch((error) => error.message));
+        return told;
+    """
+    assert workspace.run(program) == (
+        "ok",
+        [
+            {"state": None},
+            {"parent": None},
+            {"parent": {"id": 1}},
+            'g.nullable was not called: `parent.id` must be a whole number, not the text "a". Its signature:'
+            ' g.nullable({ state?: "open" | null, parent?: { id?: number } | null })',
+        ],
+        [],
+    )
+
+
+def test_arguments_that_are_not_checked_are_said_to_be_once(workspace):
+    workspace.says(LOOKAHEAD)
+    program = """
+        await servers.g.lookahead({x: "a"});
+        await servers.g.lookahead({x: "foo"});
+        return await servers.g.lookahead({x: 5}).catch((error) => error.message);
+    """
+    assert workspace.run(program) == (
+        "ok",
+        "g.lookahead was not called: `x` must be a text, not 5. Its signature: g.lookahead({ x?: string })",
+        [("warn", f"g.lookahead: {UNCHECKED}")],
+    )
+    assert workspace.paddock("servers", "call", "g", "lookahead", '{"x": "a"}') == (
+        0,
+        '{\n  "x": "a"\n}\n',
+        f"warning: g.lookahead: {UNCHECKED}\n",
+    )
+    assert workspace.paddock("servers", "tools", "g") == (
+        0,
+        "g\tlookahead\t\n",
+        f"warning: g.lookahead: {UNCHECKED}\n",
+    )
+    assert workspace.paddock("servers", "describe", "g.lookahead") == (
+        0,
+        "// g.lookahead\nlookahead(args?: {\n  x?: string;\n}): Promise<{\n  x: string;\n}>; // output: observed\n"
+        f"// {UNCHECKED}\n",
+        "",
+    )
+
+
+def test_the_seeds_programs_hear_no_warning(workspace):
+    workspace.says(LOOKAHEAD)
+    (workspace.directory / ".mentu" / "scripts").mkdir(parents=True)
+    script = workspace.directory / ".mentu" / "scripts" / "it.js"
+    script.write_text('await servers.g.call("lookahead", {x: "a"}); return "done";')
+    assert workspace.paddock("run", "it") == (0, "done\n", "")
+
+
+def test_a_tool_has_an_alias_that_is_an_identifier(workspace):
+    workspace.says(SUM)
+    program = 'return [await servers.g.get_sum({a: 1}), await servers.g["get-sum"]({a: 2})]'
+    for _ in ("before anything is known of the server", "by what is pinned"):
+        assert workspace.run(program) == ("ok", [{"a": 1}, {"a": 2}], [])
+    assert workspace.paddock("servers", "search", "get_sum") == (
+        0,
+        "g.get_sum({ a?: number }): { a: number } // Add.\n",
+        "",
+    )
+    code, output, _ = workspace.paddock("servers", "describe", "g.get_sum", "--json")
+    [described] = json.loads(output)
+    assert (code, described["name"], described["declaration"].splitlines()[1]) == (
+        0,
+        "g.get-sum",
+        "get_sum(args?: {",
+    )
+    assert described["declaration"].endswith('; // output: observed; tool "get-sum"')
+    _, lines, _ = workspace.paddock("audit", "tail", "--json")
+    called = [
+        (each["event"], each["fields"]["name"], each["fields"].get("status")) for each in json.loads(lines)
+    ]
+    called = [each for each in called if each[1].startswith("g/")]
+    right = [("started", "g/get-sum", None), ("finished", "g/get-sum", "ok")] * 2
+    assert called == [("started", "g/get_sum", None), ("finished", "g/get_sum", "invalid"), *right, *right]
+
+
+def test_a_rule_about_a_tool_holds_for_its_alias(workspace):
+    workspace.says(SUM, tool("get-all"))
+    rule = '[[policy.rule]]\ntool = "g/get-sum"\neffect = "deny"\nreason = "no sums"\n'
+    (workspace.directory / "paddock.toml").write_text(rule)
+    program = "return await servers.g.get_sum({a: 1}).catch((error) => error.message)"
+    for _ in ("before anything is known of the server", "by what is pinned"):
+        status, told, _ = workspace.run(program)
+        assert (status, "no sums" in told) == ("ok", True), told
+    for calls, value in (
+        ("read_only", "denied"),
+        ("dry_run", {"dryRun": True, "server": "g", "tool": "get-all"}),
+    ):
+        status, told, _ = workspace.run(
+            "return await servers.g.get_all({}).catch(() => 'denied')", "--set", f"grants.calls={calls}"
+        )
+        assert (status, told) == ("ok", value)
+
+
+def test_an_alias_may_be_called_where_only_reading_is_allowed(workspace):
+    workspace.says(SUM)
+    assert workspace.run("return await servers.g.get_sum({a: 1})", "--set", "grants.calls=read_only") == (
+        "ok",
+        {"a": 1},
+        [],
+    )
+
+
+def test_no_alias_stands_for_two_tools(workspace):
+    workspace.says(SUM, tool("get.sum"))
+    status, told, _ = workspace.run("return await servers.g.get_sum({})")
+    assert (status, told["message"]) == ("failed", "Server g has no tool 'get_sum'; did you mean `get.sum`?")
+
+
+def test_code_and_data_of_a_servers_error_reach_everybody(workspace):
+    workspace.says(CODED)
+    data = {"retry": True, "seen": "[REDACTED]"}
+    program = (
+        "try { await servers.g.coded({}) } catch (error) { return [error.message, error.code, error.data] }"
+    )
+    assert workspace.run(program) == ("ok", ["try later", -32050, data], [])
+    status, error, _ = workspace.run("await servers.g.coded({})")
+    assert (status, error["code"], error["data"], error["message"]) == ("failed", -32050, data, "try later")
+    code, output, _ = workspace.paddock("servers", "call", "g", "coded", "--json")
+    error = json.loads(output)["error"]
+    assert (code, error["code"], error["data"]) == (1, -32050, data)
+    assert workspace.paddock("servers", "call", "g", "coded") == (
+        1,
+        "",
+        'ToolError: try later\n  the server\'s error: code -32050, data {"retry":true,"seen":"[REDACTED]"}\n',
+    )
+
+
+@pytest.mark.parametrize("data", ["x" * 20_000, [[[[0]]]] * 5_000])
+def test_data_that_is_too_large_comes_as_its_beginning(workspace, data):
+    workspace.says(tool("big", **{"x-error": {"code": -1, "message": "no", "data": data}}))
+    text = json.dumps(data)
+    status, told, _ = workspace.run("try { await servers.g.big({}) } catch (error) { return error.data }")
+    assert (status, told) == ("ok", f"{text[:2000]}... [truncated: {len(text)} characters in all]")
+
+
+def test_a_definition_with_invisible_characters_waits_for_a_person(workspace):
+    schema = {"properties": {"a": {"type": "number", "description": HIDDEN}}}
+    workspace.says(tool("adds", schema, HIDDEN), tool("plain", description="\u26a0\ufe0f Careful."))
+    warning = "warning: g.adds has invisible characters in its definition; they are spelled out\n"
+    assert workspace.paddock("servers", "search", "adds", "--server", "g") == (
+        0,
+        f"g.adds({{ a?: number }}) // {SPELLED}\n",
+        warning,
+    )
+    assert workspace.paddock("servers", "tools", "g") == (
+        0,
+        f"g\tadds\t{SPELLED}\ng\tplain\t\u26a0\ufe0f Careful.\n",
+        "warning: g.adds: invisible characters in its definition are spelled out\n",
+    )
+    code, output, _ = workspace.paddock("servers", "tools", "g", "--json")
+    [adds, _] = json.loads(output)
+    assert (code, adds["description"], adds["input_schema"]["properties"]["a"]["description"]) == (
+        0, SPELLED, SPELLED,
+    )  # fmt: skip
+    status, error, _ = workspace.run("return await servers.g.adds({})")
+    assert (status, error["message"]) == (
+        "failed",
+        "Tool g.adds has invisible characters in its definition, so it was not called. A person can see them with "
+        "`paddock servers diff g` and accept the tool with `paddock servers approve g adds`.",
+    )
+    assert workspace.run("return await servers.g.plain({})")[:2] == ("ok", {})
+
+    code, output, _ = workspace.paddock("servers", "diff", "g")
+    lines = output.splitlines()
+    assert '-  "description": "' + SPELLED.replace("\\", "\\\\") + '",' in lines
+    assert '+  "description": "Adds numbers.\\u200b\\u202e\\udb40\\udc69",' in lines
+    assert workspace.paddock("servers", "approve", "g", "adds")[0] == 0
+    assert workspace.run("return await servers.g.adds({})")[:2] == ("ok", {})
+    code, output, errors = workspace.paddock("servers", "describe", "g.adds")
+    assert output == (
+        f"// g.adds\n/** {SPELLED} */\nadds(args?: {{\n  /** {SPELLED} */\n  a?: number;\n"
+        "}): Promise<Record<string, unknown>>; // output: observed\n"
+        "// g.adds has invisible characters in its definition; they are spelled out\n"
+    )
+    assert (code, errors) == (0, "")
+
+
+def test_a_tool_whose_name_hides_characters_is_left_out(workspace):
+    workspace.says(tool("get\u200bsum"), tool("good"))
+    assert workspace.paddock("servers", "search", "good") == (
+        0,
+        "g.good()\n",
+        'warning: g: tool "get\\u{200b}sum" is left out: its name has invisible characters\n',
+    )
+
+
+def test_every_page_of_a_long_listing_is_searched(workspace):
+    workspace.says(*(tool(f"t{n}") for n in range(2_999)), tool("needle"), page=20)
+    assert workspace.paddock("servers", "search", "needle") == (0, "g.needle()\n", "")
+
+
+def test_a_listing_that_never_ends_is_cut_and_said_to_be(workspace):
+    workspace.says(tool("good"), page=-1)
+    assert workspace.paddock("servers", "search", "good") == (
+        0,
+        "g.good()\n",
+        "warning: g: 1 tools are left out: beyond 20000, listed twice, or with a name of over 200 characters\n"
+        "warning: g: its tool listing leads back to a page that was read; the rest is left out\n",
+    )
+
+
+def test_a_server_that_is_not_there_is_explained(workspace):
+    workspace.says()
+    off = "Unknown server: off; off is disabled in .mcp.json; `paddock servers enable off` enables it"
+    bad = "Unknown server: bad; its entry in .mcp.json cannot be used; `paddock servers list` says why"
+    for name, told in (
+        ("off", off),
+        ("bad", bad),
+        ("of", "Unknown server: of"),
+        ("G", "Unknown server: G; did you mean `g`?"),
+    ):
+        assert workspace.run(f"return await servers.{name}.x({{}})")[1]["message"] == told
+    assert workspace.paddock("servers", "search", "x", "--server", "off") == (1, "", f"{off}\n")
+    assert workspace.paddock("servers", "describe", "off.x")[2] == f"off.x: {off}\n"

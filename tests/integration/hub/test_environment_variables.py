@@ -1,0 +1,146 @@
+"""What proxy and certificate variables of the user do to servers over HTTP: they work, or the error names them."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncGenerator, Mapping
+
+import pytest
+
+from paddock.hub.config import HttpServer
+from paddock.model.errors import ServerUnavailable
+
+from .conftest import failure, text
+from .test_hub_http_faults import rude
+
+ALL = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@pytest.fixture
+def variables(monkeypatch):
+    """Set some of the variables, in the place of all."""
+
+    def place(values: Mapping[str, object]) -> None:
+        for name in ALL:
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.lower(), raising=False)
+        for name, value in values.items():
+            monkeypatch.setenv(name, str(value))
+
+    return place
+
+
+@contextlib.asynccontextmanager
+async def socks_proxy() -> AsyncGenerator[tuple[int, list[str]]]:
+    """Run a SOCKS5 proxy without authentication (RFC 1928); yield its port, and the list of places it connected to."""
+    connected: list[str] = []
+    tasks: set[asyncio.Task[None] | None] = set()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())
+        _, count = await reader.readexactly(2)
+        await reader.readexactly(count)
+        writer.write(b"\x05\x00")
+        *_, kind = await reader.readexactly(4)
+        size = 4 if kind == 1 else (await reader.readexactly(1))[0]
+        raw = await reader.readexactly(size)
+        host = ".".join(map(str, raw)) if kind == 1 else raw.decode()
+        [port] = struct.unpack("!H", await reader.readexactly(2))
+        connected.append(f"{host}:{port}")
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x05\x00\x00\x01\x7f\x00\x00\x01" + struct.pack("!H", port))
+        try:
+            await asyncio.gather(copy(reader, back), copy(there, writer))
+        finally:
+            for each in (writer, back):
+                each.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], connected
+        for task in tasks:
+            assert task is not None
+            task.cancel()
+        await asyncio.gather(*filter(None, tasks), return_exceptions=True)
+
+
+async def call(hub, url: str) -> str:
+    async with hub(HttpServer("web", url)) as opened:
+        return text(await opened.call("web", "anything", {}))
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
+def test_a_socks_proxy_is_used(hub, variables, scheme):
+    async def main():
+        async with socks_proxy() as (port, connected), rude() as server:
+            variables({"ALL_PROXY": f"{scheme}://127.0.0.1:{port}"})
+            assert await call(hub, server.url) == "fine"
+            return set(connected), server.url
+
+    connected, url = asyncio.run(main())
+    assert connected == {url.split("/")[2]}
+
+
+def test_a_socks_proxy_is_passed_by_where_no_proxy_says(hub, variables):
+    async def main():
+        async with rude() as server:
+            variables({"ALL_PROXY": "socks5://127.0.0.1:9", "NO_PROXY": "127.0.0.1"})
+            return await call(hub, server.url)
+
+    assert asyncio.run(main()) == "fine"
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY", "all_proxy"])
+def test_a_proxy_that_cannot_be_reached_is_named(hub, variables, name):
+    async def main():
+        async with rude() as server:
+            variables({name: "http://user:password@127.0.0.1:9"})
+            async with hub(HttpServer("web", server.url)) as opened:
+                return server.url, await failure(opened.call("web", "anything", {}), ServerUnavailable)
+
+    url, error = asyncio.run(main())
+    assert str(error) == (
+        f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: connection refused "
+        f"(by the proxy in {name}). Start it, or correct its `url`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        (
+            "HTTPS_PROXY",
+            "http://[::1",
+            "HTTPS_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
+        ),
+        (
+            "ALL_PROXY",
+            "ftp://user:password@127.0.0.1:9",
+            "ALL_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
+        ),
+        (
+            "SSL_CERT_FILE",
+            "/none",
+            "SSL_CERT_FILE names /none, which cannot be read; correct it, or unset it",
+        ),
+        (
+            "SSL_CERT_FILE",
+            __file__,
+            f"SSL_CERT_FILE names {__file__}, which holds no certificates; correct it, or unset it",
+        ),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(hub, variables, name, value, why):
+    async def main():
+        async with rude() as server:
+            variables({name: value})
+            async with hub(HttpServer("web", server.url)) as opened:
+                return await failure(opened.call("web", "anything", {}), ServerUnavailable)
+
+    assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}."

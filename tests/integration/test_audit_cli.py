@@ -1,0 +1,171 @@
+"""`paddock audit` as a process: filters, an index that several readers bring up to date, and following."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from paddock.model.ids import new_id
+from paddock.store.ledger import Ledger
+
+PADDOCK = str(Path(sys.executable).with_name("paddock"))
+INTERRUPTED, UNREAD = 130, 141
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "audit"
+
+
+@pytest.fixture
+def environment(tmp_path: Path, directory: Path) -> Mapping[str, str]:
+    return {
+        **os.environ,
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "PADDOCK_AUDIT_DIRECTORY": str(directory),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+@pytest.fixture
+def audit(tmp_path: Path, environment: Mapping[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `paddock audit`."""
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PADDOCK, "audit", *args],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def follow(tmp_path: Path, environment: Mapping[str, str]) -> Callable[..., subprocess.Popen[str]]:
+    """Start `paddock audit tail --follow --json`."""
+
+    def start(*args: str, **how: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [PADDOCK, "audit", "tail", "--follow", "--json", *args],
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **how,
+        )
+
+    return start
+
+
+def call(ledger: Ledger, server: str, status: str, *, actor: str = "ada", at: float | None = None) -> str:
+    request = new_id(at)
+    facts = {"actor": actor, "kind": "server", "name": f"{server}/now"}
+    ledger.claim(request, facts)
+    ledger.append("finished", request, {**facts, "status": status})
+    return request
+
+
+def requests(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert (done.returncode, done.stderr) == (0, "")
+    return [record["request"] for record in json.loads(done.stdout)]
+
+
+def test_tail_filters_by_what_records_say(
+    directory: Path, audit: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    now = [datetime.now(UTC).timestamp() - 3600]
+    with Ledger(directory, clock=lambda: now[0]) as ledger:
+        ends = [("git", "ok"), ("git", "failed"), ("time", "failed")]
+        old = [call(ledger, server, status, at=now[0]) for server, status in ends]
+        now[0] += 3500
+        new = [call(ledger, "git", "failed", actor="bob", at=now[0]), call(ledger, "time", "ok", at=now[0])]
+    assert requests(audit("tail", "--status", "failed", "--json")) == [old[1], old[2], new[0]]
+    assert requests(audit("tail", "--server", "git", "--status", "failed", "--json")) == [old[1], new[0]]
+    assert requests(audit("tail", "--tool", "now", "--event", "started", "--json")) == [*old, *new]
+    assert requests(audit("tail", "--actor", "bob", "--json")) == [new[0]] * 2
+    assert requests(audit("tail", "--since", "30m", "--event", "finished", "--json")) == new
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    assert requests(audit("tail", "--since", tomorrow, "--json")) == []
+    assert requests(audit("tail", "--limit", "2", "--status", "failed", "--json")) == [old[2], new[0]]
+    assert requests(audit("show", old[1], "--json")) == [old[1]] * 2
+    wrong = audit("tail", "--since", "yesterday")
+    assert wrong.returncode == 2
+    assert "'yesterday' is neither an age like `24h` or `7d` nor a date in ISO 8601" in wrong.stderr
+
+
+def test_readers_at_once_make_one_index(
+    directory: Path, tmp_path: Path, environment: Mapping[str, str]
+) -> None:
+    with Ledger(directory) as ledger:
+        wanted = [call(ledger, f"s{number % 5}", "ok") for number in range(200)][3::5]
+        command = [PADDOCK, "audit", "tail", "--server", "s3", "--event", "finished", "-n", "99", "--json"]
+        readers = [
+            subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+            for _ in range(4)
+        ]
+        found = [reader.communicate()[0] for reader in readers]
+    assert [reader.returncode for reader in readers] == [0] * 4
+    assert [[record["request"] for record in json.loads(text)] for text in found] == [wanted] * 4
+
+
+def test_follow_gives_what_is_wanted_as_it_is_written_and_over_the_change_of_the_day(
+    directory: Path, follow: Callable[..., subprocess.Popen[str]]
+) -> None:
+    now = [datetime.now(UTC).timestamp()]
+    with Ledger(directory, clock=lambda: now[0]) as ledger:
+        first = call(ledger, "git", "failed")
+        with follow("--status", "failed") as reader:
+            assert reader.stdout
+            assert json.loads(reader.stdout.readline())["request"] == first
+            call(ledger, "git", "ok")
+            second = call(ledger, "git", "failed")
+            assert json.loads(reader.stdout.readline())["request"] == second
+            now[0] += 86_400
+            third = call(ledger, "git", "failed", at=now[0])
+            assert json.loads(reader.stdout.readline())["request"] == third
+            reader.send_signal(signal.SIGINT)
+            rest, errors = reader.communicate()
+    assert (reader.returncode, rest, errors) == (INTERRUPTED, "", "Interrupted\n")
+
+
+def test_follow_ends_when_nobody_reads_although_nothing_is_written(
+    directory: Path, follow: Callable[..., subprocess.Popen[str]]
+) -> None:
+    with Ledger(directory) as ledger:
+        call(ledger, "git", "ok")
+    with follow() as reader:
+        assert reader.stdout
+        assert reader.stderr
+        reader.stdout.readline()
+        reader.stdout.close()
+        assert reader.stderr.read() == ""
+        assert reader.wait() == UNREAD
+
+
+def test_follow_waits_for_a_ledger_that_is_not_there_yet(
+    directory: Path, follow: Callable[..., subprocess.Popen[str]], environment: Mapping[str, str]
+) -> None:
+    with follow("--event", "started") as reader, Ledger(directory) as ledger:
+        assert reader.stdout
+        # It may begin after some of them; from then on none is lost.
+        found = ""
+        while not found:
+            call(ledger, "git", "ok")
+            os.set_blocking(reader.stdout.fileno(), False)
+            found = reader.stdout.readline()
+        reader.send_signal(signal.SIGINT)
+        os.set_blocking(reader.stdout.fileno(), True)
+        reader.communicate()
+    assert json.loads(found)["event"] == "started"
+    assert environment["PADDOCK_AUDIT_DIRECTORY"] == str(directory)

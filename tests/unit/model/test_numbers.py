@@ -1,0 +1,104 @@
+"""Numbers that a double does not hold: read, written and marked with their own digits, however hostile."""
+
+import copy
+import json
+import math
+import pickle
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.model import numbers
+from paddock.model.canonical import canonical, in_order
+from paddock.model.numbers import ExactFloat, NumberTooLongError, dumps, loads, marked, unmarked
+
+DIGITS = st.builds(
+    "{}{}{}".format,
+    st.integers(-(10**40), 10**40),
+    st.just("") | st.integers(0, 10**40).map(".{}".format),
+    st.just("") | st.integers(-400, 400).map("e{}".format),
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(DIGITS)
+def test_what_is_read_is_written_as_the_same_number(digits):
+    written = dumps([loads(f"[{digits}]")[0]])
+    assert Decimal(written[1:-1]) == Decimal(digits)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_stays_one(number):
+    assert type(loads(repr(number))) is float
+
+
+@given(DIGITS)
+def test_no_number_that_a_double_does_not_hold_is_overlooked(digits):
+    if isinstance(numbers.read_float(digits), ExactFloat) and not digits.lstrip("-").isdecimal():
+        assert numbers.may_lose(f'{{"a":{digits}}}'.encode())
+
+
+@given(
+    st.recursive(
+        DIGITS.map(numbers.read_float) | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)
+    )
+)
+def test_marks_are_taken_off_again(value):
+    there = unmarked(marked(value))
+    assert dumps(there) == dumps(value)
+    assert numbers.unmarked_text(json.dumps(marked(value)).encode()) == dumps(value).encode()
+    padded = numbers.unmarked_text(json.dumps(marked(value)).encode(), as_long=True)
+    assert (
+        len(padded),
+        dumps(json.loads(padded, parse_float=numbers.read_float, parse_int=numbers.read_float)),
+    ) == (
+        len(json.dumps(marked(value))),
+        dumps(value),
+    )
+
+
+def test_an_exact_float_is_its_double_and_has_its_digits():
+    number = loads("0.1000000000000000055511151231257827")
+    assert (number, repr(number), type(number)) == (0.1, "0.1000000000000000055511151231257827", ExactFloat)
+    for twin in (copy.deepcopy(number), pickle.loads(pickle.dumps(number))):
+        assert (repr(twin), type(twin)) == (repr(number), ExactFloat)
+
+
+@pytest.mark.parametrize(
+    "digits",
+    ["1e400", "-1e400000000", "1e-400000000", "1e99999999999999999999999", "1e-99999999999999999999"],
+)
+def test_an_exponent_beyond_all_bounds_costs_nothing(digits):
+    number = loads(f"[{digits}]")[0]
+    assert (repr(number), abs(number)) == (digits, math.inf if "e-" not in digits else 0)
+    assert dumps([number]) == f"[{digits}]"
+    assert canonical({"n": number}) == in_order({"n": number}) == f'{{"n":{digits}}}'.encode()
+
+
+@pytest.mark.parametrize("digits", ["1" * 4001, "0." + "1" * 1_000_000, "1" * 1_000_000, "1e" + "1" * 4001])
+def test_a_number_of_a_million_digits_is_refused_before_it_is_converted(digits):
+    with pytest.raises(NumberTooLongError) as caught:
+        loads(f'{{"a":[{digits}]}}')
+    assert str(caught.value) == f"a number of {len(digits)} characters, where at most 4000 are read"
+
+
+def test_numbers_of_different_digits_have_different_hashes():
+    same = [canonical(loads(f'{{"b":1,"a":{digits}}}')) for digits in ("0.30000000000000000001", "0.3")]
+    assert same == [b'{"a":0.30000000000000000001,"b":1}', b'{"a":0.3,"b":1}']
+
+
+def test_what_json_does_not_know_is_no_value():
+    for text in ("[NaN]", "[Infinity]", "[0.12345678901234567890,NaN]", "[1e400,-Infinity]"):
+        with pytest.raises(ValueError, match="is not a number that JSON knows"):
+            loads(text)
+    with pytest.raises(ValueError, match="1e400 is not a number that JSON knows"):
+        numbers.read_finite("1e400")
+
+
+def test_options_of_json_dumps_are_those_of_dumps():
+    value = {"b": [loads("[1.00000000000000000001]")[0], "\u00e9\ud800"], "a": 2**70}
+    assert dumps(value, indent=1, sort_keys=True) == (
+        '{\n "a": 1180591620717411303424,\n "b": [\n  1.00000000000000000001,\n  "\\u00e9\\ud800"\n ]\n}'
+    )

@@ -1,0 +1,138 @@
+"""What is decoded in slices is what the decoder makes of it at once, and others have their turn in between."""
+
+import asyncio
+import contextlib
+import gc
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock import large_json
+
+DECODE = json.JSONDecoder().raw_decode
+TEXTS = st.text(alphabet='ab"\\[]{},: \u00e9\U0001f600', max_size=300)
+VALUES = st.recursive(
+    st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(TEXTS, inner, max_size=8),
+    max_leaves=60,
+)
+
+
+def at_once(text: str) -> object:
+    generator = large_json.sliced(text, DECODE)
+    while True:
+        try:
+            next(generator)
+        except StopIteration as end:
+            return end.value
+
+
+@given(VALUES, st.sampled_from([None, 1]))
+def test_slices_make_the_same_value(value, indent):
+    text = json.dumps(value, indent=indent)
+    assert at_once(text) == value
+    assert at_once(f" {text}\n") == value
+
+
+@given(st.text(alphabet='[]{}",:1x \n', max_size=30), st.integers(0, 400))
+def test_slices_refuse_what_the_decoder_refuses(text, width):
+    for each in (text, f"[{' ' * width}{text}]", f'{{"a":{" " * width}{text}}}'):
+        try:
+            expected = json.loads(each)
+        except ValueError:
+            with pytest.raises(ValueError):  # noqa: PT011 - the reader's fault has no text
+                at_once(each)
+        else:
+            assert at_once(each) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [[] for _ in range(50_000)],
+        [{"id": n, "name": f"name {n}", "tags": ["a", "b"]} for n in range(10_000)],
+        {f"key {n}": {"a": [n, n]} for n in range(10_000)},
+        [[[[n] * 3] * 20] * 5 for n in range(500)],
+        ["x" * 100_000] * 20,
+    ],
+)
+def test_others_have_their_turn_while_a_large_text_is_decoded(value):
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def use() -> object:
+        others = asyncio.create_task(take_turns())
+        found = await large_json.decode_in_slices(json.dumps(value), DECODE)
+        others.cancel()
+        return found
+
+    assert asyncio.run(use()) == value
+    assert turns >= 1
+
+
+def test_no_slice_is_long():
+    text = json.dumps([[[]] * 10 for _ in range(20_000)])
+    slices = sum(1 for _ in large_json.sliced(text, DECODE))
+    assert slices >= len(text) / 5_000
+
+
+def test_large_texts_are_decoded_one_after_the_other():
+    begun: list[str] = []
+
+    def decode(text: str, at: int) -> tuple[object, int]:
+        begun.append(text[1:2])
+        return DECODE(text, at)
+
+    async def use() -> list[object]:
+        texts = [f"[{digit}," + "1," * 100_000 + "1]" for digit in "23"]
+        return await asyncio.gather(*(large_json.decode_in_slices(text, decode) for text in texts))
+
+    first, second = asyncio.run(use())
+    assert (first[0], second[0], len(first)) == (2, 3, 100_002)
+    assert [each for each in begun if each in "23"] == ["2"] * begun.count("2") + ["3"] * begun.count("3")
+
+
+def test_counting_ends_where_there_is_too_much():
+    async def use() -> tuple[int, bool]:
+        counted = await large_json.count_in_slices(b"[" + b"1," * 1_000_000 + b"1]", 100_000)
+        deep = await large_json.count_in_slices(b"[" * 200_000, 1_000_000)
+        return counted.values, deep.too_deep
+
+    values, too_deep = asyncio.run(use())
+    assert 100_000 < values < 200_000
+    assert too_deep
+
+
+@pytest.mark.parametrize(
+    ("value", "large"),
+    [
+        ({}, False),
+        ({"a": [[1] * 100] * 100}, False),
+        ({"a": [0] * 20_000}, True),
+        ([[1] * 100] * 300, True),
+        (dict.fromkeys(map(str, range(20_001))), True),
+        ("x" * 1_000_000, False),
+    ],
+)
+def test_a_value_is_large_by_the_number_of_its_parts(value, large):
+    assert large_json.is_large(value) is large
+
+
+@pytest.mark.parametrize("text", ["[" + "1," * 100_000 + "1]", "[" + "1," * 100_000])
+def test_the_collector_rests_while_a_text_is_decoded_and_works_on_afterwards(text):
+    seen: set[bool] = set()
+
+    def decode(part: str, at: int) -> tuple[object, int]:
+        seen.add(gc.isenabled())
+        return DECODE(part, at)
+
+    with contextlib.suppress(ValueError):
+        asyncio.run(large_json.decode_in_slices(text, decode))
+    assert (seen, gc.isenabled()) == ({False}, True)
