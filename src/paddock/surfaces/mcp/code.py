@@ -13,13 +13,15 @@ from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema
 
 EXECUTE_CODE = (
-    "Use this for several steps in one call: a JavaScript/TypeScript program that calls tools of MCP servers "
-    "and returns only what you need. `await servers.NAME.TOOL({...})`, loops, Promise.all, console.log, "
+    "Use this for several steps: a JavaScript/TypeScript program that calls tools "
+    "and returns only what you need. `await servers.NAME.TOOL({...})`, Promise.all, console.log, "
     "`input`, top-level `return`. No files, no network."
 )
-CALL_TOOL = "Use this for one call, without code. The result comes back untouched."
+CALL_TOOL = "Use this for one call without code; the result stays untouched."
 
 _NO_WISHES = LimitOverrides()
+_ANY = ("object", "array", "string", "number", "boolean")
+"""Any JSON value, as clients know it that take one type a schema."""
 
 
 def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
@@ -57,11 +59,11 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
             input_schema=object_schema(
                 ["code"],
                 code={"type": "string"},
-                input={},
+                input={"anyOf": [{"type": kind} for kind in _ANY]},
                 timeout_ms={"type": "integer", "minimum": 1},
                 mode={
                     "enum": [*get_args(Calls)],
-                    "description": "dry_run: stub and list calls that may write",
+                    "description": "dry_run: stub calls that may write",
                 },
             ),
             run=execute_code,

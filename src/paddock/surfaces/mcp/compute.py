@@ -13,8 +13,8 @@ from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 
 COMPUTE = (
-    "Use this to compute a text from a text, the same every time: JavaScript with `read_input()` and `emit(text)`; no "
-    "clock, chance, console, timers or servers."
+    "Use this to compute a text from a text, always the same: JavaScript with `read_input()` and `emit(text)`; no "
+    "clock, chance or servers."
 )
 SEED_NAME = "code.sandbox.js.run"
 

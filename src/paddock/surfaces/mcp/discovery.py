@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
     from paddock.wiring.servers import Servers
 
-SEARCH_TOOLS = (
-    "Use this first to find tools of MCP servers by what they do. Gives TypeScript signatures for "
-    "execute_code."
-)
-DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives full TypeScript declarations."
+SEARCH_TOOLS = "Use this first to find tools by what they do. Gives TypeScript signatures for execute_code."
+DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript declarations."
 PATIENCE_S = 30.0
 """Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
 _MOST = 50

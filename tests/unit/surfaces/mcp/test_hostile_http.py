@@ -255,7 +255,7 @@ BODIES: dict[str, tuple[bytes, int]] = {
     "id list": (b'{"jsonrpc":"2.0","id":[],"method":"ping"}', -32600),
     "deep": (DEEP, -32600),
     "params list": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32600),
-    "id of 5000 digits": (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"ping"}', -32700),
+    "id of 5000 digits": (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"ping"}', -32600),
 }
 
 
