@@ -118,6 +118,7 @@ def _searches(place: Path, ledger: Path, request: str, rounds: int) -> list[Line
     figures = interleaved(
         {
             "version": command("--version"),
+            "tail": command("audit", "tail"),
             "show": command("audit", "show", request),
             "rare": command("audit", "tail", "--status", "failed", "--server", "server-3"),
             "frequent": command("audit", "tail", "--status", "ok"),
@@ -133,6 +134,7 @@ def _searches(place: Path, ledger: Path, request: str, rounds: int) -> list[Line
     }
     return [
         Line("floor: paddock --version", median(figures["version"]), "ms"),
+        Line("floor: paddock audit tail, which needs no index", median(figures["tail"]), "ms"),
         *(Line(text, median(figures[name]), "ms", at_most(300)) for name, text in names.items()),
     ]
 
