@@ -47,7 +47,9 @@ def test_x27_is_error_is_returned(hub, odd):
     async def main():
         async with hub(odd()) as h:
             result = await h.call("odd", "is_error", {})
-            assert result == ToolResult({"content": [{"type": "text", "text": "it broke"}], "isError": True})
+            assert result == ToolResult(
+                {"content": [{"type": "text", "text": "it broke"}], "isError": True}, server="odd"
+            )
             assert h.status()["odd"].failures == 0
 
     asyncio.run(main())
@@ -201,9 +203,10 @@ def test_faulty_results_are_passed_on_with_a_warning(hub, odd):
             assert await h.call("odd", "invalid", {}) == ToolResult(
                 {"content": [{"type": "text", "text": "just text"}], "isError": True},
                 ("`content` is not an array", "`isError` is not a boolean"),
+                "odd",
             )
             assert await h.call("odd", "no_object", {}) == ToolResult(
-                {"content": [{"type": "text", "text": "bare"}]}, ("the result is not an object",)
+                {"content": [{"type": "text", "text": "bare"}]}, ("the result is not an object",), "odd"
             )
             assert (await h.tools("odd"))[:2] == [
                 ToolInfo("echo", "Say it again", {"type": "object"}, None, {}),
