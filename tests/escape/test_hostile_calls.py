@@ -5,13 +5,16 @@ import asyncio
 import json
 import struct
 
+from tests.escape import puppet
 from tests.escape.puppet import CALL, DONE, Echo, message, play, saying
 
 from paddock.guest.job import HostReply, OnReply
 from paddock.model.outcome import Status
 
 
-def test_a_worker_that_reads_no_answer_gets_no_further_ones():
+def test_a_worker_that_reads_no_answer_gets_no_further_ones(monkeypatch):
+    monkeypatch.setattr(puppet, "FRAME_BYTES", 2_000_000)  # such an answer is one that it may get
+
     class Generous(Echo):
         async def call(
             self,
@@ -32,6 +35,38 @@ def test_a_worker_that_reads_no_answer_gets_no_further_ones():
     calls = b"".join(message("call", number, "s", "t", {}, False) for number in range(1, 101))
     result, _ = asyncio.run(play(saying(calls), host, wall_ms=500, parallel_calls=4))
     assert (result.status, len(host.calls)) == ("timeout", 4)
+
+
+def test_an_answer_larger_than_a_message_is_refused_and_the_worker_gets_an_error():
+    class Generous(Echo):
+        async def call(
+            self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
+        ) -> None:
+            await super().call(
+                server, tool, arguments, lambda _: on_reply(HostReply(Status.OK, value="x" * 70_000)), raw=raw
+            )
+
+    seen: list[object] = []
+
+    async def script(reader, writer):
+        writer.write(message("call", 1, "s", "t", {}, False))
+        data = b""
+        while b'"reply"' not in data:
+            data += await reader.read(65536)
+        seen.append(json.loads(data[data.index(b'["reply"') :]))
+        writer.write(DONE)
+
+    result, _ = asyncio.run(play(script, Generous()))
+    assert (result.status, [call.status for call in result.calls]) == ("ok", ["output_limit"])
+    error = {
+        "name": "ToolError",
+        "message": "Server s: the answer of t takes 70023 bytes, and at most 65536 reach a program. Ask for less at once, "
+        "or raise `limits.execute.frame_bytes`.",
+        "server": "s",
+        "tool": "t",
+        "retryable": False,
+    }
+    assert seen == [["reply", 1, False, error]]
 
 
 def test_calls_beyond_the_limit_of_parallel_ones_wait_and_end_with_the_program():

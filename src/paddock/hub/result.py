@@ -35,6 +35,7 @@ class ToolResult(NamedTuple):
     warnings: tuple[str, ...] = ()
     """Where the result breaks the protocol; it is passed on all the same."""
     server: str = ""
+    """The server that gave it."""
     most_values: int = MOST_VALUES
     """Maximum number of values in a text that is read as JSON."""
     unchecked: str = ""

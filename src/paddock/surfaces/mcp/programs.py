@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from paddock.wiring.session import Session
 
 RUN_PROGRAM = (
-    "Use this to run a program in a language, confined in the workspace. Its output comes back; of long output the "
-    "start and the end, and query_output reads the rest."
+    "Use this to run a program in a language, confined in the workspace. Returns its output, cut in the middle if long; "
+    "query_output reads the rest."
 )
 QUERY_OUTPUT = "Use this to search or page stored output, also of a cut result."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
 _COMBINED: dict[str, Json] = {
     "type": "boolean",
-    "description": "stderr goes into stdout, in the order of writing",
+    "description": "stderr into stdout",
 }
 _WISHES = {
     "outputMode": "mode",
