@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from paddock.wiring.session import Session
 
 RUN_PROGRAM = (
-    "Use this to run a program in a language, confined in the workspace. Returns its output, cut in the middle if long; "
-    "query_output reads the rest."
+    "Use this to run a program in a language, confined in the workspace. Returns its output; query_output reads what was "
+    "cut."
 )
-QUERY_OUTPUT = "Use this to search or page stored output, also of a cut result."
+QUERY_OUTPUT = "Use this to search or page stored output."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
 _COMBINED: dict[str, Json] = {
@@ -155,7 +155,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 access={"enum": [*ACCESSES]},
                 network={"enum": [*NETWORKS]},
                 timeoutMs=_LINES,
-                outputMode={"enum": [*OUTPUT_MODES], "default": "summary"},
+                outputMode={"enum": [*OUTPUT_MODES]},
                 queryTerms=texts,
                 maxResponseLines=_LINES,
                 contextLines=_LINES,
