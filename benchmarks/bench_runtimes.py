@@ -18,7 +18,6 @@ from typing import Any, Self, TypeVar
 from platformdirs import user_state_path
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio, uncertainty
-from paddock.confine import plan
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Status
 from paddock.model.process import GIB, ProcessGrants, ProcessResult
@@ -60,18 +59,12 @@ def measure(scale: Scale) -> list[Line]:
     lines: list[Line] = []
     with _Paddock() as paddock:
         for name, recipe in recipes().items():
-            toolchain = find(recipe, Search.of_machine(os.environ, _user(recipe)))
+            toolchain = find(recipe, Search.of_machine(os.environ, paddock.user(recipe)))
             if isinstance(toolchain, Toolchain):
                 lines += _language(name, toolchain, paddock, scale.of(16, 1))
                 if name == "c":
                     lines.append(_computation(toolchain, paddock, scale.of(16, 1)))
     return lines
-
-
-def _user(recipe: Recipe) -> int | None:
-    """Return the user for whom Paddock looks, so that both use the same toolchain: compilers see no workspace."""
-    compiles = any(way.compile for way in recipe.ways)
-    return plan.user(ProcessGrants(access="none" if compiles else "read-only"), None)
 
 
 def _language(name: str, toolchain: Toolchain, paddock: "_Paddock", rounds: int) -> Iterator[Line]:
@@ -218,6 +211,7 @@ class _Paddock:
             states = user_state_path("paddock-bench", ensure_exists=True)
             state = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=states)))
             self._runner = stack.enter_context(asyncio.Runner())
+            place.chmod(0o755)  # programs of root may have another user
             (place / "workspace").mkdir()
             self._workspace = place / "workspace"
             settings = Settings(
@@ -233,6 +227,12 @@ class _Paddock:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def user(self, recipe: Recipe) -> int | None:
+        """Return the user for whom Paddock looks, so that both use the same toolchain: compilers see no workspace."""
+        compiles = any(way.compile for way in recipe.ways)
+        sandbox = self._until(self._session.processes.sandbox())
+        return sandbox.user(ProcessGrants(access="none" if compiles else "read-only"))
 
     def run(self, runtime: str, code: str) -> None:
         """Run a program of a runtime through the gate."""
