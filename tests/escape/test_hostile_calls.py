@@ -40,7 +40,14 @@ def test_a_worker_that_reads_no_answer_gets_no_further_ones(monkeypatch):
 def test_an_answer_larger_than_a_message_is_refused_and_the_worker_gets_an_error():
     class Generous(Echo):
         async def call(
-            self, server: str, tool: str, arguments: dict[str, object], on_reply: OnReply, *, raw: bool
+            self,
+            server: str,
+            tool: str,
+            arguments: dict[str, object],
+            on_reply: OnReply,
+            *,
+            raw: bool,
+            **_: object,
         ) -> None:
             await super().call(
                 server, tool, arguments, lambda _: on_reply(HostReply(Status.OK, value="x" * 70_000)), raw=raw

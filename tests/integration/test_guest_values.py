@@ -106,7 +106,7 @@ CIRCLE = (
     ("source", "name", "message"),
     [
         ("const o = {}; o.self = o; return o", "TypeError", CIRCLE),
-        ("return 1n", "TypeError", "Do not know how to serialize a BigInt"),
+        ("return 10n ** 4000n", "TypeError", "Do not know how to serialize a BigInt"),
         ("return { get a() { throw new RangeError('no') } }", "RangeError", "no"),
         ("return { toJSON() { throw new RangeError('no') } }", "RangeError", "no"),
         ("return new Proxy({}, { get() { throw 1 } })", "Thrown", "1"),
@@ -131,7 +131,13 @@ ARGUMENTS = {
     "{ toJSON() { return [1] } }": "servers.odd: the arguments of echo must be one object, also as JSON",
     "{ toJSON() { return null } }": "servers.odd: the arguments of echo must be one object, also as JSON",
     "{ toJSON() {} }": "servers.odd: the arguments of echo have no JSON form",
-    "{ a: 1n }": "Do not know how to serialize a BigInt",
+    "{ a: new Number(NaN) }": (
+        "servers.odd.echo was not called: arguments.a is NaN, in JSON null: check the calculation"
+    ),
+    "{ a: 10n ** 4000n }": (
+        "servers.odd.echo was not called: arguments.a is a BigInt of more than 4000 digits, which no reader takes: "
+        "use String(n)"
+    ),
 }
 
 

@@ -8,7 +8,7 @@ decoded, and while the library is behind, nothing more is read: the server waits
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import Protocol, cast
 
 from paddock.large_json import SLICED_VALUES
 from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES, JsonMeter
@@ -82,8 +82,9 @@ class ServerOutput(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Follow asyncio.Protocol."""
-        assert isinstance(transport, asyncio.ReadTransport)
-        self._transport = transport
+        self._transport = cast(
+            "asyncio.ReadTransport", transport
+        )  # those of other event loops are of no such class
 
     def data_received(self, data: bytes) -> None:
         """Follow asyncio.Protocol."""

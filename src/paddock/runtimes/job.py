@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.model.process import ProcessGrants
 from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
-from paddock.runtimes.recipe import recipes
-from paddock.runtimes.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from paddock.runtimes.toolchain import Toolchain
 
 Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
@@ -26,10 +27,12 @@ class ProgramJob(NamedTuple):
     @property
     def first_grants(self) -> ProcessGrants:
         """What the first step may reach, which decides whom it runs as: a compiler sees nothing but the program."""
+        from paddock.runtimes.recipe import recipes  # noqa: PLC0415 - programs of guests come without it
+
         compiles = any(way.compile for way in recipes()[self.work.runtime].ways)
         return ProcessGrants() if compiles else self.grants()
 
-    def grants(self, toolchain: Toolchain | None = None) -> ProcessGrants:
+    def grants(self, toolchain: "Toolchain | None" = None) -> ProcessGrants:
         """Return what the program may reach, and its toolchain."""
         given = self.terms.grants
         inside = given.access != "none"

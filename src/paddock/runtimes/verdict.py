@@ -56,7 +56,8 @@ _PATHLESS = (
 _NO_REPOSITORY = "not a git repository"
 _OUTSIDE_REPOSITORY = (
     "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees the "
-    "workspace alone; take the directory that holds .git as the workspace: --workspace DIR"
+    "workspace alone; take the directory that holds .git as the workspace, or for a linked worktree a directory that "
+    "holds both, with --workspace DIR"
 )
 _NO_WRITING = (
     "read-only file system",

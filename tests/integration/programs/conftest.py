@@ -80,7 +80,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
 
-        def open_(tier: Tier, **runtimes: Any) -> Programs:
+        def open_(tier: Tier, *, job_user: int | None = None, **runtimes: Any) -> Programs:
             folder = tmp_path_factory.mktemp("programs")
             patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
             workspace = Path(
@@ -88,7 +88,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
             )
             workspace.parent.chmod(0o755)
             workspace.mkdir()
-            if os.geteuid() == 0 and tier == "landlock":
+            if os.geteuid() == 0 and tier == "landlock" and job_user is None:
                 os.chown(workspace, JOB_USER, JOB_USER)
             settings = Settings(
                 audit=AuditSettings(directory=folder / "audit"),
@@ -99,7 +99,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
             opened = AsyncExitStack()
             session = runner.run(opened.enter_async_context(open_session(settings, workspace)))
             stack.callback(lambda: runner.run(opened.aclose()))
-            session.processes._sandbox = Sandbox(SandboxFacts(tier=tier), tier)
+            session.processes._sandbox = Sandbox(SandboxFacts(tier=tier), tier, job_user)
             return Programs(runner, session, workspace, settings)
 
         yield open_

@@ -3,6 +3,7 @@
 import sys
 import tempfile
 import venv
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,12 @@ import pytest
 PREFIX = "import sys; print(sys.prefix)"
 THING = "import thing; print(thing.word)"
 OFF = "runtimes.workspace_environment is off, because programs may have changed what is in the workspace"
+
+
+@pytest.fixture(scope="module")
+def open_programs(open_programs):
+    """Open gates whose jobs reach the interpreter of the tests, which may lie in root's home."""
+    return partial(open_programs, job_user=0)
 
 
 def make(folder: Path, word: str = "inside") -> Path:

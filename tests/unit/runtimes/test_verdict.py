@@ -124,7 +124,8 @@ PATHLESS = (
 )
 OUTSIDE_REPOSITORY = (
     "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees the "
-    "workspace alone; take the directory that holds .git as the workspace: --workspace DIR"
+    "workspace alone; take the directory that holds .git as the workspace, or for a linked worktree a directory that "
+    "holds both, with --workspace DIR"
 )
 WRITES = {
     "none": "it may write to its own directory and to TMPDIR alone",

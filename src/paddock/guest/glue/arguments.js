@@ -27,6 +27,7 @@ const isOddOf = (type, member) =>
 const holds = (text, part) => apply(indexOf, text, [part]) >= 0;
 
 // The JSON of what a program sends by `call`, such as `servers.x.tool`. Throws TypeError where something would be lost.
+const DEEPEST = 1000; // far beyond what the host takes, and before the stack of a walk ends
 function written(call, values) {
   encoded = [];
   if (rawResults) return stringify(values);
@@ -39,6 +40,7 @@ function written(call, values) {
     }
   }
   return stringify(values, walking("arguments", (holder, key, member, here) => {
+    if (here.holders.length > DEEPEST) throw new NativeRangeError("The program handed over a value nested more than 200 levels deep");
     const lost = lostOf(holder, key, member, here);
     if (lost !== "") throw new NativeTypeError(call + " was not called: " + here.path() + " is " + lost);
     if (typeof member !== "object") return watchedNumber(holder, key, member, here);
@@ -67,6 +69,7 @@ function lostObject(value, holders) {
   for (let i = 0; i < EMPTIED.length; i++) if (value instanceof EMPTIED[i][0]) return EMPTIED[i][1];
   const made = getPrototypeOf(value);
   if (made === null || made === ObjectPrototype || isArray(value) || keys(value).length > 0) return "";
+  if (value instanceof NumberOf && !isFinite(NumberOf(value))) return NumberOf(value) + ", in JSON null: check the calculation";
   for (let i = 0; i < BOXES.length; i++) if (value instanceof BOXES[i]) return "";
   return "an object without data of its own" + tagOf(value) + ", in JSON {}: send a plain object";
 }

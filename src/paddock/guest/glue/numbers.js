@@ -111,7 +111,8 @@ function walking(root, visit) {
 
 // The JSON of a value, with the digits of numbers that were only passed on.
 function exactly(value, root, space) {
-  return stringify(value, remembers ? walking(root, exact) : null, space);
+  if (remembers) return stringify(value, walking(root, exact), space);
+  return space === undefined ? stringify(value) : stringify(value, null, space); // V8 is quicker without, and goes deeper
 }
 function exact(holder, key, member, here) {
   if (typeof member !== "number") return member;

@@ -10,7 +10,7 @@ import click
 from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
 from paddock.surfaces.cli import INTERRUPTED
 from paddock.surfaces.cli.interrupts import end_at_next
-from paddock.surfaces.terminal_text import encodable, escape
+from paddock.surfaces.terminal_text import escape
 
 PRINTED = "paddock.printed"
 """In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
@@ -29,7 +29,7 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message; texts of strangers may stand in it."""
-        click.echo(encodable(escape(self.message)), file=file, err=True)
+        click.echo(escape(self.message), file=file, err=True)
 
 
 def refused(error: OSError, *, exit_code: int = 1) -> Failure:
