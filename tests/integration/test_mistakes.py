@@ -184,7 +184,10 @@ DEAD = "Failed to connect to server dead: Server dead exited with status 1 witho
         ("run -", (0, "1\n", "")),
         ("run ./program.ts", (1, "", GONE)),
         ("exec shell -c 'echo 1'", (0, "1\n", "")),
-        ("output list", (0, "", "")),
+        (
+            "output list",
+            (0, "", "no output is stored for this workspace; `paddock exec` and `paddock run` store it\n"),
+        ),
         (
             "exec shell -c 1 --set audit.directory=here",
             (2, "", f"--set audit.directory: audit.directory: {GONE}"),

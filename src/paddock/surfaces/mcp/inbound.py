@@ -8,6 +8,7 @@ any request while the server ends        503 and when to try again, except what 
 """
 
 from collections.abc import MutableMapping
+from contextlib import ExitStack
 from math import ceil
 from typing import Any
 
@@ -91,8 +92,9 @@ class Inbound:
         elif message.method == LISTEN:
             await self._app(scope, replay, send)
         else:
-            with self._requests.in_flight(key):
-                await self._app(scope, replay, send)
+            with ExitStack() as flight:
+                flight.enter_context(self._requests.in_flight(key))
+                await self._app(scope, replay, _closing(flight, send))
 
     async def _refuse_late(self, send: Send) -> None:
         await send_text(send, 503, f"{ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE)
@@ -137,6 +139,17 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
+
+
+def _closing(flight: ExitStack, send: Send) -> Send:
+    """Return what sends an answer and ends the flight of its request: once a client has it, it may use the id again."""
+
+    async def send_and_close(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            flight.close()
+        await send(message)
+
+    return send_and_close
 
 
 def _goes_on(request: JSONRPCRequest) -> bool:
