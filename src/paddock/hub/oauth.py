@@ -105,7 +105,8 @@ async def drive(
             while (outgoing := await flow.asend(answer)) is not request:
                 answer = await outside.send(outgoing)
         except OAuthFlowError as error:
-            raise LoginFailed(_plain(str(error)) + _reason(answer) + _invalid_field(error, answer)) from None
+            why = _reason(answer) or _invalid_field(error, answer) or _unreadable(answer)
+            raise LoginFailed(_plain(str(error)) + why) from None
         except OverflowError:  # the library adds it to the time
             raise LoginFailed(
                 f"Invalid token response: {_shown(answer)} gave no valid `expires_in`"
@@ -207,6 +208,11 @@ def _invalid_field(error: BaseException, answer: httpx2.Response) -> str:
     [first, *_] = cause.errors(include_url=False, include_context=False, include_input=False)
     field = f"no valid `{_plain(str(first['loc'][0]))}`" if first["loc"] else "no JSON object"
     return f": {_shown(answer)} gave {field}"
+
+
+def _unreadable(answer: httpx2.Response) -> str:
+    """Return which server refused without a code that can be read, "" for an answer that is no refusal."""
+    return f": {_shown(answer)} gave no valid `error`" if answer.is_error else ""
 
 
 def _shown(answer: httpx2.Response) -> str:

@@ -125,7 +125,7 @@ def test_redirects_are_not_followed(world: World, logins: KeptLogins) -> None:
         ),
         (
             {"authorization_endpoint": "javascript:alert(1)"},
-            "Registration failed",
+            "Registration failed: {inner}register gave no valid `error`",
         ),
     ],
 )
@@ -138,7 +138,7 @@ def test_what_an_authorization_server_says_of_itself_is_checked(
     async def never(visit: Visit) -> None:
         visits.append(visit)
 
-    assert refused(world, logins, never) == why
+    assert refused(world, logins, never) == why.replace("{inner}", world.url.removesuffix("mcp"))
     assert visits == []
 
 
@@ -233,7 +233,7 @@ def test_an_answer_that_repeats_the_code_does_not_show_it(world: World, logins: 
         return Response(f"bad code: {form['code']}", status_code=400)
 
     world.outer.twists["/token"] = repeat
-    assert refused(world, logins) == "Token exchange failed (400)"
+    assert refused(world, logins) == f"Token exchange failed (400): {world.issuer}token gave no valid `error`"
 
 
 def test_a_token_that_would_be_a_header_is_refused(world: World, logins: KeptLogins) -> None:
@@ -338,15 +338,18 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
         (("/token", 200, TOKEN % '"soon"'), "Invalid token response: {}token gave no valid `expires_in`"),
         (("/token", 200, TOKEN % DEEP), "Invalid token response: {}token gave no JSON object"),
         (("/token", 200, "null"), "Invalid token response: {}token gave no JSON object"),
-        (("/token", 400, f'{{"error": {DEEP}}}'), "Token exchange failed (400)"),
-        (("/token", 400, '{"error": ["a"]}'), "Token exchange failed (400)"),
+        (
+            ("/token", 400, f'{{"error": {DEEP}}}'),
+            "Token exchange failed (400): {}token gave no valid `error`",
+        ),
+        (("/token", 400, '{"error": ["a"]}'), "Token exchange failed (400): {}token gave no valid `error`"),
         (
             ("/register", 201, CLIENT % '"soon"'),
             "Invalid registration response: {}register gave no valid `client_id_issued_at`",
         ),
         (("/register", 201, CLIENT % DEEP), "Invalid registration response"),
-        (("/register", 400, f'{{"error": {DEEP}}}'), "Registration failed"),
-        ((METADATA, 200, DEEP), "Registration failed"),
+        (("/register", 400, f'{{"error": {DEEP}}}'), "Registration failed: {}register gave no valid `error`"),
+        ((METADATA, 200, DEEP), "Registration failed: {inner}register gave no valid `error`"),
     ],
 )
 def test_an_answer_that_is_none_is_a_refusal_that_names_server_and_field(
@@ -354,7 +357,7 @@ def test_an_answer_that_is_none_is_a_refusal_that_names_server_and_field(
 ) -> None:
     path, status, text = answer
     world.outer.twists[path] = lambda _: Response(text, status_code=status, media_type="application/json")
-    assert refused(world, logins) == why.format(world.issuer)
+    assert refused(world, logins) == why.format(world.issuer, inner=world.url.removesuffix("mcp"))
 
 
 def test_a_renewed_token_that_lives_for_ever_is_refused(world: World, logins: KeptLogins) -> None:

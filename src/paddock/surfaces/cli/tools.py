@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from paddock.hub.search import Hit
     from paddock.hub.signatures import Described
 
+_NOTHING = "nothing found; try other words, or see `paddock servers list` for the servers that are searched"
+
 
 @click.command(
     "search",
@@ -51,7 +53,7 @@ def search(
     if as_json:
         print_json([{**_facts(hit), "signature": line} for hit, line in hits])
     else:
-        print_table(("tool",), [(line,) for _, line in hits])
+        print_table(("tool",), [(line,) for _, line in hits], empty=_NOTHING)
 
 
 @click.command(
