@@ -324,13 +324,7 @@ def _connected(directory: Path) -> sqlite3.Connection:
         raise NoIndexError from error
     database = sqlite3.connect(path, timeout=0, isolation_level="IMMEDIATE")
     try:
-        # One process at a time: it needs no file that is shared. After a power failure the index is an older one.
-        for pragma in (
-            "locking_mode = EXCLUSIVE",
-            "journal_mode = WAL",
-            "synchronous = NORMAL",
-            "trusted_schema = OFF",
-        ):
+        for pragma in _PRAGMAS:
             database.execute(f"PRAGMA {pragma}")
         _make_tables(database)
     except BaseException:
