@@ -110,19 +110,22 @@ def damage(facts: dict) -> dict:
 
 async def main(tier: str, names: list[str]) -> None:
     report = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        Path(scratch).chmod(0o755)  # noqa: ASYNC240
-        await attack_all(Sandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch)), names, report)
+    # A warden that must end survivors puts protected paths back after its report, so the worlds outlive the sandbox.
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(prefix="worlds-") as worlds:
+        for folder in (scratch, worlds):
+            Path(folder).chmod(0o755)  # noqa: ASYNC240
+        sandbox = Sandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch))
+        await attack_all(sandbox, names, worlds, report)
     print(json.dumps(report))  # noqa: T201
 
 
-async def attack_all(sandbox: Sandbox, names: list[str], report: dict) -> None:
+async def attack_all(sandbox: Sandbox, names: list[str], worlds: str, report: dict) -> None:
     async with sandbox:
         other = asyncio.create_task(sandbox.run(["/bin/sleep", "60"]))
         for name in names:
             source = (ATTACKS / f"{name}.py").read_text()
+            folder = tempfile.mkdtemp(prefix="world-", dir=worlds)
             with (
-                tempfile.TemporaryDirectory(prefix="world-") as folder,
                 socket.socket(socket.AF_UNIX) as by_path,
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log,
             ):
