@@ -71,6 +71,10 @@ class _Local:
         self.came.append(time.perf_counter())
         return ToolResult({"content": [], "structuredContent": dict(arguments)})
 
+    def spelled(self, server: str, tool: str) -> str:
+        del server
+        return tool
+
 
 class _Silent:
     """An audit sink that keeps nothing, to see what keeping costs."""

@@ -52,6 +52,16 @@ def test_stopping_is_measured_through_a_session(tmp_path: Path) -> None:
     assert f"{sum(line['met'] for line in judged)} of 4 targets met" in done.stdout
 
 
+def test_calls_through_the_gate_are_measured_with_a_server_of_this_process(tmp_path: Path) -> None:
+    """It stands in for the hub, so it must keep up with what the gate asks of one."""
+    results = tmp_path / "results.json"
+    done = benchmarks("--quick", "--only", "host_calls", "--results", str(results))
+    assert (done.returncode, done.stderr) == (0, "")
+    [section] = json.loads(results.read_text())["sections"]
+    assert (section["title"], section["failure"]) == ("Host calls", "")
+    assert all(line["value"] > 0 for line in section["lines"])
+
+
 def test_programs_in_runtimes_are_measured(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     with tempfile.TemporaryDirectory() as path:  # outside of tmp_path, which the user of jobs may not enter
