@@ -121,7 +121,9 @@ async def main(tier: str, names: list[str]) -> None:
 
 async def attack_all(sandbox: Sandbox, names: list[str], worlds: str, report: dict) -> None:
     async with sandbox:
-        other = asyncio.create_task(sandbox.run(["/bin/sleep", "60"]))
+        other = asyncio.create_task(
+            sandbox.run(["/bin/sleep", "infinity"], limits=ProcessLimits(wall_ms=3_600_000))
+        )
         for name in names:
             source = (ATTACKS / f"{name}.py").read_text()
             folder = tempfile.mkdtemp(prefix="world-", dir=worlds)
