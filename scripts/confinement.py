@@ -61,7 +61,7 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   It holds for all programs of one Paddock: when two write to the same workspace at the same time, what a program
   leaves for a moment can be taken by the other for the user's own, and put back.
 * What is put back is what the program wrote until then: an editor, an agent, or another Paddock that begins meanwhile
-  can read it. A session goes by what `.mcp.json` held before its first program. Servers that are started in a writable
+  can read it. A session goes by what the servers files held before its first program. Servers that are started in a writable
   workspace find what programs left there, for `npx`, `uv` and `python -m` look there first: give their entries a `cwd`
   elsewhere.
 * A file of a writable workspace that has another name outside of it (a hard link) is written to by both names.

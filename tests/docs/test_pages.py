@@ -20,7 +20,7 @@ from paddock.hub.config import load_servers
 from paddock.surfaces.cli.root import command as paddock_command
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITTEN = {"python.md", "commands.md", "mcp-tools.md", "runtimes.md"}
+WRITTEN = {"python.md", "clients.md", "commands.md", "mcp-tools.md", "runtimes.md"}
 """Written from the source: their blocks are signatures, help pages and schemas."""
 PAGES = [
     ROOT / "README.md",

@@ -78,6 +78,25 @@ def test_calls_that_policy_denies_are_told_and_recorded(paddock: Any, tmp_path: 
     assert [record["fields"]["rule"] for record in json.loads(output)] == ["workspace rule 1"] * 2
 
 
+def test_a_server_that_moved_is_the_one_it_was(paddock: Any, tmp_path: Path, real_servers: Any) -> None:
+    assert paddock("servers", "tools", "all")[0] == 0
+    before = sorted(tmp_path.glob("home/.local/state/paddock/servers/*/pins.json"))
+    code, output, errors = paddock("install", "claude-code", "--move-servers", "--json")
+    assert (code, json.loads(output)["moved"], errors) == (0, ["all", "odd"], "")
+    own, shared = tmp_path / ".paddock/servers.json", tmp_path / ".mcp.json"
+    assert list(json.loads(shared.read_text())["mcpServers"]) == ["paddock"]
+    listed = f"all\tstdio\t{real_servers.everything[0]}\t\n"
+    skipped = f"warning: {own}: server 'odd': has neither `command` nor `url`; skipped.\n"
+    assert paddock("servers", "list") == (0, listed, skipped)
+    assert paddock("servers", "tools", "all")[0] == 0
+    assert sorted(tmp_path.glob("home/.local/state/paddock/servers/*/pins.json")) == before
+    assert len(before) == 1
+    shared.write_text(json.dumps({"mcpServers": {"all": {"command": "/bin/false"}}}))
+    twice = f"{own} has it, too, and that entry is used; remove one of them"
+    warned = f"warning: {shared}: server 'all': {twice}\n"
+    assert paddock("servers", "list") == (0, listed, f"{skipped}{warned}")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
