@@ -1,5 +1,6 @@
 """`paddock install`: enters Paddock into the configuration of an MCP client, or takes it out."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,6 +63,12 @@ class _Wish(NamedTuple):
         return build_native_command(self.workspace)
 
 
+def _check_name(_context: click.Context, parameter: click.Parameter, name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise click.BadParameter("use letters, digits, `_` and `-`", param=parameter)
+    return name
+
+
 @click.command(
     "install",
     epilog=examples(
@@ -82,7 +89,7 @@ class _Wish(NamedTuple):
 @click.option(
     "--workspace", "-w", "workspace", default=".", metavar="DIRECTORY", help="Directory to serve; the current one by default."
 )
-@click.option("--name", default=NAME, help="Name of the entry.")
+@click.option("--name", default=NAME, callback=_check_name, help="Name of the entry.")
 @click.option(
     "--docker", metavar="IMAGE", default="", help="Start Paddock in a container of this image, as on macOS and Windows."
 )
