@@ -209,4 +209,8 @@ def test_a_person_at_a_terminal_sees_command_and_variables_before_the_file_chang
     shown, ended = at_terminal(command, home.workspace, home.environment, early=f"{answer}\n")
     before, question, _ = shown.replace("\r\n", "\n").partition("Enable it? [y/N]: ")
     assert before.endswith("@good/echo\n  command: npx -y @good/echo@1.2.3\n  variables: ECHO_TOKEN\n")
-    assert (bool(question), ended, (home.workspace / ".paddock/servers.json").exists()) == (True, code, code == 0)
+    assert (bool(question), ended, (home.workspace / ".paddock/servers.json").exists()) == (
+        True,
+        code,
+        code == 0,
+    )

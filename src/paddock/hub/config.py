@@ -205,7 +205,8 @@ def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, al
     named = first.servers.keys() | first.absent.keys()
     twice = [name for name in (*second.servers, *second.absent) if name in named]
     warnings = (
-        f"{also}: server {name!r}: {where} has it, too, and that entry is used; remove one of them" for name in twice
+        f"{also}: server {name!r}: {where} has it, too, and that entry is used; remove one of them"
+        for name in twice
     )
     return ServersConfig(
         {**first.servers, **{name: each for name, each in second.servers.items() if name not in named}},

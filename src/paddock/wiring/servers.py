@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Servers:
     """The upstream servers of a session: their files are read at the first use, each starts at its first call.
 
-    They name commands that run as the user. A program that may write to the workspace can change them until they are put
-    back at the program's end, so what counts is what they were before the first one began (`hold`).
+    They name commands that run as the user. A program that may write to the workspace can change them until they are
+    put back at the program's end, so what counts is what they were before the first one began (`hold`).
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Servers:
             load_servers(file, os.environ, self._settings.questions, read=self._read, base=base)
             for file in self._files
         ]
-        return found[0] if len(found) == 1 else combine_configs(*found, *self._files)
+        return found[0] if base is None else combine_configs(found[0], found[1], *self._files)
 
     def hold(self) -> None:
         """Keep what the servers files hold, unless they were read or are kept: they may be another's from now on."""

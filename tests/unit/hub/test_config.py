@@ -344,7 +344,13 @@ def test_of_two_files_the_first_counts_where_both_have_a_server(tmp_path):
     own.parent.mkdir()
     off = {"command": "x", "disabled": True}
     own.write_text(json.dumps({"mcpServers": {"a": {"command": "own", "cwd": "sub"}, "off": off, "bad": {}}}))
-    entries = {"a": {"command": "shared"}, "off": {"command": "y"}, "b": {"command": "b"}, "bad": off, "gone": off}
+    entries = {
+        "a": {"command": "shared"},
+        "off": {"command": "y"},
+        "b": {"command": "b"},
+        "bad": off,
+        "gone": off,
+    }
     shared.write_text(json.dumps({"mcpServers": entries}))
     found = combine_configs(
         load_servers(own, {}, base=tmp_path), load_servers(shared, {}, base=tmp_path), own, shared

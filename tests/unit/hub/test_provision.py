@@ -263,7 +263,9 @@ def test_enabling_keeps_what_was_there_and_a_backup(provisioning):
 
 
 def test_enabling_makes_a_file_for_the_user_alone(provisioning):
-    made = Provisioning([provisioning.file_of("git").parent / "new" / "servers.json"], *lists_of(provisioning))
+    made = Provisioning(
+        [provisioning.file_of("git").parent / "new" / "servers.json"], *lists_of(provisioning)
+    )
     assert made.enable("@good/git", own_name="mine", approved=True) == Change(
         "mine", OFFER.entry, made.file_of("mine"), None
     )

@@ -87,11 +87,19 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
     help="Write the client's file for the project, the default where it has one, or the user's file.",
 )
 @click.option(
-    "--workspace", "-w", "workspace", default=".", metavar="DIRECTORY", help="Directory to serve; the current one by default."
+    "--workspace",
+    "-w",
+    "workspace",
+    default=".",
+    metavar="DIRECTORY",
+    help="Directory to serve; the current one by default.",
 )
 @click.option("--name", default=NAME, callback=_check_name, help="Name of the entry.")
 @click.option(
-    "--docker", metavar="IMAGE", default="", help="Start Paddock in a container of this image, as on macOS and Windows."
+    "--docker",
+    metavar="IMAGE",
+    default="",
+    help="Start Paddock in a container of this image, as on macOS and Windows.",
 )
 @click.option("--replace", is_flag=True, help="Change an entry that serves another workspace.")
 @click.option("--remove", is_flag=True, help="Take Paddock out again.")
@@ -100,8 +108,12 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
     is_flag=True,
     help=f"Move the servers of {SHARED_SERVERS_FILE} to {OWN_SERVERS_FILE}, so that programs alone reach them.",
 )
-@click.option("--dry-run", "--print", "dry_run", is_flag=True, help="Show what would change, and change nothing.")
-@click.option("--list", "show_list", is_flag=True, help="List the clients, which are installed and which have Paddock.")
+@click.option(
+    "--dry-run", "--print", "dry_run", is_flag=True, help="Show what would change, and change nothing."
+)
+@click.option(
+    "--list", "show_list", is_flag=True, help="List the clients, which are installed and which have Paddock."
+)
 @options.as_json
 def command(
     client: str | None,
@@ -184,7 +196,9 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
     elsewhere = load(wish.workspace).settings.servers.config
     if elsewhere is not None:
         if asked:
-            raise Failure(f"servers.config names {elsewhere}, so Paddock does not read {SHARED_SERVERS_FILE} here.")
+            raise Failure(
+                f"servers.config names {elsewhere}, so Paddock does not read {SHARED_SERVERS_FILE} here."
+            )
         return _Move()
     file = wish.workspace / SHARED_SERVERS_FILE
     shared = main if main.file == file else read_draft(file, wish.workspace)

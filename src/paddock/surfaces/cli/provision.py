@@ -79,9 +79,7 @@ def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         click.echo(f"{count} servers can be had")
 
 
-async def _enable(
-    settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool
-) -> "Change":
+async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":
     async with session(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
         click.echo(_describe(name, provisioning.entry(name)), err=True)
@@ -112,7 +110,9 @@ async def _refresh(settings: "Settings", workspace: Path) -> int:
 def _tell(change: "Change", done: str, *, as_json: bool) -> None:
     backup = None if change.backup is None else str(change.backup)
     if as_json:
-        print_json({"name": change.name, "file": str(change.file), "entry": dict(change.entry), "backup": backup})
+        print_json(
+            {"name": change.name, "file": str(change.file), "entry": dict(change.entry), "backup": backup}
+        )
         return
     click.echo(f"{change.name} is {done} in {change.file}")
     if backup is not None:

@@ -71,12 +71,12 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
 def _plan(
     before: object, path: Sequence[str], entry: Mapping[str, Any] | None
 ) -> tuple[object, list[tuple[Sequence[str], object]]]:
-    """Return what a file shall hold, and the members to set for that. Raises ValueError."""
+    """Return what a file shall hold, and the members to set for that. Raises EditError."""
     meant = copy.deepcopy(before)
     node: object = meant
     for depth, name in enumerate(path[:-1]):
         if not isinstance(node, dict):
-            raise ValueError(_no_object(path[:depth]))
+            raise EditError(_no_object(path[:depth]))
         held = cast("dict[str, object]", node)
         if held.get(name) is None:
             if entry is None:
@@ -84,7 +84,7 @@ def _plan(
             held[name] = {}
         node = held[name]
     if not isinstance(node, dict):
-        raise ValueError(_no_object(path[:-1]))
+        raise EditError(_no_object(path[:-1]))
     holder = cast("dict[str, Any]", node)
     if entry is None:
         holder.pop(path[-1], None)
@@ -211,7 +211,7 @@ class _Yaml:
         node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
         found = [node]
         for name in path:
-            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            pairs: list[tuple[Any, Any]] = node.value if isinstance(node, yaml.MappingNode) else []
             node = next((value for key, value in pairs if key.value == name), None)
             if not isinstance(node, yaml.MappingNode) or not node.value:
                 break

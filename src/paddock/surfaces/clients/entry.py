@@ -4,7 +4,6 @@ import csv
 import io
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
 
@@ -61,7 +60,7 @@ def build_entry(shape: Shape, command: Command) -> dict[str, Any]:
             return {"type": "local", "command": [program, *arguments], "enabled": True}
         case "goose":
             about = {"name": PROGRAM, "description": "Run programs with the powers that policy grants"}
-            start = {"type": "stdio", "cmd": program, "args": arguments, "envs": {}}
+            start: dict[str, Any] = {"type": "stdio", "cmd": program, "args": arguments, "envs": {}}
             return {**about, **start, "enabled": True, "timeout": 300}
 
 
@@ -69,7 +68,7 @@ def find_workspace(entry: object) -> str:
     """Return the workspace that an entry serves, as it is written there; empty when none is found."""
     if not isinstance(entry, dict):
         return ""
-    fields = cast("Mapping[str, object]", entry)
+    fields = cast("dict[str, object]", entry)
     words = [
         word
         for part in (fields.get("command"), fields.get("args"))

@@ -42,14 +42,18 @@ class Draft:
         try:
             return read_entries(self.after, self.file, key)
         except EditError as error:
-            raise ConfigurationError(f"{self.file}: {error}. Nothing was changed; correct the file first.") from None
+            raise ConfigurationError(
+                f"{self.file}: {error}. Nothing was changed; correct the file first."
+            ) from None
 
     def edit(self, path: Sequence[str], entry: Mapping[str, Any] | None) -> None:
         """Set an entry, or remove it when there is none to set. Raises ConfigurationError."""
         try:
             self.after = edit_entry(self.after, self.file, path, entry)
         except EditError as error:
-            raise ConfigurationError(f"{self.file}: {error}. Nothing was changed.\n{_by_hand(path, entry)}") from None
+            raise ConfigurationError(
+                f"{self.file}: {error}. Nothing was changed.\n{_by_hand(path, entry)}"
+            ) from None
 
     def difference(self) -> str:
         """Return the change as a unified diff, empty when there is none."""
@@ -75,10 +79,15 @@ class Draft:
 
 
 def read_draft(path: Path, project: Path | None) -> Draft:
-    """Return a file, in a `project` where it is one of that, to be edited; a missing one is empty. Raises ConfigurationError."""
+    """Return a file to be edited; a missing one is empty. That of a `project` must be inside it.
+
+    Raises ConfigurationError.
+    """
     file = _follow(path)
     if project is not None and not file.is_relative_to(project.resolve()):
-        raise ConfigurationError(f"{path}: is a link that leads out of the project, to {file}; remove it first")
+        raise ConfigurationError(
+            f"{path}: is a link that leads out of the project, to {file}; remove it first"
+        )
     try:
         data = read_trusted(file, LONGEST)
         mode = file.stat().st_mode & 0o777
@@ -98,7 +107,9 @@ def _follow(file: Path) -> Path:
         file.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:  # `resolve` says so up to Python 3.12
-            raise ConfigurationError(f"{file}: is a link that leads back to itself; correct it first") from None
+            raise ConfigurationError(
+                f"{file}: is a link that leads back to itself; correct it first"
+            ) from None
     return file.resolve()
 
 

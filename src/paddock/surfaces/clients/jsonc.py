@@ -19,7 +19,7 @@ _DIGITS = 4000
 _FIRST_INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
 
 
-class SyntaxFault(ValueError):
+class JsoncError(ValueError):
     """A text is not JSON, nor JSON with comments; says why, and where."""
 
     def __init__(self, text: str, at: int, why: str) -> None:
@@ -57,7 +57,7 @@ class _Reader:
     depth: int = 0
 
     def refuse(self, why: str) -> NoReturn:
-        raise SyntaxFault(self.text, min(self.at, len(self.text)), why)
+        raise JsoncError(self.text, min(self.at, len(self.text)), why)
 
     def skip(self) -> str:
         """Skip blanks and comments; return the next character, empty at the end."""
@@ -130,7 +130,7 @@ class _Reader:
 
 
 def parse(text: str) -> Node:
-    """Return what a text holds. Raises SyntaxFault."""
+    """Return what a text holds. Raises JsoncError."""
     reader = _Reader(text)
     node = reader.read()
     if reader.skip():
@@ -141,11 +141,11 @@ def parse(text: str) -> Node:
 def set_member(text: str, path: Sequence[str], value: object) -> str:
     """Return the text with the member at a path set, and the objects on the way to it made.
 
-    Raises SyntaxFault, and ValueError where something on the way is no object or stands there twice.
+    Raises JsoncError, also where something on the way is no object, and ValueError where it stands there twice.
     """
     node = parse(text)
     for depth, name in enumerate(path):
-        _check_object(node, path[:depth])
+        _check_object(text, node, path[:depth])
         member = _find_once(node, name)
         if member is None:
             for outer in reversed(path[depth + 1 :]):
@@ -162,7 +162,7 @@ def remove_member(text: str, path: Sequence[str]) -> str:
     """Return the text without the member at a path. Raises what `set_member` raises."""
     node = parse(text)
     for depth, name in enumerate(path):
-        _check_object(node, path[:depth])
+        _check_object(text, node, path[:depth])
         member = _find_once(node, name)
         if member is None:
             return text
@@ -172,9 +172,11 @@ def remove_member(text: str, path: Sequence[str]) -> str:
     return text
 
 
-def _check_object(node: Node, path: Sequence[str]) -> None:
+def _check_object(text: str, node: Node, path: Sequence[str]) -> None:
     if not isinstance(node.value, dict):
-        raise ValueError(f"`{'.'.join(path)}` is not an object" if path else "the file holds no JSON object")
+        raise JsoncError(
+            text, node.start, f"`{'.'.join(path)}` is not an object" if path else "this is not an object"
+        )
 
 
 def _find_once(node: Node, name: str) -> Member | None:
@@ -188,7 +190,7 @@ def _insert(text: str, node: Node, name: str, value: object) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     base = _indent_at(text, node.start)
     if not node.members:
-        inside = text[node.start + 1 : node.end - 1].rstrip()
+        inside = _before_last_blanks(text[node.start + 1 : node.end - 1])
         inner = base + _unit(text)
         member = f"{newline}{inner}{_pair(text, name, value, inner)}{newline}{base}"
         return text[: node.start + 1] + inside + member + text[node.end - 1 :]
@@ -196,7 +198,7 @@ def _insert(text: str, node: Node, name: str, value: object) -> str:
     first_line = text[node.start : node.members[0].start]
     after = last.value.end if last.comma is None else last.comma + 1
     if "\n" not in first_line:  # all on one line
-        pair = f'{json.dumps(name)}: {_escape(json.dumps(value, ensure_ascii=False))}'
+        pair = f"{json.dumps(name)}: {_escape(json.dumps(value, ensure_ascii=False))}"
         if last.comma is None:
             return f"{text[:after]}, {pair}{text[after:]}"
         return f"{text[:after]} {pair},{text[after:]}"
@@ -208,15 +210,24 @@ def _insert(text: str, node: Node, name: str, value: object) -> str:
     return f"{text[:end]}{pair},{text[end:]}"
 
 
+def _before_last_blanks(inside: str) -> str:
+    """Return what an object without members holds, up to the line that its end is on."""
+    line, newline, rest = inside.rpartition("\n")
+    if not inside.strip():
+        return ""
+    return line.removesuffix("\r") if newline and not rest.strip() else inside.rstrip(" \t")
+
+
 def _end_of_line(text: str, at: int, most: int) -> int:
-    """Return where the blanks and comments end that follow on the same line; they belong to what is before them."""
+    """Return where the line of a place ends, comments included: they belong to what is before them."""
     blank = _BLANK.match(text, at, most)
     assert blank is not None
     line = text.find("\n", at, blank.end())
     while line != -1 and text.count("/*", at, line) > text.count("*/", at, line):
         line = text.find("\n", line + 1, blank.end())
-    end = blank.end() if line == -1 else line
-    return at + len(text[at:end].rstrip())
+    if line == -1:
+        return at + len(text[at : blank.end()].rstrip())
+    return line - 1 if text[line - 1] == "\r" else line
 
 
 def _remove(text: str, node: Node, member: Member) -> str:
@@ -230,7 +241,11 @@ def _remove(text: str, node: Node, member: Member) -> str:
     following = node.members[at + 1] if at + 1 < len(node.members) else None
     if following is not None and "\n" not in text[_end(member) : following.start]:
         return text[: member.start] + text[following.start :]
-    end = _end_of_line(text, _end(member), node.end - 1)
+    end = _end(member)
+    if not text[
+        text.rfind("\n", 0, member.start) + 1 : member.start
+    ].strip():  # a comment beside it is its own
+        end = _end_of_line(text, end, node.end - 1)
     has_line = text[end:].lstrip(" \t\r").startswith("\n")
     start = len(text[: member.start].rstrip(" \t\r\n" if has_line else " \t"))
     previous = node.members[at - 1] if at else None

@@ -7,32 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.surfaces.clients.jsonc import MAX_DEPTH, SyntaxFault, parse, remove_member, set_member
+from paddock.surfaces.clients.jsonc import MAX_DEPTH, JsoncError, parse, remove_member, set_member
 
-NAMES = st.sampled_from(["a", "b", "mcpServers", "paddock", "ü\"\\", "// no comment", "/* nor this */", ""])
+NAMES = st.sampled_from(["a", "b", "mcpServers", "paddock", 'ü"\\', "// no comment", "/* nor this */", ""])
 BLANKS = st.sampled_from(["", " ", "\n", "\n  ", "\t", "\r\n", " // c, } \n", "/* ], \n } */", " /* // */ "])
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES
 
 
 @st.composite
-def written(draw, depth=3):
+def written(draw, depth=2):
     """A value, and a text that holds it with blanks, comments and trailing commas wherever they may be."""
     kind = draw(st.sampled_from(["scalar", "list", "object"] if depth else ["scalar"]))
     if kind == "scalar":
         value = draw(SCALARS)
         return value, json.dumps(value, ensure_ascii=draw(st.booleans()))
     if kind == "list":
-        items = draw(st.lists(written(depth - 1), max_size=3))
+        items = draw(st.lists(written(depth - 1), max_size=2))
         return [value for value, _ in items], enclosed(draw, "[", [text for _, text in items], "]")
     return draw(objects(depth))
 
 
 @st.composite
-def objects(draw, depth=3):
-    members = draw(st.dictionaries(NAMES, written(depth - 1), max_size=4))
-    texts = [
-        f"{json.dumps(name)}{draw(BLANKS)}:{draw(BLANKS)}{text}" for name, (_, text) in members.items()
-    ]
+def objects(draw, depth=2):
+    members = draw(st.dictionaries(NAMES, written(depth - 1), max_size=3))
+    texts = [f"{json.dumps(name)}{draw(BLANKS)}:{draw(BLANKS)}{text}" for name, (_, text) in members.items()]
     return {name: value for name, (value, _) in members.items()}, enclosed(draw, "{", texts, "}")
 
 
@@ -56,14 +54,12 @@ def test_what_is_read_is_what_was_written(made):
     assert json.loads(plain(text)) == value
 
 
-@given(objects(), st.lists(NAMES, min_size=1, max_size=3), written(depth=2))
+@given(objects(), st.lists(NAMES, min_size=1, max_size=3), written(depth=1))
 def test_setting_changes_the_one_member_alone(made, path, new):
     value, text = made
-    wanted, holder = json.loads(json.dumps(value)), None
-    node = wanted
+    wanted = node = json.loads(json.dumps(value))
     for name in path[:-1]:
-        holder = node.setdefault(name, {}) if isinstance(node, dict) else None
-        node = holder
+        node = node.setdefault(name, {}) if isinstance(node, dict) else None
     if not isinstance(node, dict):
         with pytest.raises(ValueError, match="is not an object"):
             set_member(text, path, new[0])
@@ -77,13 +73,13 @@ def test_setting_changes_the_one_member_alone(made, path, new):
         assert [each for each in comments if each not in after] == []
 
 
-@given(objects(), NAMES, written(depth=2))
+@given(objects(), NAMES, written(depth=1))
 def test_a_new_member_comes_and_goes_without_a_trace_but_for_blanks(made, name, new):
     value, text = made
     if name in value:
         return
     after = remove_member(set_member(text, [name], new[0]), [name])
-    assert (parse(after).value, after.split()) == (value, text.split()) or "/*" in text or "//" in text
+    assert (parse(after).value, "".join(after.split())) == (value, "".join(text.split()))
 
 
 @given(objects(), NAMES)
@@ -101,10 +97,9 @@ def test_removing_takes_the_one_member_alone(made, name):
 def test_any_text_is_read_or_refused(text):
     try:
         value = parse(text).value
-    except SyntaxFault as fault:
-        assert re.match(r"line \d+, column \d+: ", str(fault))
-    else:
-        json.loads(json.dumps(value))
+    except JsoncError as error:
+        value = {"told": str(error)}
+    assert json.loads(json.dumps(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -126,7 +121,7 @@ def test_any_text_is_read_or_refused(text):
     ],
 )
 def test_a_fault_is_told_with_its_place(text, fault):
-    with pytest.raises(SyntaxFault) as refused:
+    with pytest.raises(JsoncError) as refused:
         parse(text)
     assert str(refused.value) == fault
 
@@ -141,7 +136,7 @@ def test_a_fault_is_told_with_its_place(text, fault):
         ('{\n  "a": 1, // one\n  // end\n}', '{\n  "a": 1, // one\n  "s": {\n    "x": 1\n  },\n  // end\n}'),
         ('{\n  "a": 1 // one\n}', '{\n  "a": 1, // one\n  "s": {\n    "x": 1\n  }\n}'),
         ('{\r\n\t"a": 1\r\n}', '{\r\n\t"a": 1,\r\n\t"s": {\r\n\t\t"x": 1\r\n\t}\r\n}'),
-        ('{ // none yet\n}', '{ // none yet\n  "s": {\n    "x": 1\n  }\n}'),
+        ("{ // none yet\n}", '{ // none yet\n  "s": {\n    "x": 1\n  }\n}'),
         ('{"s": {"y": 2}}', '{"s": {"y": 2, "x": 1}}'),
         ('{"s": {"x": 2 /* old */}}', '{"s": {"x": 1 /* old */}}'),
     ],
