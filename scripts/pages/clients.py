@@ -32,7 +32,7 @@ Any other client: `paddock install mcp-json` prints the entry.
 
 ## Variables
 
-These move the user's file, as they do for the client:
+These move the user's file, as they do for the client. `XDG_CONFIG_HOME` moves what is in `~/.config`, except for Amp.
 
 """
 CONTAINER = """

@@ -215,7 +215,7 @@ def test_any_other_client() -> None:
     assert servers["paddock"]["args"][:2] == ["serve", "mcp"]
 
 
-@pytest.mark.parametrize("workspace", ["/Users/ada/my, project", "C:\\Users\\ada\\project"])
+@pytest.mark.parametrize("workspace", ["/Volumes/my, project", "C:\\Users\\ada\\project"])
 def test_a_container_serves_a_workspace_of_another_system(workspace: str) -> None:
     entry = json.loads(run("mcp-json", "--docker", "paddock:1", "--workspace", workspace).output)[
         "mcpServers"

@@ -77,7 +77,7 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
         "paddock install codex --scope user --workspace ~/project",
         "paddock install vscode --remove",
         "paddock install --list",
-        "paddock install mcp-json --docker paddock --workspace /Users/ada/project",
+        "paddock install mcp-json --docker paddock --workspace /home/ada/project",
     ),
 )
 @click.argument("client", type=click.Choice([*CLIENTS, ANY]), required=False)

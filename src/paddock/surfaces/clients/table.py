@@ -23,7 +23,7 @@ _CODE: Mapping[Platform, str] = {
     "windows": "AppData/Roaming/Code/User/",
 }
 """The user's settings of VS Code, below the home directory."""
-_CODE_VARIABLE = ("XDG_CONFIG_HOME", "Code/User/")
+_CONFIG = ".config/"
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Client:
     shape: Shape = "plain"
     variables: tuple[tuple[str, str], ...] = ()
     """Environment variables that move the user's file, and what follows the variable's value."""
+    follows_xdg: bool = True
+    """Whether `XDG_CONFIG_HOME` moves what is in `.config`."""
     program: str = ""
     """The client's own command."""
     sign: str = ""
@@ -60,7 +62,15 @@ class Client:
         for variable, rest in self.variables:
             if value := environ.get(variable):
                 return Path(value) / rest
-        return _first_existing([Path.home() / name for name in self.user["linux"]])
+        config = environ.get("XDG_CONFIG_HOME") if self.follows_xdg else None
+        moved = Path(config) if config else Path.home() / _CONFIG
+        names = self.user["linux"]
+        return _first_existing(
+            [
+                moved / name.removeprefix(_CONFIG) if name.startswith(_CONFIG) else Path.home() / name
+                for name in names
+            ]
+        )
 
     def is_installed(self) -> bool:
         """Tell whether the client's command or one of its directories is there."""
@@ -104,7 +114,6 @@ CLIENTS: Mapping[str, Client] = {
             "Claude/claude_desktop_config.json",
             "Library/Application Support/Claude/claude_desktop_config.json",
         ),
-        variables=(("XDG_CONFIG_HOME", "Claude/claude_desktop_config.json"),),
         sign=".config/Claude",
     ),
     "cursor": Client(
@@ -122,7 +131,6 @@ CLIENTS: Mapping[str, Client] = {
         (".vscode/mcp.json",),
         key=("servers",),
         shape="stdio",
-        variables=((_CODE_VARIABLE[0], _CODE_VARIABLE[1] + "mcp.json"),),
         program="code",
         sign=".config/Code",
     ),
@@ -179,7 +187,6 @@ CLIENTS: Mapping[str, Client] = {
         _in_appdata(".config/zed/settings.json", "Zed/settings.json"),
         (".zed/settings.json",),
         key=("context_servers",),
-        variables=(("XDG_CONFIG_HOME", "zed/settings.json"),),
         program="zed",
         sign=".config/zed",
     ),
@@ -190,7 +197,7 @@ CLIENTS: Mapping[str, Client] = {
         ("opencode.json", "opencode.jsonc"),
         key=("mcp",),
         shape="opencode",
-        variables=(("OPENCODE_CONFIG", ""), ("XDG_CONFIG_HOME", "opencode/opencode.json")),
+        variables=(("OPENCODE_CONFIG", ""),),
         program="opencode",
         sign=".config/opencode",
     ),
@@ -219,7 +226,6 @@ CLIENTS: Mapping[str, Client] = {
         _in_appdata(".config/goose/config.yaml", "Block/goose/config/config.yaml"),
         key=("extensions",),
         shape="goose",
-        variables=(("XDG_CONFIG_HOME", "goose/config.yaml"),),
         program="goose",
         sign=".config/goose",
     ),
@@ -230,6 +236,7 @@ CLIENTS: Mapping[str, Client] = {
         (".amp/settings.json", ".amp/settings.jsonc"),
         key=("amp.mcpServers",),
         variables=(("AMP_SETTINGS_FILE", ""),),
+        follows_xdg=False,
         program="amp",
         sign=".config/amp",
     ),

@@ -21,7 +21,7 @@ VARIABLES = {name for about in CLIENTS.values() for name, _ in about.variables}
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in VARIABLES:
+    for name in (*VARIABLES, "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
@@ -138,6 +138,7 @@ def test_a_file_of_a_project_is_out_of_reach_of_programs(client: str) -> None:
         ("zed", "XDG_CONFIG_HOME", ("other", "other/zed/settings.json")),
         ("vscode", "XDG_CONFIG_HOME", ("other", "other/Code/User/mcp.json")),
         ("goose", "XDG_CONFIG_HOME", ("other", "other/goose/config.yaml")),
+        ("amp", "XDG_CONFIG_HOME", (".config", ".config/amp/settings.json")),
         ("continue", "CONTINUE_GLOBAL_DIR", ("other", "other/mcpServers/paddock.json")),
     ],
 )
@@ -148,7 +149,7 @@ def test_a_variable_moves_the_file_of_the_user(
     monkeypatch.setenv(variable, str(home / value))
     done = install(client, "--scope", "user", "--json")
     assert (done.exit_code, json.loads(done.stdout)["file"]) == (0, str(home / file))
-    assert [each.name for each in home.iterdir()] == ["other"]
+    assert [each.name for each in home.iterdir()] == [Path(file).parts[0]]
 
 
 def test_a_file_of_another_spelling_is_the_one_that_is_edited(home: Path) -> None:
