@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,12 @@ class CustomBuildHook(BuildHookInterface):
     """Write `src/paddock/guest/vendor/` when it is missing or older than the lock file."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Make the vendored files current before hatchling collects files."""
+        """Make the vendored files current before hatchling collects files. Raises RuntimeError except on Linux."""
+        if sys.platform != "linux" and self.target_name == "wheel":
+            raise RuntimeError(
+                f"Paddock runs on Linux, and this is {sys.platform}. On Windows, install it in WSL 2. On macOS, and on "
+                "Windows without WSL, run it in a container: docs/docker.md."
+            )
         guest = Path(self.root) / GUEST
         lock = (guest / "package-lock.json").read_bytes()
         if not is_current(guest / "vendor", lock):

@@ -61,9 +61,9 @@ adds it. The strongest that held is used. When that is less than `sandbox.minimu
   It holds for all programs of one Paddock: when two write to the same workspace at the same time, what a program
   leaves for a moment can be taken by the other for the user's own, and put back.
 * What is put back is what the program wrote until then: an editor, an agent, or another Paddock that begins meanwhile
-  can read it. A session goes by what `.mcp.json` held before its first program. Servers that are started in a writable
-  workspace find what programs left there, for `npx`, `uv` and `python -m` look there first: give their entries a `cwd`
-  elsewhere.
+  can read it. A session goes by what the servers files held before its first program. Servers that are started in a
+  writable workspace find what programs left there, for `npx`, `uv` and `python -m` look there first: give their
+  entries a `cwd` elsewhere.
 * A file of a writable workspace that has another name outside of it (a hard link) is written to by both names.
 * A script tool does not start when a link has taken the place of its folder since it was found. What is in the folder
   is as trustworthy as who may write there: programs that may write to a workspace, beside its tools, among them.

@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """\
 # Paddock
 
-> Runs code that nobody has reviewed and gives it exactly the powers that its policy grants: nothing by accident,
-> everything on the record. A command line, an MCP server and a Python library, for Linux.
+> Runs code that nobody has reviewed with exactly the powers that its policy grants, and puts all of it on the record.
+> A command line, an MCP server and a Python library, for Linux.
 """
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _INCLUDED = re.compile(r'--8<-- "(.+)"')

@@ -1,5 +1,6 @@
 """Paddock runs code that nobody has reviewed and gives it exactly the powers its policy grants."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from paddock.surfaces.library.blocking import BlockingPaddock
     from paddock.surfaces.library.paddock import Paddock
     from paddock.tools.prompting import PromptReply
+
+if sys.platform != "linux":  # every module passes this door, so that no other one has to look
+    raise ImportError(
+        f"Paddock runs on Linux, and this is {sys.platform}. On Windows, install it in WSL 2. On macOS, and on Windows "
+        "without WSL, run it in a container: docs/docker.md."
+    )
 
 __version__ = "0.1.0"
 

@@ -59,6 +59,20 @@ def test_importing_the_package_loads_nothing_heavy():
     assert loaded("import paddock") & HEAVY == set()
 
 
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+@pytest.mark.parametrize("module", ["paddock", "paddock.surfaces.cli", "paddock.model.settings"])
+def test_another_platform_than_linux_is_refused_at_the_door(platform, module):
+    code = f"import sys; sys.platform = {platform!r}; import {module}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        1,
+        f"ImportError: Paddock runs on Linux, and this is {platform}. On Windows, install it in WSL 2. On macOS, and on "
+        "Windows without WSL, run it in a container: docs/docker.md.",
+    )
+
+
 @pytest.mark.parametrize("module", CONFINED)
 def test_confined_processes_load_the_standard_library_alone(module):
     code = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import {module}"

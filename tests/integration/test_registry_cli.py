@@ -134,12 +134,12 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
     )
     assert (code, errors) == (1, told)
     trust.write_text('["@good/*"]')
-    file = home.workspace / ".mcp.json"
+    file = home.workspace / ".paddock/servers.json"
     assert home.paddock("enable", "@good/echo") == (0, f"echo is enabled in {file}\n", shown)
     entry = {"command": "npx", "args": ["-y", "@good/echo@1.2.3"]}
     assert json.loads(file.read_text()) == {"mcpServers": {"echo": entry}}
     assert [each["name"] for each in json.loads(home.paddock("list", "--json")[1])] == ["echo"]
-    backup = file.with_name(".mcp.json.backup")
+    backup = file.with_name("servers.json.backup")
     assert home.paddock("disable", "echo") == (
         0,
         f"echo is disabled in {file}\n",
@@ -209,4 +209,8 @@ def test_a_person_at_a_terminal_sees_command_and_variables_before_the_file_chang
     shown, ended = at_terminal(command, home.workspace, home.environment, early=f"{answer}\n")
     before, question, _ = shown.replace("\r\n", "\n").partition("Enable it? [y/N]: ")
     assert before.endswith("@good/echo\n  command: npx -y @good/echo@1.2.3\n  variables: ECHO_TOKEN\n")
-    assert (bool(question), ended, (home.workspace / ".mcp.json").exists()) == (True, code, code == 0)
+    assert (bool(question), ended, (home.workspace / ".paddock/servers.json").exists()) == (
+        True,
+        code,
+        code == 0,
+    )

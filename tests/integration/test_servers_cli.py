@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.at_terminal import at_terminal
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 
@@ -76,6 +77,35 @@ def test_calls_that_policy_denies_are_told_and_recorded(paddock: Any, tmp_path: 
     assert paddock("run", "-", stdin=source) == (0, "no echo here\n", "")
     _, output, _ = paddock("audit", "tail", "--event", "decided", "--json")
     assert [record["fields"]["rule"] for record in json.loads(output)] == ["workspace rule 1"] * 2
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", ["paddock"]), ("n", ["all", "odd", "paddock"])])
+def test_a_person_at_a_terminal_is_asked_whether_servers_move(
+    paddock: Any, tmp_path: Path, answer: str, left: list[str]
+) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "LANG": "C.UTF-8"}
+    shown, code = at_terminal([PADDOCK, "install", "claude-code"], tmp_path, environment, early=f"{answer}\n")
+    assert (code, "Move them now? [y/N]: " in shown) == (0, True)
+    assert list(json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]) == left
+
+
+def test_a_server_that_moved_is_the_one_it_was(paddock: Any, tmp_path: Path, real_servers: Any) -> None:
+    assert paddock("servers", "tools", "all")[0] == 0
+    before = sorted(tmp_path.glob("home/.local/state/paddock/servers/*/pins.json"))
+    code, output, errors = paddock("install", "claude-code", "--move-servers", "--json")
+    assert (code, json.loads(output)["moved"], errors) == (0, ["all", "odd"], "")
+    own, shared = tmp_path / ".paddock/servers.json", tmp_path / ".mcp.json"
+    assert list(json.loads(shared.read_text())["mcpServers"]) == ["paddock"]
+    listed = f"all\tstdio\t{real_servers.everything[0]}\t\n"
+    skipped = f"warning: {own}: server 'odd': has neither `command` nor `url`; skipped.\n"
+    assert paddock("servers", "list") == (0, listed, skipped)
+    assert paddock("servers", "tools", "all")[0] == 0
+    assert sorted(tmp_path.glob("home/.local/state/paddock/servers/*/pins.json")) == before
+    assert len(before) == 1
+    shared.write_text(json.dumps({"mcpServers": {"all": {"command": "/bin/false"}}}))
+    twice = f"{own} has it, too, and that entry is used; remove one of them"
+    warned = f"warning: {shared}: server 'all': {twice}\n"
+    assert paddock("servers", "list") == (0, listed, f"{skipped}{warned}")
 
 
 @pytest.mark.parametrize(

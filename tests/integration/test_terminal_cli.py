@@ -69,7 +69,7 @@ def test_an_unknown_command_gets_the_nearest_name(
     [
         (
             ("servers", "list"),
-            "no servers are configured here; name one in .mcp.json of the workspace: "
+            "no servers are configured here; name one in .paddock/servers.json of the workspace: "
             '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}',
         ),
         (("script", "list"), "there are no scripts here; create one: paddock script new NAME"),

@@ -46,6 +46,11 @@ PROTECTED = (
     ".zed",
     ".windsurf",
     ".amazonq",
+    ".amp",
+    ".continue",
+    ".github/mcp.json",  # of GitHub Copilot CLI
+    ".junie",
+    ".warp",
     ".qwen",
     ".opencode",
     "opencode.json",

@@ -1,4 +1,4 @@
-"""The servers file (`.mcp.json`): what it may say, and what Paddock makes of it.
+"""The servers files (`.paddock/servers.json` and `.mcp.json`): what they may say, and what Paddock makes of it.
 
 Reading never fails. Whatever is wrong becomes a warning that the caller shows; the rest of the file counts.
 Values that came out of variables, and every header, are secrets: they are in no repr, warning or error.
@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -31,6 +32,8 @@ from paddock.hub.redaction import NONE, Secrets, is_credential
 from paddock.model.limits import SERVERS_FILE_BYTES
 
 DEFAULT_TIMEOUT_MS = 60_000
+STATE_VOLUME = "paddock-state:/state"
+"""The volume of a container that serves a workspace, as `paddock install --docker` writes it."""
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${env:NAME}` is how editors write it."""
@@ -159,6 +162,7 @@ def load_servers(
     questions: Sequence[str] = (),
     *,
     read: Callable[[Path, int], bytes] = read_bounded,
+    base: Path | None = None,
 ) -> ServersConfig:
     """Read a servers file, taking `${NAME}` and `${NAME:-default}` from `environ`.
 
@@ -166,8 +170,8 @@ def load_servers(
     Servers whose names match one of the globs `questions` may have a person asked in the midst of a call.
 
     A missing file means no servers. A file that is not understood means no servers and one warning with the
-    position. An entry that is not understood is left out with a warning (X34). Relative working directories
-    start at the file's directory. Raises nothing.
+    position. An entry that is not understood is left out with a warning (X34), and one that starts Paddock itself
+    without. Relative working directories start at `base`, by default the file's directory. Raises nothing.
     """
     try:
         text = read(path, SERVERS_FILE_BYTES).decode("utf-8-sig")
@@ -193,25 +197,60 @@ def load_servers(
         hint = "Rename `servers` to that. " if isinstance(keys.get("servers"), dict) else ""
     if not isinstance(entries, dict):
         return ServersConfig(warnings=(f"{path}: no object `mcpServers`. {hint}No server is configured.",))
-    return _read_entries(path, cast("dict[str, object]", entries), environ, questions)
+    return _read_entries(path, base or path.parent, cast("dict[str, object]", entries), environ, questions)
+
+
+def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, also: Path) -> ServersConfig:
+    """Return the servers of two files. A name in both means the entry of the first, and a warning says so."""
+    named = first.servers.keys() | first.absent.keys()
+    twice = [name for name in (*second.servers, *second.absent) if name in named]
+    warnings = (
+        f"{also}: server {name!r}: {where} has it, too, and that entry is used; remove one of them"
+        for name in twice
+    )
+    return ServersConfig(
+        {**first.servers, **{name: each for name, each in second.servers.items() if name not in named}},
+        (*first.warnings, *second.warnings, *warnings),
+        {**first.absent, **{name: why for name, why in second.absent.items() if name not in named}},
+    )
+
+
+def is_paddock(entry: object) -> bool:
+    """Tell whether an entry starts Paddock, as `paddock install` writes it into a file that Paddock reads as well."""
+    if not isinstance(entry, dict):
+        return False
+    fields = cast("dict[str, object]", entry)
+    command, words = fields.get("command"), fields.get("args")
+    if not isinstance(command, str) or not isinstance(words, list):
+        return False
+    serves = ("serve", "mcp") in pairwise(cast("list[object]", words))
+    return serves and (Path(command).name == "paddock" or STATE_VOLUME in words)
 
 
 def _read_entries(
-    path: Path, entries: Mapping[str, object], environ: Mapping[str, str], questions: Sequence[str]
+    path: Path,
+    base: Path,
+    entries: Mapping[str, object],
+    environ: Mapping[str, str],
+    questions: Sequence[str],
 ) -> ServersConfig:
     servers: dict[str, Server] = {}
     warnings: list[str] = []
     absent: dict[str, str] = {}
+    file = str(path.relative_to(base)) if path.is_relative_to(base) else path.name
     for name, raw in entries.items():
+        if is_paddock(raw):  # it would start itself, and that one itself
+            absent[name] = f"{name} in {file} is Paddock itself"
+            continue
         found: list[str] = []
-        server = _server(name, raw, path.parent, _Interpolation(environ, found.append))
+        server = _server(name, raw, base, _Interpolation(environ, found.append))
         if server is not None:
             asks = any(fnmatchcase(name, glob) for glob in questions)
             servers[name] = replace(server, questions=asks)
         elif found:
-            absent[name] = f"its entry in {path.name} cannot be used; `paddock servers list` says why"
+            absent[name] = f"its entry in {file} cannot be used; `paddock servers list` says why"
         else:
-            absent[name] = f"{name} is disabled in {path.name}; `paddock servers enable {name}` enables it"
+            absent[name] = f"{name} is disabled in {file}; `paddock servers enable {name}` enables it"
         if name in _UNREACHED:
             found.append("programs cannot reach it by this name; rename it")
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from paddock.files import LONGEST, Kept, read_bounded, replace_file
+from paddock.hub.config import is_paddock
 from paddock.hub.search import Hit, confidence, keyword_score
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
@@ -89,10 +90,11 @@ class Provision:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a server: its entry now, under its name, and where the file that was there before is kept."""
+    """What became of a server: its entry now, under its name, in which file, and where the file before it is kept."""
 
     name: str
     entry: Mapping[str, Json]
+    file: Path
     backup: Path | None
     """None for a new file, and when nothing was to be changed."""
 
@@ -219,12 +221,19 @@ def match(intent: str, offers: Sequence[Offer], trust: Sequence[str]) -> tuple[M
 
 
 class Provisioning:
-    """What can be had and what is configured. Files are read at every question; nothing is kept or started."""
+    """What can be had and what is configured. Files are read at every question; nothing is kept or started.
 
-    def __init__(self, servers_file: Path, registry: Path, trust: Path) -> None:
-        self.servers_file = servers_file
+    New servers go into the first of the servers files; one that is there is changed where it stands.
+    """
+
+    def __init__(self, servers_files: Sequence[Path], registry: Path, trust: Path) -> None:
         self.trust_file = trust
+        self._files = servers_files
         self._registry = registry
+
+    def file_of(self, name: str) -> Path:
+        """Return the servers file that has a server, or would get it. Raises ConfigurationError."""
+        return next((file for file in self._files if name in _entries(file)), self._files[0])
 
     def answer(self, intent: str, hits: Sequence[Hit] = (), *, context: str = "") -> Provision:
         """Return what answers an intent: `hits` among the tools that are there, else offers of the registry.
@@ -257,14 +266,17 @@ class Provisioning:
         raise ConfigurationError(f"there is no server {name[:200]!r} in the registry's list; {hint}")
 
     def configured(self) -> dict[str, bool]:
-        """Return the servers of the servers file by name, and whether each is enabled. Raises ConfigurationError."""
-        entries = _servers(self.servers_file, self._document())
-        return {name: _is_enabled(_object(entry)) for name, entry in entries.items()}
+        """Return the servers of the servers files by name, and whether each is enabled. Raises ConfigurationError."""
+        return {name: _is_enabled(_object(entry)) for name, entry in self._configured().items()}
 
     def entry(self, name: str) -> dict[str, Json]:
-        """Return what the servers file says of a server, else the registry's offer. Raises ConfigurationError."""
-        configured = _servers(self.servers_file, self._document())
+        """Return what the servers files say of a server, else the registry's offer. Raises ConfigurationError."""
+        configured = self._configured()
         return dict(_object(configured[name]) if name in configured else self.find(name).offer.entry)
+
+    def _configured(self) -> dict[str, Any]:
+        found = {name: entry for file in reversed(self._files) for name, entry in _entries(file).items()}
+        return {name: entry for name, entry in found.items() if not is_paddock(entry)}
 
     def enable(self, name: str, *, own_name: str = "", approved: bool) -> Change:
         """Enable a configured server again, or enter an offer as `own_name`, by default the last part of its name.
@@ -279,66 +291,71 @@ class Provisioning:
         found = self.find(name)
         if not found.allowed:
             raise ConfigurationError(explain_distrust(found.offer, self.trust_file))
-        chosen = own_name or found.offer.name.rpartition("/")[2]
-        return Change(chosen, found.offer.entry, self._enter(chosen, found.offer))
+        return self._enter(own_name or found.offer.name.rpartition("/")[2], found.offer)
 
     def disable(self, name: str, *, approved: bool) -> Change:
         """Keep a server of the servers file from being used. Raises ConfigurationError."""
         if not approved:
             raise ConfigurationError(f"{name} was not disabled: a person has to approve it")
         if name not in self.configured():
-            raise ConfigurationError(f"{self.servers_file}: there is no server {name[:200]!r}")
+            files = " and ".join(str(file) for file in self._files)
+            raise ConfigurationError(f"{files}: there is no server {name[:200]!r}")
         return self._set(name, enabled=False)
 
-    def _enter(self, name: str, offer: Offer) -> Path | None:
+    def _enter(self, name: str, offer: Offer) -> Change:
         if not _NAME.match(name):
             raise ConfigurationError(
                 f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`"
             )
-        document = self._document()
-        servers = _servers(self.servers_file, document)
-        if name in servers:
+        if any(name in _entries(file) for file in self._files):
             raise ConfigurationError(
-                f"{self.servers_file}: there is a server {name!r} already; choose another name"
+                f"{self.file_of(name)}: there is a server {name!r} already; choose another name"
             )
-        servers[name] = dict(offer.entry)
-        return self._write(document)
+        file = self._files[0]
+        document = _document(file)
+        _servers(file, document)[name] = dict(offer.entry)
+        return Change(name, offer.entry, file, _write(file, document))
 
     def _set(self, name: str, *, enabled: bool) -> Change:
-        document = self._document()
-        entry = _servers(self.servers_file, document)[name]
+        file = self.file_of(name)
+        document = _document(file)
+        entry = _servers(file, document)[name]
         if not isinstance(entry, dict):
-            raise ConfigurationError(
-                f"{self.servers_file}: server {name!r} is no object; correct the file first"
-            )
+            raise ConfigurationError(f"{file}: server {name!r} is no object; correct the file first")
         fields = cast("dict[str, Json]", entry)
         was = _is_enabled(fields)
         for key in ("disabled", "enabled"):
             fields.pop(key, None)
         if was is enabled:
-            return Change(name, fields, None)
+            return Change(name, fields, file, None)
         if not enabled:
             fields["disabled"] = True
-        return Change(name, fields, self._write(document))
+        return Change(name, fields, file, _write(file, document))
 
-    def _document(self) -> dict[str, Any]:
-        """Return what the servers file holds. Somebody has written it: nobody is told to remove it."""
-        return Kept(self.servers_file, remedy="correct the file first", read=read_bounded).read()
 
-    def _write(self, document: Mapping[str, Json]) -> Path | None:
-        """Replace the servers file, keeping what was there; return where, None for a new file."""
-        file, backup = self.servers_file, None
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
-            if file.exists():
-                backup = file.with_name(f"{file.name}.backup")
-                replace_file(backup, read_bounded(file, LONGEST), mode=mode)
-            text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-            replace_file(file, text.encode("utf-8", "backslashreplace"), mode=mode)  # as JSON escapes it
-        except OSError as error:
-            raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
-        return backup
+def _document(file: Path) -> dict[str, Any]:
+    """Return what a servers file holds. Somebody has written it: nobody is told to remove it."""
+    return Kept(file, remedy="correct the file first", read=read_bounded).read()
+
+
+def _entries(file: Path) -> dict[str, Any]:
+    return _servers(file, _document(file))
+
+
+def _write(file: Path, document: Mapping[str, Json]) -> Path | None:
+    """Replace a servers file, keeping what was there; return where, None for a new file."""
+    backup = None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
+        if file.exists():
+            backup = file.with_name(f"{file.name}.backup")
+            replace_file(backup, read_bounded(file, LONGEST), mode=mode)
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        replace_file(file, text.encode("utf-8", "backslashreplace"), mode=mode)  # as JSON escapes it
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
+    return backup
 
 
 def _is_enabled(entry: Mapping[str, Json]) -> bool:

@@ -17,6 +17,8 @@ MIB = 1024 * KIB
 
 SCRIPT_BYTES = 16 * MIB
 """Bytes of a script tool's program that are read: more would fill memory."""
+OWN_SERVERS_FILE, SHARED_SERVERS_FILE = ".paddock/servers.json", ".mcp.json"
+"""The servers files of a workspace: the one that Paddock alone reads, and the one that other MCP clients read, too."""
 SERVERS_FILE_BYTES = 4 * MIB
 """Bytes of a servers file that are read, likewise."""
 

@@ -172,7 +172,7 @@ class ServerSettings(Value):
     """`[servers]`: how upstream MCP servers are run."""
 
     config: Path | None = None
-    """Server file to read instead of `.mcp.json` of the workspace.
+    """Servers file to read instead of `.paddock/servers.json` and `.mcp.json` of the workspace.
 
     Keep it outside of workspaces that programs may write to: it names commands, and a program that could change it does
     not start, unless it is where such files are protected, as in `.vscode`.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from paddock.files import read_bounded
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
-from paddock.model.limits import SERVERS_FILE_BYTES
+from paddock.model.limits import OWN_SERVERS_FILE, SERVERS_FILE_BYTES, SHARED_SERVERS_FILE
 from paddock.model.request import Places
 from paddock.model.settings import Settings
 from paddock.policy.environment import child_environment
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Servers:
-    """The upstream servers of a session: their file is read at the first use, each starts at its first call.
+    """The upstream servers of a session: their files are read at the first use, each starts at its first call.
 
-    It names commands that run as the user. A program that may write to the workspace can change it until it is put back
-    at the program's end, so what counts is what it was before the first one began (`hold`).
+    They name commands that run as the user. A program that may write to the workspace can change them until they are
+    put back at the program's end, so what counts is what they were before the first one began (`hold`).
     """
 
     def __init__(
@@ -39,31 +39,43 @@ class Servers:
         """Let `learn` hear of every secret of a login."""
         self._all, self._learn = settings, learn
         self._settings = settings.servers
-        self._file = settings.servers.config or workspace / ".mcp.json"
-        self._held: bytes | OSError | None = None
+        own = settings.servers.config
+        self._workspace = workspace
+        self._files = (own,) if own else (workspace / OWN_SERVERS_FILE, workspace / SHARED_SERVERS_FILE)
+        self._memory = self._files[-1]
+        """What pins, logins and observed types go by: a server that moves to the other file keeps its own."""
+        self._held: dict[Path, bytes | OSError] = {}
         self._hub: Hub | None = None
         self.used = False
 
     @cached_property
     def config(self) -> "ServersConfig":
-        """What the servers file says."""
-        from paddock.hub.config import load_servers  # noqa: PLC0415 - only programs that use servers pay for it
+        """What the servers files say; where both have a server, the first."""
+        # Only programs that use servers pay for it.
+        from paddock.hub.config import combine_configs, load_servers  # noqa: PLC0415
 
         self.used = True
-        return load_servers(self._file, os.environ, self._settings.questions, read=self._read)
+        base = None if self._settings.config else self._workspace
+        found = [
+            load_servers(file, os.environ, self._settings.questions, read=self._read, base=base)
+            for file in self._files
+        ]
+        return found[0] if base is None else combine_configs(found[0], found[1], *self._files)
 
     def hold(self) -> None:
-        """Keep what the servers file holds, unless it was read or is kept: it may be another's from now on."""
-        if self._held is None and "config" not in vars(self):
-            try:
-                self._held = read_bounded(self._file, SERVERS_FILE_BYTES)
-            except OSError as error:
-                self._held = error
+        """Keep what the servers files hold, unless they were read or are kept: they may be another's from now on."""
+        if not self._held and "config" not in vars(self):
+            for file in self._files:
+                try:
+                    self._held[file] = read_bounded(file, SERVERS_FILE_BYTES)
+                except OSError as error:
+                    self._held[file] = error
 
     def _read(self, file: Path, most: int) -> bytes:
-        if isinstance(self._held, OSError):
-            raise self._held
-        return read_bounded(file, most) if self._held is None else self._held
+        held = self._held.get(file)
+        if isinstance(held, OSError):
+            raise held
+        return read_bounded(file, most) if held is None else held
 
     def configured(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
@@ -118,7 +130,7 @@ class Servers:
         """The definitions of tools that are pinned."""
         from paddock.hub.pins import Pins  # noqa: PLC0415 - only programs that use servers pay for it
 
-        return Pins(self._settings.state, self._file)
+        return Pins(self._settings.state, self._memory)
 
     @cached_property
     def admission(self) -> "Admission":
@@ -132,14 +144,14 @@ class Servers:
         """The logins at servers."""
         from paddock.logins import KeptLogins  # noqa: PLC0415 - only programs that use servers pay for it
 
-        return KeptLogins(self._all, self._file, self._learn)
+        return KeptLogins(self._all, self._memory, self._learn)
 
     @cached_property
     def observed(self) -> "Observed":
         """The types of results so far."""
         from paddock.hub.observed import Observed  # noqa: PLC0415 - only programs that use servers pay for it
 
-        return Observed(self._settings.state, self._file)
+        return Observed(self._settings.state, self._memory)
 
     @cached_property
     def catalog(self) -> "Catalog":
@@ -166,7 +178,7 @@ class Servers:
         """What further servers can be had, and which are enabled."""
         from paddock.hub.provision import Provisioning  # noqa: PLC0415 - only those who want more servers pay for it
 
-        return Provisioning(self._file, self._settings.registry, self._settings.trust)
+        return Provisioning(self._files, self._settings.registry, self._settings.trust)
 
     async def refresh(self) -> int:
         """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""

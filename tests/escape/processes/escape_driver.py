@@ -36,6 +36,7 @@ CLIENTS = (
         ".qwen",
     ),
     *(".opencode", "opencode.json", "opencode.jsonc", ".crush.json", "crush.json", ".claude.json"),
+    *(".amp", ".continue", ".github/mcp.json", ".junie", ".warp", ".paddock"),
 )
 HOME = (
     ".ssh",

@@ -96,7 +96,9 @@ def test_what_there_is_and_could_be_had(place: Place, mode: str) -> None:
 
 
 def entries(place: Place) -> dict[str, Any]:
-    return json.loads((place.workspace / ".mcp.json").read_text())["mcpServers"]
+    files = (place.workspace / name for name in (".mcp.json", ".paddock/servers.json"))
+    held = [json.loads(file.read_text())["mcpServers"] for file in files if file.exists()]
+    return {name: entry for entries in held for name, entry in entries.items()}
 
 
 @pytest.mark.parametrize("mode", ERAS)

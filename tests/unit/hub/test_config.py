@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.hub.config import HttpServer, Lifecycle, ServersConfig, StdioServer, load_servers
+from paddock.hub.config import (
+    HttpServer,
+    Lifecycle,
+    ServersConfig,
+    StdioServer,
+    combine_configs,
+    is_paddock,
+    load_servers,
+)
 from paddock.hub.credentials import OAuth
 
 
@@ -329,3 +337,62 @@ def test_a_name_that_programs_cannot_reach_is_told(tmp_path):
         ["then", "toJSON", "call"],
         [f": server 'then': {told}", f": server 'toJSON': {told}"],
     )
+
+
+def test_of_two_files_the_first_counts_where_both_have_a_server(tmp_path):
+    own, shared = tmp_path / ".paddock/servers.json", tmp_path / ".mcp.json"
+    own.parent.mkdir()
+    off = {"command": "x", "disabled": True}
+    own.write_text(json.dumps({"mcpServers": {"a": {"command": "own", "cwd": "sub"}, "off": off, "bad": {}}}))
+    entries = {
+        "a": {"command": "shared"},
+        "off": {"command": "y"},
+        "b": {"command": "b"},
+        "bad": off,
+        "gone": off,
+    }
+    shared.write_text(json.dumps({"mcpServers": entries}))
+    found = combine_configs(
+        load_servers(own, {}, base=tmp_path), load_servers(shared, {}, base=tmp_path), own, shared
+    )
+    commands = {name: getattr(server, "command", None) for name, server in found.servers.items()}
+    assert commands == {"a": "own", "b": "b"}
+    assert getattr(found.servers["a"], "cwd", None) == tmp_path / "sub"
+    twice = "it, too, and that entry is used; remove one of them"
+    assert found.warnings == (
+        f"{own}: server 'bad': has neither `command` nor `url`; skipped.",
+        *(f"{shared}: server {name!r}: {own} has {twice}" for name in ("a", "off", "bad")),
+    )
+    assert found.absent == {
+        "off": "off is disabled in .paddock/servers.json; `paddock servers enable off` enables it",
+        "bad": "its entry in .paddock/servers.json cannot be used; `paddock servers list` says why",
+        "gone": "gone is disabled in .mcp.json; `paddock servers enable gone` enables it",
+    }
+
+
+def test_an_entry_that_starts_paddock_itself_is_passed_over(tmp_path):
+    native = {"type": "stdio", "command": "/opt/bin/paddock", "args": ["serve", "mcp", "--workspace", "/p"]}
+    docker = {"command": "docker", "args": ["run", "-v", "paddock-state:/state", "i", "serve", "mcp"]}
+    assert load(tmp_path, {"mcpServers": {"paddock": native, "in-a-box": docker}}) == ({}, [])
+    found = load_servers(tmp_path / ".mcp.json", {})
+    assert found.absent == {
+        "paddock": "paddock in .mcp.json is Paddock itself",
+        "in-a-box": "in-a-box in .mcp.json is Paddock itself",
+    }
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        5,
+        {},
+        {"command": "paddock"},
+        {"command": "paddock", "args": ["run", "x"]},
+        {"command": "paddock", "args": "serve mcp"},
+        {"command": "other", "args": ["serve", "mcp"]},
+        {"command": 5, "args": ["serve", "mcp"]},
+        {"url": "https://paddock.example/serve/mcp"},
+    ],
+)
+def test_another_entry_is_not_paddock(entry):
+    assert not is_paddock(entry)

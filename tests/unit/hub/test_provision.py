@@ -123,7 +123,7 @@ def test_a_name_of_several_sources_is_refused_and_its_address_taken(tmp_path):
     registry(tmp_path, entry(identifier="git"), entry(registryType="pypi", identifier="git"))
     trust = tmp_path / "trust.json"
     trust.write_text('["git"]')
-    provisioning = Provisioning(tmp_path / ".mcp.json", tmp_path / "registry.json", trust)
+    provisioning = Provisioning([tmp_path / ".mcp.json"], tmp_path / "registry.json", trust)
     messages = []
     for name in ("git", "npm:git"):
         with pytest.raises(ConfigurationError) as refused:
@@ -243,16 +243,16 @@ def provisioning(tmp_path):
     (lists / "trust.json").write_text('["@good/*"]')
     place = tmp_path / "place"
     place.mkdir()
-    return Provisioning(place / ".mcp.json", lists / "registry.json", lists / "trust.json")
+    return Provisioning([place / ".mcp.json"], lists / "registry.json", lists / "trust.json")
 
 
 def test_enabling_keeps_what_was_there_and_a_backup(provisioning):
-    path = provisioning.servers_file
+    path = provisioning.file_of("git")
     before = '{"mcpServers": {"a": {"command": "ä"}}, "other": 1}'
     path.write_text(before)
     path.chmod(0o640)
     backup = path.with_name(".mcp.json.backup")
-    assert provisioning.enable("@good/git", approved=True) == Change("git", OFFER.entry, backup)
+    assert provisioning.enable("@good/git", approved=True) == Change("git", OFFER.entry, path, backup)
     assert backup.read_text() == before
     assert path.stat().st_mode & 0o777 == 0o640
     assert json.loads(path.read_text()) == {
@@ -263,9 +263,13 @@ def test_enabling_keeps_what_was_there_and_a_backup(provisioning):
 
 
 def test_enabling_makes_a_file_for_the_user_alone(provisioning):
-    made = Provisioning(provisioning.servers_file.parent / "new" / "servers.json", *lists_of(provisioning))
-    assert made.enable("@good/git", own_name="mine", approved=True) == Change("mine", OFFER.entry, None)
-    assert made.servers_file.stat().st_mode & 0o777 == 0o600
+    made = Provisioning(
+        [provisioning.file_of("git").parent / "new" / "servers.json"], *lists_of(provisioning)
+    )
+    assert made.enable("@good/git", own_name="mine", approved=True) == Change(
+        "mine", OFFER.entry, made.file_of("mine"), None
+    )
+    assert made.file_of("mine").stat().st_mode & 0o777 == 0o600
 
 
 def lists_of(provisioning):
@@ -308,7 +312,7 @@ def lists_of(provisioning):
     ],
 )
 def test_enabling_that_is_refused_changes_nothing(provisioning, text, name, options, message):
-    path = provisioning.servers_file
+    path = provisioning.file_of("git")
     path.write_text(text)
     with pytest.raises(ConfigurationError) as refused:
         provisioning.enable(name, **{"approved": True, **options})
@@ -318,7 +322,7 @@ def test_enabling_that_is_refused_changes_nothing(provisioning, text, name, opti
 
 
 def test_a_disabled_server_is_not_used_until_it_is_enabled_again(provisioning):
-    path = provisioning.servers_file
+    path = provisioning.file_of("git")
     path.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}')
     provisioning.disable("a", approved=True)
     assert provisioning.configured() == {"a": False, "b": True}
@@ -332,7 +336,7 @@ def test_a_disabled_server_is_not_used_until_it_is_enabled_again(provisioning):
 
 
 def test_a_server_that_another_program_disabled_is_enabled(provisioning):
-    path = provisioning.servers_file
+    path = provisioning.file_of("git")
     path.write_text('{"mcpServers": {"a": {"command": "x", "enabled": false}}}')
     assert (provisioning.configured(), load_servers(path, {}).servers) == ({"a": False}, {})
     provisioning.enable("a", approved=True)

@@ -1,18 +1,23 @@
-"""`paddock install`: idempotent, with the difference shown and a backup kept."""
+"""`paddock install`: idempotent, with the difference shown and a backup kept, and one project never in another's place."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from paddock.surfaces.cli.install import CLIENTS
+from paddock.hub.config import load_servers
 from paddock.surfaces.cli.root import command
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home directory, which is the current directory and the workspace, too."""
+    for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -20,112 +25,141 @@ def run(*args: str) -> Result:
     return CliRunner().invoke(command, ["install", *args])
 
 
-@pytest.mark.parametrize("client", [name for name, about in CLIENTS.items() if about.file])
-def test_in_and_out_again(home: Path, client: str) -> None:
-    about = CLIENTS[client]
-    file = home / about.file
-    file.parent.mkdir(parents=True, exist_ok=True)
-    others = {"theme": "dark", about.key: {"other": {"command": "x"}}}
-    file.write_text(json.dumps(others))
-    assert run(client, "--workspace", str(home)).exit_code == 0
-    written = json.loads(file.read_text())
-    entry = written[about.key]["paddock"]
-    assert entry["args"] == ["serve", "mcp", "--workspace", str(home)]
-    assert (written["theme"], written[about.key]["other"]) == ("dark", {"command": "x"})
-    assert json.loads(file.with_name(f"{file.name}.backup").read_text()) == others
-    again = run(client, "--workspace", str(home))
-    assert (again.exit_code, again.output) == (0, f"{file}: nothing to change\n")
-    assert run(client, "--remove").exit_code == 0
-    assert json.loads(file.read_text()) == others
-
-
-def test_a_new_file_is_private_and_has_no_backup(home: Path) -> None:
-    done = run("cursor", "--json")
-    file = home / ".cursor/mcp.json"
+def test_a_new_file_of_the_user_is_private_and_has_no_backup(home: Path) -> None:
+    done = run("windsurf", "--json")
+    file = home / ".codeium/windsurf/mcp_config.json"
     told = json.loads(done.output)
     assert '\n+    "paddock": {\n' in told.pop("difference")
-    assert told == {"file": str(file), "changed": True, "backup": None}
+    assert told == {"file": str(file), "scope": "user", "changed": True, "backup": None, "moved": []}
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_printing_changes_nothing(home: Path) -> None:
-    done = run("cursor", "--print")
+@pytest.mark.parametrize("flag", ["--dry-run", "--print"])
+def test_a_rehearsal_changes_nothing(home: Path, flag: str) -> None:
+    done = run("cursor", flag)
     assert done.exit_code == 0
     assert '+    "paddock": {' in done.output
-    told = json.loads(run("cursor", "--print", "--json").output)
+    told = json.loads(run("cursor", flag, "--json").output)
     assert (told["changed"], told["difference"]) == (False, done.output.removesuffix("\n"))
     assert not (home / ".cursor").exists()
 
 
-def test_a_file_with_comments_stays_as_it_is_and_says_what_to_enter(home: Path) -> None:
-    file = home / ".config/Code/User/mcp.json"
-    file.parent.mkdir(parents=True)
-    commented = '{\n  // mine\n  "servers": {}\n}\n'
-    file.write_text(commented)
-    done = run("vscode", "--workspace", str(home))
-    told, by_hand = done.output.splitlines()
-    why = "Expecting property name enclosed in double quotes: line 2 column 3 (char 4)"
-    assert (done.exit_code, told) == (
+def test_two_projects_one_after_another_each_have_their_own(home: Path) -> None:
+    for name in ("one", "two"):
+        (home / name).mkdir()
+        assert run("vscode", "--workspace", name).exit_code == 0
+    for name in ("one", "two"):
+        entry = json.loads((home / name / ".vscode/mcp.json").read_text())["servers"]["paddock"]
+        assert entry["args"] == ["serve", "mcp", "--workspace", str(home / name)]
+
+
+def test_an_entry_of_the_user_is_not_pointed_at_another_workspace_unasked(home: Path) -> None:
+    for name in ("one", "two"):
+        (home / name).mkdir()
+    file = home / ".codeium/windsurf/mcp_config.json"
+    assert run("windsurf", "--workspace", "one").exit_code == 0
+    before = file.read_text()
+    done = run("windsurf", "--workspace", "two")
+    assert (done.exit_code, done.output) == (
         1,
-        f"{file}: is no plain JSON, and what is more would be lost: {why}",
+        f"{file}: `paddock` serves {home}/one. Nothing was changed.\n"
+        f"To serve {home}/two instead, run the command again with --replace; to have both, give this one a name "
+        "with --name.\n",
     )
-    lead, _, entry = by_hand.partition(': "paddock": ')
-    assert (lead, json.loads(entry)["args"]) == (
-        "Enter by hand, in `servers`",
-        ["serve", "mcp", "--workspace", str(home)],
+    assert file.read_text() == before
+    assert run("windsurf", "--workspace", "two", "--name", "paddock-two").exit_code == 0
+    assert run("windsurf", "--workspace", "two", "--replace").exit_code == 0
+    servers = json.loads(file.read_text())["mcpServers"]
+    assert {name: entry["args"][-1] for name, entry in servers.items()} == {
+        "paddock": f"{home}/two",
+        "paddock-two": f"{home}/two",
+    }
+
+
+def test_the_other_scope_is_pointed_at_where_it_has_an_entry_too(home: Path) -> None:
+    project = home / "project"
+    project.mkdir()
+    assert run("cursor", "--scope", "user", "--workspace", "project").exit_code == 0
+    done = run("cursor", "--workspace", "project")
+    assert done.stderr == (
+        f"{home}/.cursor/mcp.json has `paddock`, too, serving {project}; "
+        "to take it out: paddock install cursor --scope user --remove\n"
     )
-    assert run("vscode", "--remove").output.splitlines()[1] == "Take `paddock` out of `servers` by hand."
-    assert file.read_text() == commented
+
+
+def test_a_client_without_a_file_for_projects_says_so() -> None:
+    done = run("windsurf", "--scope", "project")
+    assert (done.exit_code, done.output.splitlines()[-1]) == (
+        2,
+        "Error: Windsurf has no file for a project; leave --scope out.",
+    )
+    assert run().output.splitlines()[-1] == (
+        "Error: Missing argument 'CLIENT'. `paddock install --list` lists them."
+    )
+
+
+def test_clients_are_listed_with_what_is_there(home: Path) -> None:
+    (home / ".cursor").mkdir()
+    (home / ".codex").mkdir()
+    (home / ".codex/config.toml").write_text("not = [ toml")
+    assert run("cursor").exit_code == 0
+    rows = {row["client"]: row for row in json.loads(run("--list", "--json").output)}
+    assert rows["cursor"] == {
+        "client": "cursor",
+        "title": "Cursor",
+        "installed": True,
+        "files": {"project": f"{home}/.cursor/mcp.json", "user": f"{home}/.cursor/mcp.json"},
+        "serves": {"project": str(home), "user": str(home)},
+    }
+    assert (rows["codex"]["installed"], rows["codex"]["serves"]) == (True, {})
+    assert rows["kiro"]["installed"] is False
+    assert f"cursor\tyes\t{home}/.cursor/mcp.json\tproject: {home}, user: {home}\n" in run("--list").output
 
 
 def test_what_cannot_be_read_stays_as_it_is(home: Path) -> None:
     file = home / ".claude.json"
     file.write_text("[]")
-    assert run("claude-code").output == f"{file}: holds no JSON object; correct the file first\n"
+    told = f"{file}: `mcpServers` is not an object. Nothing was changed; correct the file first.\n"
+    assert run("claude-code", "--scope", "user").output == told
     file.write_bytes(b"\xff")
-    assert run("claude-code").output == f"{file}: cannot be read: it is not UTF-8 text\n"
+    assert run("claude-code", "--scope", "user").output == f"{file}: cannot be read: it is not UTF-8 text\n"
     file.unlink()
     file.mkdir()
-    assert run("claude-code").output == f"{file}: cannot be read: Is a directory\n"
+    told = f"{file}: it is a directory and no regular file; move {file} away\n"
+    assert run("claude-code", "--scope", "user").output == told
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ('{"mcpServers": {"a": {}}, "mcpServers": {}}', "it has 'mcpServers' twice"),
-        ('{"a": {"k": 1, "l": 2, "k": 1}}', "it has 'k' twice"),
-        ('{"far": 1e400}', "Out of range float values are not JSON compliant"),
-        ('{"none": NaN}', "Out of range float values are not JSON compliant"),
-    ],
-)
-def test_what_would_be_lost_in_writing_stays_as_it_is(home: Path, text: str, why: str) -> None:
+def test_a_pipe_is_refused_and_nobody_waits_for_it(home: Path) -> None:
+    os.mkfifo(home / ".claude.json")
+    told = f"{home}/.claude.json: it is a pipe and no regular file; move {home}/.claude.json away\n"
+    assert run("claude-code", "--scope", "user").output == told
+
+
+def test_a_file_of_another_user_is_refused(home: Path, as_root: None) -> None:
+    file = home / ".claude.json"
+    file.write_text("{}")
+    os.chown(file, 54321, 54321)
+    told = f"{file}: it belongs to user 54321, and Paddock runs as user 0; run this command as that user\n"
+    assert run("claude-code", "--scope", "user").output == told
+
+
+def test_numbers_and_halves_of_characters_stay_what_they_are(home: Path) -> None:
     file = home / ".cursor/mcp.json"
     file.parent.mkdir()
-    file.write_text(text)
-    done = run("cursor")
-    told, by_hand = done.output.splitlines()
-    assert (done.exit_code, by_hand.startswith("Enter by hand, in `mcpServers`: ")) == (1, True)
-    assert told.startswith(f"{file}: is no plain JSON, and what is more would be lost: {why}")
-    assert (file.read_text(), [each.name for each in file.parent.iterdir()]) == (text, ["mcp.json"])
-
-
-def test_half_of_a_character_stays_what_it_is(home: Path) -> None:
-    file = home / ".cursor/mcp.json"
-    file.parent.mkdir()
-    file.write_text(r'{"half": "\ud800 é"}')
+    before = '{"far": 1e400, "half": "\\ud800 é", "k": 1, "k": 2}'
+    file.write_text(before)
     assert run("cursor").exit_code == 0
-    assert r'"half": "\ud800 é"' in file.read_text()
+    assert file.read_text().startswith(before.removesuffix("}"))
 
 
-def test_a_link_that_leads_back_to_itself(home: Path) -> None:
+def test_a_byte_order_mark_stays(home: Path) -> None:
     file = home / ".cursor/mcp.json"
     file.parent.mkdir()
-    file.symlink_to(file)
-    done = run("cursor", "--print")
-    assert (done.exit_code, done.output) == (
-        1,
-        f"{file}: is a link that leads back to itself; correct it first\n",
-    )
+    file.write_bytes(b"\xef\xbb\xbf{}\r\n")
+    assert run("cursor").exit_code == 0
+    data = file.read_bytes()
+    assert (data[:3], list(json.loads(data)["mcpServers"])) == (b"\xef\xbb\xbf", ["paddock"])
+    assert data.count(b"\n") == data.count(b"\r\n")
 
 
 def test_an_empty_file_is_as_good_as_none(home: Path) -> None:
@@ -136,18 +170,138 @@ def test_an_empty_file_is_as_good_as_none(home: Path) -> None:
     assert list(json.loads(file.read_text())["mcpServers"]) == ["paddock"]
 
 
-def test_a_link_stays_a_link(home: Path) -> None:
-    file, kept = home / ".cursor/mcp.json", home / "dotfiles/mcp.json"
-    for each in (file, kept):
-        each.parent.mkdir()
+def test_a_link_that_leads_back_to_itself(home: Path) -> None:
+    file = home / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.symlink_to(file)
+    done = run("cursor", "--dry-run")
+    told = f"{file}: is a link that leads back to itself; correct it first\n"
+    assert (done.exit_code, done.output) == (1, told)
+
+
+def test_a_link_of_the_user_stays_a_link(home: Path) -> None:
+    file, kept = home / ".claude.json", home / "dotfiles/claude.json"
+    kept.parent.mkdir()
     file.symlink_to(kept)
-    assert run("cursor").exit_code == 0
+    assert run("claude-code", "--scope", "user").exit_code == 0
     assert (file.is_symlink(), list(json.loads(kept.read_text())["mcpServers"])) == (True, ["paddock"])
-    assert run("cursor", "--remove").exit_code == 0
+    assert run("claude-code", "--scope", "user", "--remove").exit_code == 0
     assert (file.is_symlink(), json.loads(kept.read_text())) == (True, {"mcpServers": {}})
-    assert kept.with_name("mcp.json.backup").exists()
+    assert kept.with_name("claude.json.backup").exists()
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_link_in_a_project_does_not_lead_out_of_it(home: Path, what: str) -> None:
+    project, outside = home / "project", home / "outside"
+    project.mkdir()
+    outside.mkdir()
+    (outside / "mcp.json").write_text('{"mcpServers": {}}')
+    if what == "file":
+        (project / ".cursor").mkdir()
+        (project / ".cursor/mcp.json").symlink_to(outside / "mcp.json")
+    else:
+        (project / ".cursor").symlink_to(outside)
+    done = run("cursor", "--workspace", "project")
+    told = (
+        f"{project}/.cursor/mcp.json: is a link that leads out of the project, to {outside}/mcp.json; "
+        "remove it first\n"
+    )
+    assert (done.exit_code, done.output) == (1, told)
+    assert (outside / "mcp.json").read_text() == '{"mcpServers": {}}'
 
 
 def test_any_other_client() -> None:
     servers = json.loads(run("mcp-json").output)["mcpServers"]
     assert servers["paddock"]["args"][:2] == ["serve", "mcp"]
+
+
+@pytest.mark.parametrize("workspace", ["/Volumes/my, project", "C:\\Users\\ada\\project"])
+def test_a_container_serves_a_workspace_of_another_system(workspace: str) -> None:
+    entry = json.loads(run("mcp-json", "--docker", "paddock:1", "--workspace", workspace).output)[
+        "mcpServers"
+    ]
+    source = f'"source={workspace}"' if "," in workspace else f"source={workspace}"
+    assert entry["paddock"] == {
+        "command": "docker",
+        "args": [
+            *("run", "-i", "--rm", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+            *("--mount", f"type=bind,{source},target=/workspace", "--volume", "paddock-state:/state"),
+            *("paddock:1", "serve", "mcp", "--workspace", "/workspace"),
+        ],
+    }
+
+
+def test_a_container_is_entered_and_seen_as_serving_its_workspace(home: Path) -> None:
+    assert run("lm-studio", "--docker", "paddock").exit_code == 0
+    rows = {row["client"]: row for row in json.loads(run("--list", "--json").output)}
+    assert rows["lm-studio"]["serves"] == {"user": str(home)}
+    assert run("lm-studio", "--docker", "paddock").stdout.endswith("nothing to change\n")
+
+
+SERVERS = """{
+  "mcpServers": {
+    // what time it is
+    "time": { "command": "uvx", "args": ["mcp-server-time"] },
+    "git": { "command": "uvx", "args": ["mcp-server-git"], "cwd": "sub" }
+  }
+}
+"""
+
+
+def test_servers_that_the_client_starts_itself_are_warned_of(home: Path) -> None:
+    (home / ".mcp.json").write_text(SERVERS)
+    done = run("claude-code")
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (
+        0,
+        f"warning: Claude Code starts the servers of {home}/.mcp.json itself, so its agent calls them past Paddock as "
+        "well: time, git. To move them to .paddock/servers.json: paddock install claude-code --move-servers",
+    )
+    assert not (home / ".paddock").exists()
+    assert "warning" not in run("cursor").stderr
+
+
+def test_servers_move_to_the_file_that_paddock_alone_reads(home: Path) -> None:
+    (home / ".mcp.json").write_text(SERVERS)
+    rehearsed = run("claude-code", "--move-servers", "--dry-run")
+    assert f"+++ {home}/.paddock/servers.json" in rehearsed.stdout
+    assert not (home / ".paddock").exists()
+    done = run("claude-code", "--move-servers", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["moved"]) == (0, ["time", "git"])
+    assert json.loads((home / ".paddock/servers.json").read_text()) == {
+        "mcpServers": {
+            "time": {"command": "uvx", "args": ["mcp-server-time"]},
+            "git": {"command": "uvx", "args": ["mcp-server-git"], "cwd": "sub"},
+        }
+    }
+    left = (home / ".mcp.json").read_text()
+    assert "// what time it is" in left
+    assert left.count('"command"') == 1
+    assert (home / ".mcp.json.backup").read_text() == SERVERS
+    found = load_servers(home / ".paddock/servers.json", {}, base=home)
+    assert getattr(found.servers["git"], "cwd", None) == home / "sub"
+    assert run("claude-code").stderr == ""
+    assert run("cursor", "--move-servers", "--json").exit_code == 0
+
+
+def test_a_server_of_the_same_name_is_not_overwritten(home: Path) -> None:
+    (home / ".mcp.json").write_text(SERVERS)
+    (home / ".paddock").mkdir()
+    own = home / ".paddock/servers.json"
+    own.write_text('{"mcpServers": {"git": {"command": "mine"}}}')
+    done = run("claude-code", "--move-servers")
+    assert done.stderr.splitlines()[0] == (
+        f"warning: git stays in {home}/.mcp.json: {own} has another server of that name"
+    )
+    servers = json.loads(own.read_text())["mcpServers"]
+    assert (servers["git"], list(servers)) == ({"command": "mine"}, ["git", "time"])
+    assert '"mcp-server-git"' in (home / ".mcp.json").read_text()
+
+
+def test_where_a_setting_names_another_servers_file_nothing_is_moved(home: Path) -> None:
+    (home / ".mcp.json").write_text(SERVERS)
+    (home / ".config/paddock").mkdir(parents=True)
+    (home / ".config/paddock/paddock.toml").write_text('[servers]\nconfig = "/etc/servers.json"\n')
+    assert "warning" not in run("claude-code").stderr
+    done = run("claude-code", "--move-servers")
+    told = "servers.config names /etc/servers.json, so Paddock does not read .mcp.json here.\n"
+    assert (done.exit_code, done.output) == (1, told)

@@ -27,12 +27,12 @@ class _Directory(click.Path):
             self.fail("the current directory was removed; go to another one", param, ctx)
 
 
-_directory = _Directory(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+directory = _Directory(exists=True, file_okay=False, resolve_path=True, path_type=Path)
 
 workspace = click.option(
     "--workspace",
     "-w",
-    type=_directory,
+    type=directory,
     default=Path(),
     help="Directory the request belongs to; the current one by default.",
 )

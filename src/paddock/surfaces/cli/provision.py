@@ -48,8 +48,8 @@ def enable(
     """
     settings = load(workspace, flags=flags).settings
     ask = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    file, change = heeding_signals(_enable(settings, workspace, name, own_name, ask=ask))
-    _tell(file, change, "enabled", as_json=as_json)
+    change = heeding_signals(_enable(settings, workspace, name, own_name, ask=ask))
+    _tell(change, "enabled", as_json=as_json)
 
 
 @click.command(
@@ -62,8 +62,8 @@ def enable(
 def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Keep a server of the servers file from being used; `enable` brings it back."""
     settings = load(workspace, flags=flags).settings
-    file, change = heeding_signals(_disable(settings, workspace, name))
-    _tell(file, change, "disabled", as_json=as_json)
+    change = heeding_signals(_disable(settings, workspace, name))
+    _tell(change, "disabled", as_json=as_json)
 
 
 @click.command("refresh", epilog=examples("paddock servers refresh", "paddock servers refresh --json"))
@@ -79,15 +79,12 @@ def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         click.echo(f"{count} servers can be had")
 
 
-async def _enable(
-    settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool
-) -> "tuple[Path, Change]":
+async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":
     async with session(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
         click.echo(_describe(name, provisioning.entry(name)), err=True)
         approved = not ask or await asyncio.to_thread(click.confirm, "Enable it?", err=True)
-        change = provisioning.enable(name, own_name=own_name, approved=approved)
-        return provisioning.servers_file, change
+        return provisioning.enable(name, own_name=own_name, approved=approved)
 
 
 def _describe(name: str, entry: "Mapping[str, Json]") -> str:
@@ -100,10 +97,9 @@ def _describe(name: str, entry: "Mapping[str, Json]") -> str:
     return f"{name}\n  {reaches}\n  variables: {names or 'none'}"
 
 
-async def _disable(settings: "Settings", workspace: Path, name: str) -> "tuple[Path, Change]":
+async def _disable(settings: "Settings", workspace: Path, name: str) -> "Change":
     async with session(settings, workspace) as opened:
-        provisioning = opened.servers.provisioning
-        return provisioning.servers_file, provisioning.disable(name, approved=True)
+        return opened.servers.provisioning.disable(name, approved=True)
 
 
 async def _refresh(settings: "Settings", workspace: Path) -> int:
@@ -111,11 +107,13 @@ async def _refresh(settings: "Settings", workspace: Path) -> int:
         return await opened.servers.refresh()
 
 
-def _tell(file: Path, change: "Change", done: str, *, as_json: bool) -> None:
+def _tell(change: "Change", done: str, *, as_json: bool) -> None:
     backup = None if change.backup is None else str(change.backup)
     if as_json:
-        print_json({"name": change.name, "file": str(file), "entry": dict(change.entry), "backup": backup})
+        print_json(
+            {"name": change.name, "file": str(change.file), "entry": dict(change.entry), "backup": backup}
+        )
         return
-    click.echo(f"{change.name} is {done} in {file}")
+    click.echo(f"{change.name} is {done} in {change.file}")
     if backup is not None:
         click.echo(f"what was there before: {backup}", err=True)

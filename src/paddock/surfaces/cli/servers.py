@@ -29,7 +29,7 @@ from paddock.surfaces.cli.variables import read_input
 if TYPE_CHECKING:
     from paddock.wiring.servers import Servers
 _NO_SERVERS = (
-    "no servers are configured here; name one in .mcp.json of the workspace: "
+    "no servers are configured here; name one in .paddock/servers.json of the workspace: "
     '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
 )
 

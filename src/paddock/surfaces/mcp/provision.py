@@ -65,7 +65,7 @@ class Provision:
                 shown[f"names in {key}"] = sorted(cast("dict[str, Json]", value))
         answer = await self._approvals.confirm(
             f"{action} the server {name}",
-            {"file": str(provisioning.servers_file), "entry": shown},
+            {"file": str(provisioning.file_of(name)), "entry": shown},
             "which servers there are is a person's to say",
             actor=caller.actor,
             surface="mcp",

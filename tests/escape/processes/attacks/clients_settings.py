@@ -24,6 +24,12 @@ CLIENTS = (
     ".crush.json",
     "crush.json",
     ".claude.json",
+    ".amp/settings.json",
+    ".continue/mcpServers/new.json",
+    ".github/mcp.json",
+    ".junie/mcp/mcp.json",
+    ".warp/.mcp.json",
+    ".paddock/servers.json",
 )
 for name in (*CLIENTS, ".husky/pre-commit"):
     path = FACTS["workspace"] + "/" + name

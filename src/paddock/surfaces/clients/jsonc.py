@@ -1,0 +1,286 @@
+"""Edit JSON with comments and trailing commas in place: only the bytes of the edited member change.
+
+`parse` gives each value its place in the text. An edit is worked out from these places, and the caller parses the
+result again (`edit.py`), so that a mistake here ends in a refusal and never in a damaged file.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+MAX_DEPTH = 200
+_BLANK = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_DIGITS = 4000
+"""Of a number; Python reads no more than 4300."""
+_FIRST_INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
+
+
+class JsoncError(ValueError):
+    """A text is not JSON, nor JSON with comments; says why, and where."""
+
+    def __init__(self, text: str, at: int, why: str) -> None:
+        line = text.count("\n", 0, at) + 1
+        column = at - (text.rfind("\n", 0, at) + 1) + 1
+        super().__init__(f"line {line}, column {column}: {why}")
+
+
+@dataclass
+class Node:
+    """A value and its place in the text, from `start` up to `end`."""
+
+    value: Any
+    start: int
+    end: int
+    members: "list[Member]" = field(default_factory=list["Member"])
+    """Of an object, in the order of the text."""
+
+
+@dataclass
+class Member:
+    """A member of an object."""
+
+    name: str
+    start: int
+    value: Node
+    comma: int | None = None
+    """Where the comma after it stands."""
+
+
+@dataclass
+class _Reader:
+    text: str
+    at: int = 0
+    depth: int = 0
+
+    def refuse(self, why: str) -> NoReturn:
+        raise JsoncError(self.text, min(self.at, len(self.text)), why)
+
+    def skip(self) -> str:
+        """Skip blanks and comments; return the next character, empty at the end."""
+        found = _BLANK.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        if self.text.startswith("/*", self.at):
+            self.refuse("this comment has no end")
+        return self.text[self.at : self.at + 1]
+
+    def read(self) -> Node:
+        first = self.skip()
+        start = self.at
+        if first in ("{", "["):
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                self.refuse(f"nested more than {MAX_DEPTH} deep")
+            node = self._object(start) if first == "{" else self._list(start)
+            self.depth -= 1
+            return node
+        if first == '"':
+            return Node(self._string(), start, self.at)
+        found = _LITERAL.match(self.text, self.at)
+        if found is None:
+            self.refuse("expected a value" if first else "the text ends where a value is expected")
+        if len(found[0]) > _DIGITS:
+            self.refuse("this number is too long")
+        self.at = found.end()
+        return Node(json.loads(found[0]), start, self.at)
+
+    def _string(self) -> str:
+        found = _STRING.match(self.text, self.at)
+        if found is None:
+            self.refuse("this string has no end, or holds what no string may")
+        self.at = found.end()
+        return json.loads(found[0])
+
+    def _object(self, start: int) -> Node:
+        members: list[Member] = []
+        self.at += 1
+        while (first := self.skip()) != "}":
+            if first != '"':
+                self.refuse("expected a name in double quotes, or `}`")
+            if members and members[-1].comma is None:
+                self.refuse("expected a comma, or `}`")
+            place = self.at
+            name = self._string()
+            if self.skip() != ":":
+                self.refuse("expected `:` after the name")
+            self.at += 1
+            members.append(Member(name, place, self.read()))
+            if self.skip() == ",":
+                members[-1].comma = self.at
+                self.at += 1
+        self.at += 1
+        return Node({each.name: each.value.value for each in members}, start, self.at, members)
+
+    def _list(self, start: int) -> Node:
+        items: list[Any] = []
+        has_comma = True
+        self.at += 1
+        while self.skip() != "]":
+            if not has_comma:
+                self.refuse("expected a comma, or `]`")
+            items.append(self.read().value)
+            if has_comma := self.skip() == ",":
+                self.at += 1
+        self.at += 1
+        return Node(items, start, self.at)
+
+
+def parse(text: str) -> Node:
+    """Return what a text holds. Raises JsoncError."""
+    reader = _Reader(text)
+    node = reader.read()
+    if reader.skip():
+        reader.refuse("expected nothing after the value")
+    return node
+
+
+def set_member(text: str, path: Sequence[str], value: object) -> str:
+    """Return the text with the member at a path set, and the objects on the way to it made.
+
+    Raises JsoncError, also where something on the way is no object, and ValueError where it stands there twice.
+    """
+    node = parse(text)
+    for depth, name in enumerate(path):
+        _check_object(text, node, path[:depth])
+        member = _find_once(node, name)
+        if member is None:
+            for outer in reversed(path[depth + 1 :]):
+                value = {outer: value}
+            return _insert(text, node, name, value)
+        node = member.value
+    if node.value == value and type(node.value) is type(value):
+        return text
+    indent = _indent_at(text, node.start)
+    return text[: node.start] + _render(text, value, indent) + text[node.end :]
+
+
+def remove_member(text: str, path: Sequence[str]) -> str:
+    """Return the text without the member at a path. Raises what `set_member` raises."""
+    node = parse(text)
+    for depth, name in enumerate(path):
+        _check_object(text, node, path[:depth])
+        member = _find_once(node, name)
+        if member is None:
+            return text
+        if depth == len(path) - 1:
+            return _remove(text, node, member)
+        node = member.value
+    return text
+
+
+def _check_object(text: str, node: Node, path: Sequence[str]) -> None:
+    if not isinstance(node.value, dict):
+        raise JsoncError(
+            text, node.start, f"`{'.'.join(path)}` is not an object" if path else "this is not an object"
+        )
+
+
+def _find_once(node: Node, name: str) -> Member | None:
+    found = [member for member in node.members if member.name == name]
+    if len(found) > 1:
+        raise ValueError(f"`{name}` stands there twice")
+    return found[0] if found else None
+
+
+def _insert(text: str, node: Node, name: str, value: object) -> str:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    base = _indent_at(text, node.start)
+    if not node.members:
+        inside = _before_last_blanks(text[node.start + 1 : node.end - 1])
+        inner = base + _unit(text)
+        member = f"{newline}{inner}{_pair(text, name, value, inner)}{newline}{base}"
+        return text[: node.start + 1] + inside + member + text[node.end - 1 :]
+    last = node.members[-1]
+    first_line = text[node.start : node.members[0].start]
+    after = last.value.end if last.comma is None else last.comma + 1
+    if "\n" not in first_line:  # all on one line
+        pair = f"{json.dumps(name)}: {_escape(json.dumps(value, ensure_ascii=False))}"
+        if last.comma is None:
+            return f"{text[:after]}, {pair}{text[after:]}"
+        return f"{text[:after]} {pair},{text[after:]}"
+    inner = _indent_at(text, node.members[0].start)
+    end = _end_of_line(text, after, node.end - 1)
+    pair = f"{newline}{inner}{_pair(text, name, value, inner)}"
+    if last.comma is None:
+        return f"{text[: last.value.end]},{text[last.value.end : end]}{pair}{text[end:]}"
+    return f"{text[:end]}{pair},{text[end:]}"
+
+
+def _before_last_blanks(inside: str) -> str:
+    """Return what an object without members holds, up to the line that its end is on."""
+    line, newline, rest = inside.rpartition("\n")
+    if not inside.strip():
+        return ""
+    return line.removesuffix("\r") if newline and not rest.strip() else inside.rstrip(" \t")
+
+
+def _end_of_line(text: str, at: int, most: int) -> int:
+    """Return where the line of a place ends, comments included: they belong to what is before them."""
+    blank = _BLANK.match(text, at, most)
+    assert blank is not None
+    line = text.find("\n", at, blank.end())
+    while line != -1 and text.count("/*", at, line) > text.count("*/", at, line):
+        line = text.find("\n", line + 1, blank.end())
+    if line == -1:
+        return at + len(text[at : blank.end()].rstrip())
+    return line - 1 if text[line - 1] == "\r" else line
+
+
+def _remove(text: str, node: Node, member: Member) -> str:
+    at = node.members.index(member)
+    if len(node.members) == 1:
+        before, after = text[node.start + 1 : member.start].rstrip(" \t"), text[_end(member) : node.end - 1]
+        if before.endswith("\n") and after.lstrip(" \t\r").startswith("\n"):
+            after = after.partition("\n")[2]
+        inside = before + after
+        return text[: node.start + 1] + (inside if inside.strip() else "") + text[node.end - 1 :]
+    following = node.members[at + 1] if at + 1 < len(node.members) else None
+    if following is not None and "\n" not in text[_end(member) : following.start]:
+        return text[: member.start] + text[following.start :]
+    end = _end(member)
+    if not text[
+        text.rfind("\n", 0, member.start) + 1 : member.start
+    ].strip():  # a comment beside it is its own
+        end = _end_of_line(text, end, node.end - 1)
+    has_line = text[end:].lstrip(" \t\r").startswith("\n")
+    start = len(text[: member.start].rstrip(" \t\r\n" if has_line else " \t"))
+    previous = node.members[at - 1] if at else None
+    if previous is None or previous.comma is None or member.comma is not None:
+        return text[:start] + text[end:]
+    return text[: previous.comma] + text[previous.comma + 1 : start] + text[end:]
+
+
+def _end(member: Member) -> int:
+    return member.value.end if member.comma is None else member.comma + 1
+
+
+def _pair(text: str, name: str, value: object, indent: str) -> str:
+    return f"{_escape(json.dumps(name, ensure_ascii=False))}: {_render(text, value, indent)}"
+
+
+def _render(text: str, value: object, indent: str) -> str:
+    """Return a value as it stands behind its name, with further lines indented as in the text."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = json.dumps(value, indent=_unit(text), ensure_ascii=False, allow_nan=False).split("\n")
+    return _escape(f"{newline}{indent}".join(lines))
+
+
+def _escape(text: str) -> str:
+    """Return a text with halves of characters escaped, as JSON escapes them."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _indent_at(text: str, at: int) -> str:
+    """Return the blanks that the line of a place begins with."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _unit(text: str) -> str:
+    """Return what one level of indentation is in a text."""
+    found = _FIRST_INDENT.search(text)
+    return found[1] if found else "  "

@@ -1,0 +1,38 @@
+"""Move servers out of `.mcp.json`, which MCP clients load themselves, to the file that Paddock alone reads."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from paddock.hub.config import is_paddock
+from paddock.surfaces.clients.files import Draft
+
+_KEY = ("mcpServers",)
+
+
+def list_shared(shared: Draft) -> list[str]:
+    """Return the names of the servers in a file besides Paddock itself. Raises ConfigurationError."""
+    return [
+        name
+        for name, entry in shared.entries(_KEY).items()
+        if isinstance(entry, dict) and not is_paddock(cast("object", entry))
+    ]
+
+
+def draft_move(names: Sequence[str], shared: Draft, own: Draft) -> tuple[list[str], list[str]]:
+    """Move servers from one draft to the other; return the names of the moved ones, and of those that could not be.
+
+    A server of the same name with another entry stays where it is. Raises ConfigurationError.
+    """
+    moved: list[str] = []
+    kept: list[str] = []
+    for name in names:
+        entry = shared.entries(_KEY)[name]
+        there = own.entries(_KEY)
+        if name in there and there[name] != entry:
+            kept.append(name)
+            continue
+        if name not in there:
+            own.edit((*_KEY, name), entry)
+        shared.edit((*_KEY, name), None)
+        moved.append(name)
+    return moved, kept
