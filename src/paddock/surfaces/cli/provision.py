@@ -13,7 +13,7 @@ from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import heeding_signals
-from paddock.surfaces.cli.table import print_json
+from paddock.surfaces.cli.table import print_json, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +84,8 @@ async def _enable(
 ) -> "tuple[Path, Change]":
     async with session(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
+        for text in provisioning.trust_problems():
+            warn(text)
         click.echo(_describe(name, provisioning.entry(name)), err=True)
         approved = not ask or await asyncio.to_thread(click.confirm, "Enable it?", err=True)
         change = provisioning.enable(name, own_name=own_name, approved=approved)
