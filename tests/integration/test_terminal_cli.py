@@ -194,7 +194,9 @@ def test_a_record_without_entries_says_where_it_is(tmp_path: Path, environment: 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nothing is recorded yet in {directory}\n")
 
 
-def test_output_that_is_empty_is_said_to_be_on_a_terminal(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_output_that_is_empty_is_said_to_be_on_a_terminal(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     done = subprocess.run(
         [PADDOCK, "exec", "shell", "-c", "true", "--json"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,

@@ -165,9 +165,7 @@ class Pins:
 
 def _change(server: str, tool: str, pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> Change:
     """Return what waits for approval beside a pin; the tool is no longer listed if `after` is None."""
-    return Change(
-        server, tool, pin["definition"], after and after["definition"], is_new=_hides(pin, after)
-    )
+    return Change(server, tool, pin["definition"], after and after["definition"], is_new=_hides(pin, after))
 
 
 def _spelled(tool: ToolInfo) -> dict[str, Json]:

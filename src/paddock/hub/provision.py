@@ -178,7 +178,9 @@ def _explain_pattern(pattern: str) -> str:
     source, name, version = _parts(pattern)
     form = _NAMES.get(source)
     if form is None:
-        return f"{json.dumps(source[:_SHOWN])} is no source of servers; write npm:NAME, pypi:NAME or remote:NAME"
+        return (
+            f"{json.dumps(source[:_SHOWN])} is no source of servers; write npm:NAME, pypi:NAME or remote:NAME"
+        )
     if not form.fullmatch(name) or (version is not None and name.endswith("/*")):
         return f"this is no server's name; {_RIGHT_ENTRY}"
     if version is not None and not _VERSION.match(version):

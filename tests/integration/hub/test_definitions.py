@@ -223,7 +223,7 @@ def test_a_rule_about_a_tool_holds_for_its_alias_at_the_first_use_of_a_server(wo
 
 def test_arguments_of_a_tool_are_checked_at_the_first_use_of_its_alias(workspace):
     workspace.says(SUM)
-    told = "g.get-sum was not called: `a` must be a number, not the text \"x\". "
+    told = 'g.get-sum was not called: `a` must be a number, not the text "x". '
     signature = "Its signature: g.get-sum({ a?: number })"
     code, output, errors = workspace.paddock("servers", "call", "g", "get_sum", '{"a": "x"}')
     assert (code, output, errors) == (1, "", f"{told}{signature}\n")
@@ -405,7 +405,9 @@ def test_where_no_tool_and_no_server_is_that_is_said(workspace):
     )
     unknown = "Unknown server: of"
     assert workspace.paddock("servers", "diff", "of") == (1, "", f"warning: of: {unknown}\n")
-    (workspace.directory / ".mcp.json").write_text('{"mcpServers": {"off": {"command": "x", "disabled": true}}}')
+    (workspace.directory / ".mcp.json").write_text(
+        '{"mcpServers": {"off": {"command": "x", "disabled": true}}}'
+    )
     told = "no configured server is in use: off is disabled in .mcp.json; `paddock servers enable off` enables it\n"
     for command in (["list"], ["tools"], ["diff"], ["search", "x"]):
         assert workspace.paddock("servers", *command) == (0, "", told)

@@ -184,8 +184,14 @@ def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, host):
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("http://\U0001f600\u2764.example/mcp", "the `url` of web is no address of a web server; correct it."),
-        ("http://a..b/mcp", "no connection to server web at http://a..b: its host name is not known. Start it, or correct its `url`."),
+        (
+            "http://\U0001f600\u2764.example/mcp",
+            "the `url` of web is no address of a web server; correct it.",
+        ),
+        (
+            "http://a..b/mcp",
+            "no connection to server web at http://a..b: its host name is not known. Start it, or correct its `url`.",
+        ),
     ],
 )
 def test_an_address_of_a_server_that_is_none_is_said_to_be(hub, variables, url, why):

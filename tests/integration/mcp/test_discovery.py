@@ -115,7 +115,10 @@ def test_what_definitions_hide_or_leave_unchecked_and_what_errors_say_reaches_ag
         (
             (),
             "call_tool",
-            ['{"a": "b"}', '[warn] g.get-sum: arguments are not checked against `properties.a.pattern` "(?!a)"'],
+            [
+                '{"a": "b"}',
+                '[warn] g.get-sum: arguments are not checked against `properties.a.pattern` "(?!a)"',
+            ],
         ),
         (("--names", "seed"), "mcp_call", ['{"a": "b"}']),
     ],

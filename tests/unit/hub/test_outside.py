@@ -41,7 +41,8 @@ def test_no_further_within_than_the_server(address, own):
 
 
 @pytest.mark.parametrize(
-    "url", ["https://a.example:99999/token", "https://a.example:0/token", "https:///token", "https://u@a.example/t"]
+    "url",
+    ["https://a.example:99999/token", "https://a.example:0/token", "https:///token", "https://u@a.example/t"],
 )
 def test_an_address_that_is_none_is_not_asked(url):
     shown = url.replace("u@", "").replace(":0", "")

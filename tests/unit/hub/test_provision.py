@@ -406,6 +406,16 @@ def test_a_version_or_a_scope_that_is_none_trusts_nobody():
 
 
 def test_entries_that_trust_somebody_are_in_order(tmp_path):
-    texts = ["@a/b", "@a/*", "npm:x@1.2.0", "pypi:x_y.z==1.0", "remote:io.x/y", "remote:@a/*", "acme/*", "acme", "X"]
+    texts = [
+        "@a/b",
+        "@a/*",
+        "npm:x@1.2.0",
+        "pypi:x_y.z==1.0",
+        "remote:io.x/y",
+        "remote:@a/*",
+        "acme/*",
+        "acme",
+        "X",
+    ]
     (tmp_path / "t.json").write_text(json.dumps(texts))
     assert read_trust(tmp_path / "t.json") == (tuple(texts), ())

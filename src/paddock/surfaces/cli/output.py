@@ -156,7 +156,9 @@ def show(
         target.flush()
         if (error := why_broken(target)) is not None:
             raise error
-    if empty and sys.stderr.isatty():  # elsewhere standard error gets what the program wrote there, and nothing else
+    if (
+        empty and sys.stderr.isatty()
+    ):  # elsewhere standard error gets what the program wrote there, and nothing else
         click.echo("this output is empty" if stream == "both" else f"there is nothing on {stream}", err=True)
 
 

@@ -100,7 +100,9 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
     A new tool with invisible characters, which nobody has accepted yet, is shown with these spelled out and as its server
     sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
     """
-    changes, listing, config = heeding_signals(_diff(load(workspace, flags=flags).settings, workspace, server))
+    changes, listing, config = heeding_signals(
+        _diff(load(workspace, flags=flags).settings, workspace, server)
+    )
     _tell(listing)
     _show(changes, as_json=as_json)
     if not changes and not as_json and (told := _explain_no_changes(config, listing, server)):

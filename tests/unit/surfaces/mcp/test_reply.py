@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Frame, Outcome, PlannedCall, Status, Usage
+from paddock.model.outcome import (
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    Frame,
+    Outcome,
+    PlannedCall,
+    Status,
+    Usage,
+)
 from paddock.surfaces.mcp.reply import answer, happened
 
 CALLS = (
