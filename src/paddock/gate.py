@@ -224,8 +224,9 @@ class Gate:
     async def _carry_out(self, request: ExecutionRequest, beside: _Beside) -> "_End":
         """Return the end of a request.
 
-        A call whose alias was not known before its server listed its tools ends as invalid, with nothing sent. It is made
-        once more by the tool's own name, as a request of its own: policy decides on the tool, and the record names it.
+        A call whose alias was not known before its server listed its tools ends as invalid, with nothing sent. It is
+        made once more by the tool's own name, as a request of its own: policy decides on the tool, and the record
+        names it.
         """
         end = await self._attempt(self._spelled(self._policy.meant(request)), beside)
         if not self._is_renamed(end.request, end.result):

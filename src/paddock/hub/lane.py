@@ -132,8 +132,8 @@ class Lane:
 async def wait_for_room(stdin: asyncio.StreamWriter) -> None:
     """Wait until a process reads what was written to it before. Raises ConnectionError.
 
-    A line that is written is kept until it is read, whoever has given up waiting for its answer. Lines for a process that
-    does not read are therefore not written: they would pile up.
+    A line that is written is kept until it is read, whoever has given up waiting for its answer. Lines for a process
+    that does not read are therefore not written: they would pile up.
     """
     if stdin.transport.get_write_buffer_size():
         await stdin.drain()

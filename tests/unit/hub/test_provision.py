@@ -17,9 +17,9 @@ from paddock.hub.provision import (
     is_trusted,
     load_registry,
     load_trust,
-    read_trust,
     match,
     provision,
+    read_trust,
 )
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool, Hit

@@ -97,8 +97,8 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show how tools differ from what was pinned at their first use; this starts the servers.
 
-    A new tool with invisible characters, which nobody has accepted yet, is shown with these spelled out and as its server
-    sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
+    A new tool with invisible characters, which nobody has accepted yet, is shown with these spelled out and as its
+    server sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
     """
     changes, listing, config = heeding_signals(
         _diff(load(workspace, flags=flags).settings, workspace, server)

@@ -66,7 +66,7 @@ class LineWriter(PipeWriter):
 class LineReader(MessageReader):
     """Messages of the client. A line that is no message is answered with what is wrong with it.
 
-    So is a request whose id is in flight, for the protocol's library would answer both; the error has no id, because the
+    So is a request whose id is in flight, because the protocol's library would answer both. The error has no id: the
     client would take one with an id for the answer to the first.
     """
 
