@@ -224,7 +224,7 @@ def test_a_rule_about_a_tool_holds_for_its_alias_at_the_first_use_of_a_server(wo
 def test_arguments_of_a_tool_are_checked_at_the_first_use_of_its_alias(workspace):
     workspace.says(SUM)
     told = 'g.get-sum was not called: `a` must be a number, not the text "x". '
-    signature = "Its signature: g.get-sum({ a?: number })"
+    signature = 'Its signature: g["get-sum"]({ a?: number })'
     code, output, errors = workspace.paddock("servers", "call", "g", "get_sum", '{"a": "x"}')
     assert (code, output, errors) == (1, "", f"{told}{signature}\n")
 

@@ -166,7 +166,7 @@ def test_a_variable_that_cannot_be_used_is_named(hub, variables, name, value, wh
     assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}."
 
 
-@pytest.mark.parametrize("host", ["a..b", f"{'a' * 70}.example", "a b", "256.256.256.256"])
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 70}.example", "a b"])
 def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, host):
     async def main():
         async with rude() as server:

@@ -406,17 +406,14 @@ TIRED = """
 import json, signal, sys
 for line in sys.stdin:
     message = json.loads(line)
-    match message["method"]:
-        case "initialize":
-            facts = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "t", "version": "1"}}
-            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": facts}), flush=True)
-        case "server/discover":
-            error = {"code": -32601, "message": "unknown"}
-            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
-        case "tools/call":
-            signal.pause()
+    if message["method"] == "initialize":
+        facts = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "t", "version": "1"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": facts}), flush=True)
+        signal.pause()
+    error = {"code": -32601, "message": "unknown"}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
 """
-"""A server that stops reading at the first call."""
+"""A server that reads nothing after the handshake."""
 
 
 def test_a_call_that_waits_for_a_server_to_read_was_not_sent(hub):
