@@ -50,9 +50,9 @@ class Change:
     def diff(self) -> str:
         """Return the change as a unified diff."""
         name = f"{self.server}/{self.tool}"
-        labels = ("spelled out", "as sent") if self.is_new else ("pinned", "now")
+        old, new = ("spelled out", "as sent") if self.is_new else ("pinned", "now")
         before, after = _lines(self.before), _lines(self.after)
-        lines = difflib.unified_diff(before, after, *(f"{name} {label}" for label in labels), lineterm="")
+        lines = difflib.unified_diff(before, after, f"{name} {old}", f"{name} {new}", lineterm="")
         return "\n".join(lines)
 
 
