@@ -38,7 +38,7 @@ from paddock.model.errors import (
     ServerError,
     ServerRejected,
 )
-from paddock.model.ids import spend_id
+from paddock.model.ids import mint_id, spend_id
 from paddock.model.outcome import (
     ConsoleLine,
     Decision,
@@ -112,6 +112,8 @@ class _Beside(NamedTuple):
 class _End(NamedTuple):
     """What became of a request, and the record of it."""
 
+    request: ExecutionRequest
+    """The request as it was decided on."""
     result: RawResult
     decision: Decision
     audit: str
@@ -220,7 +222,19 @@ class Gate:
         return end.result
 
     async def _carry_out(self, request: ExecutionRequest, beside: _Beside) -> "_End":
-        request = self._spelled(self._policy.meant(request))
+        """Return the end of a request.
+
+        A call whose alias was not known before its server listed its tools ends as invalid, with nothing sent. It is
+        made once more by the tool's own name, as a request of its own: policy decides on the tool, and the record
+        names it.
+        """
+        end = await self._attempt(self._spelled(self._policy.meant(request)), beside)
+        if not self._is_renamed(end.request, end.result):
+            return end
+        own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
+        return await self._attempt(self._spelled(end.request).model_copy(update=own), beside)
+
+    async def _attempt(self, request: ExecutionRequest, beside: _Beside) -> "_End":
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
             return self._rehearsed(request, decision)
@@ -254,6 +268,10 @@ class Gate:
             return request
         return request.model_copy(update={"work": work.model_copy(update={"tool": tool})})
 
+    def _is_renamed(self, request: ExecutionRequest, result: RawResult) -> bool:
+        """Tell whether a call was refused by an alias that its server's listing has told meanwhile."""
+        return result.status is Status.INVALID and self._spelled(request) is not request
+
     async def _perform(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
         if not decision.allowed:
             return self._settled(request, decision, Status.DENIED, error=_refusal(decision))
@@ -272,7 +290,7 @@ class Gate:
         result = CANCELLED
         try:
             result = await self._run(request, decision, beside)
-            if beside.on_result is not None:
+            if beside.on_result is not None and not self._is_renamed(request, result):
                 beside.on_result(result)
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
@@ -281,7 +299,7 @@ class Gate:
             # A child's end announces nothing: it goes with the next record, its parent's end at the latest.
             append = book.append_soon if request.parent else book.append
             audit = append("finished", request.id, end, parent=request.parent)
-        return _End(result, decision, audit, written)
+        return _End(request, result, decision, audit, written)
 
     def _rehearsed(self, request: ExecutionRequest, decision: Decision) -> "_End":
         """Return what a rehearsal answers instead of doing it: a stub, or a refusal where nothing can stand for it."""
@@ -313,7 +331,8 @@ class Gate:
         facts = {**self._outgoing.facts(identity(request, decision)), "status": told}
         audit = self._book(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)
-        return _End(RawResult.model_validate({**result, "status": status}), decision, audit, None)
+        settled = RawResult.model_validate({**result, "status": status})
+        return _End(request, settled, decision, audit, None)
 
     async def _run(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         try:

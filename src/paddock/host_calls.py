@@ -56,7 +56,7 @@ class HostCalls:
     offered: Offered | None = None
     """What it may call; None where nobody is to know."""
     spelled: Callable[[str, str], str] = lambda _server, tool: tool
-    """Returns the tool that a name means, as far as its server is known by then."""
+    """Returns the tool that a name means, as far as its server is known by then; calls are reported by it."""
     warned: set[str] = field(default_factory=set[str])
     """Warnings about tools that the program has heard; each comes once."""
 
@@ -71,30 +71,27 @@ class HostCalls:
         encoded: Places = (),
     ) -> None:
         """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
-        tool = self.spelled(server, tool)
         request = self._request(
             ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
         )
-        heard = self._heard(server, tool, on_reply)
+        started = perf_counter()
         replied = False
 
         def reply(result: RawResult) -> None:
             nonlocal replied
-            if result.status is Status.INVALID and self.spelled(server, tool) != tool:
-                return
             replied = True
-            heard(self._warning(result, _reply(result, server, tool, raw=raw)))
+            called = self.spelled(server, tool)  # by now the server has listed its tools
+            answer = self._warning(result, _reply(result, server, called, raw=raw))
+            seconds = perf_counter() - started
+            on_reply(answer)
+            self._report(server, called, answer.status, seconds)
 
         try:
             result = await self.carry_out(request, reply)
         except LedgerError:
             if not replied:
-                heard(_UNRECORDED)
-            return
-        if not replied and result.status is Status.INVALID and (meant := self.spelled(server, tool)) != tool:
-            # Nothing was sent. The server has told its tools in the meantime, and one of them has this alias: it is
-            # called by a request of its own, so that rules and questions are about the tool.
-            await self.call(server, meant, arguments, on_reply, raw=raw)
+                on_reply(_UNRECORDED)
+                self._report(server, tool, _UNRECORDED.status, perf_counter() - started)
             return
         for planned in result.planned:
             self.plan.add(planned)
@@ -117,7 +114,11 @@ class HostCalls:
         if self.offered is not None and name in METHODS:
             on_reply(await self._names(self.offered, name, arguments))
             return
-        self._heard("paddock", name, on_reply)(await self._sdk(name, arguments))
+        started = perf_counter()
+        answer = await self._sdk(name, arguments)
+        seconds = perf_counter() - started
+        on_reply(answer)
+        self._report("paddock", name, answer.status, seconds)
 
     async def meant(self, names: list[str]) -> str:
         """Return how a program calls the tool that it reached for by `names`, such as `["g", "search"]`.
@@ -166,19 +167,11 @@ class HostCalls:
         error = {"name": "ToolError", "message": text, "retryable": status is Status.UNAVAILABLE}
         return HostReply(status, error=error | {"server": server})
 
-    def _heard(self, server: str, tool: str, on_reply: OnReply) -> OnReply:
-        """Return `on_reply` such that who listens hears of the call as well."""
-        on_call = self.on_call
-        if on_call is None:
-            return on_reply
-        started = perf_counter()
-
-        def reply(reply: HostReply) -> None:
-            ms = round((perf_counter() - started) * 1000, 3)
-            on_reply(reply)
-            on_call(CallRecord(server=server, tool=tool, status=reply.status, ms=ms))
-
-        return reply
+    def _report(self, server: str, tool: str, status: Status, seconds: float) -> None:
+        """Report a call that has ended to `on_call`."""
+        if self.on_call is not None:
+            ms = round(seconds * 1000, 3)
+            self.on_call(CallRecord(server=server, tool=tool, status=status, ms=ms))
 
     async def _sdk(self, name: str, arguments: list[Json]) -> HostReply:
         try:

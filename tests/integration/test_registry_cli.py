@@ -156,7 +156,17 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
         ("", "no registry is configured; set servers.registry_source to its https address, or to a file"),
         ("http://localhost/list", "servers.registry_source: http://localhost/list: only https addresses"),
         ("REGISTRY/moved", "localhost: the registry answers HTTP 302"),
-        ("https://localhost:1/list", "localhost: the registry cannot be reached: "),
+        ("https://localhost:1/list", "localhost: the registry cannot be reached: connection refused\n"),
+        (
+            "https://localhost:99999/list",
+            "servers.registry_source: https://localhost:99999/list: this is no address that can be asked; write "
+            "https://HOST/PATH, where a port is 1 to 65535\n",
+        ),
+        (
+            "https://[::1/list",
+            "servers.registry_source: https://[::1/list: this is no address that can be asked; write https://HOST/PATH, "
+            "where a port is 1 to 65535\n",
+        ),
         ("WORKSPACE/none.json", "none.json: cannot be read: "),
         ("WORKSPACE/other.json", "other.json: no list `servers`; this is no registry's list"),
         ("WORKSPACE/broken.json", "broken.json: this is no JSON"),
@@ -213,4 +223,47 @@ def test_a_person_at_a_terminal_sees_command_and_variables_before_the_file_chang
         True,
         code,
         code == 0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("proxy", "told"),
+    [
+        (
+            "http://127.0.0.1:99999",
+            "HTTPS_PROXY names port 99999, and a port is 1 to 65535; correct it, or unset it\n",
+        ),
+        (
+            "http://127.0.0.1:9",
+            "registry.example: the registry cannot be reached: connection refused (by the proxy in HTTPS_PROXY)\n",
+        ),
+    ],
+)
+def test_a_proxy_in_the_way_to_the_registry_is_named(home: Home, proxy: str, told: str) -> None:
+    home.settings('[servers]\nregistry_source = "https://registry.example/list"\n')
+    home.environment["HTTPS_PROXY"] = proxy
+    assert home.paddock("refresh") == (1, "", told)
+
+
+def test_entries_of_the_trust_file_that_trust_nobody_are_told(home: Home) -> None:
+    (home.workspace / "list.json").write_text(json.dumps(PAGES[""]))
+    home.settings(f'[servers]\nregistry_source = "{home.workspace}/list.json"\n')
+    assert home.paddock("refresh")[0] == 0
+    trust = Path(home.environment["HOME"]) / ".config/paddock/trusted-servers.json"
+    trust.write_text('["gem:x", "@good/echo"]')
+    warning = (
+        f'warning: {trust}: entry 1, "gem:x", trusts nobody: "gem" is no source of servers; write npm:NAME, pypi:NAME or '
+        "remote:NAME\n"
+    )
+    code, output, errors = home.paddock("enable", "@good/echo", "--json")
+    assert (code, json.loads(output)["name"], errors.startswith(warning)) == (0, "echo", True), errors
+    assert home.paddock("disable", "echo")[0] == 0
+    trust.write_text('{"npm": ["@good/echo"]}')
+    (home.workspace / ".paddock/servers.json").unlink()
+    code, output, errors = home.paddock("enable", "@good/echo")
+    assert (code, output, errors.splitlines()[0]) == (
+        1,
+        "",
+        f"warning: {trust}: this is not a JSON array; it trusts nobody; "
+        'write texts such as ["npm:@scope/name", "pypi:name@1.2.3"]',
     )

@@ -64,16 +64,23 @@ def test_an_unknown_command_gets_the_nearest_name(
     assert on_terminal(tmp_path, environment, *arguments).endswith(told)
 
 
+NO_SERVERS = (
+    "no servers are configured here; name one in .paddock/servers.json of the workspace: "
+    '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (
-            ("servers", "list"),
-            "no servers are configured here; name one in .paddock/servers.json of the workspace: "
-            '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}',
-        ),
+        (("servers", "list"), NO_SERVERS),
         (("script", "list"), "there are no scripts here; create one: paddock script new NAME"),
+        (("servers", "tools"), NO_SERVERS),
+        (("servers", "diff"), NO_SERVERS),
+        (("servers", "search", "x"), NO_SERVERS),
         (("tool", "list"), "there are no script tools here; create one: paddock tool new NAME"),
+        (("tool", "validate"), "there are no script tools here; create one: paddock tool new NAME"),
+        (("tool", "match"), "there are no script tools here; create one: paddock tool new NAME"),
         (("sequence", "list"), "there are no sequences here; write one into .paddock/sequences/NAME.toml"),
         (("temporal", "list"), "there are no schedules here; write one into .paddock/temporals/NAME.toml"),
         (("webhook", "list"), "there are no webhooks; register one: paddock webhook register EVENT URL"),
@@ -83,6 +90,7 @@ def test_an_unknown_command_gets_the_nearest_name(
             ("output", "list"),
             "no output is stored for this workspace; `paddock exec` and `paddock run` store it",
         ),
+        (("output", "list", "--all"), "no output is stored; `paddock exec` and `paddock run` store it"),
         (("audit", "tail", "--server", "none"), "no records match"),
     ],
 )
@@ -176,3 +184,28 @@ def test_nothing_of_a_strangers_workspace_acts_on_the_terminal(
     shown |= {("settings",): on_terminal(workspace, environment, "policy", "show")}
     assert {command: HARMFUL.findall(text) for command, text in shown.items() if HARMFUL.search(text)} == {}
     assert sum("\\x1b]0;owned\\x07" in text for text in shown.values()) > 10
+
+
+def test_a_record_without_entries_says_where_it_is(tmp_path: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [PADDOCK, "audit", "tail"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    directory = Path(environment["HOME"]) / ".local/state/paddock/audit"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nothing is recorded yet in {directory}\n")
+
+
+def test_output_that_is_empty_is_said_to_be_on_a_terminal(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        [PADDOCK, "exec", "shell", "-c", "true", "--json"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    handle = json.loads(done.stdout)["artifactHandle"]
+    assert on_terminal(tmp_path, environment, "output", "show", handle) == "this output is empty\n"
+    told = on_terminal(tmp_path, environment, "output", "show", handle, "--stream", "stdout")
+    assert told == "there is nothing on stdout\n"
+    piped = subprocess.run(
+        [PADDOCK, "output", "show", handle], cwd=tmp_path, env=environment, capture_output=True, check=True
+    )
+    assert (piped.stdout, piped.stderr) == (b"", b"")

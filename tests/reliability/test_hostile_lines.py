@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
 from paddock.confine import cgroup
-from paddock.hub.wire import PipeWriter, parse
+from paddock.hub.wire import parse
 from paddock.store.ledger import Ledger
 from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import verify
-from paddock.surfaces.mcp.stdio import LineReader
+from paddock.surfaces.mcp.stdio import LineReader, LineWriter
 
 KEYS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "code", "message", "2.0"])
 SCALARS = (
@@ -41,6 +41,10 @@ class Client:
 
     def __init__(self) -> None:
         self.told: list[bytes] = []
+        self.transport = self
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def is_closing(self) -> bool:
         return False
@@ -60,7 +64,7 @@ def test_every_line_of_a_client_is_a_message_or_answered(lines: list[bytes]) -> 
         stdin, client = asyncio.StreamReader(), Client()
         stdin.feed_data(b"".join(line + b"\n" for line in lines))
         stdin.feed_eof()
-        reader, taken = LineReader(stdin, PipeWriter(client)), 0  # pyright: ignore[reportArgumentType]
+        reader, taken = LineReader(stdin, LineWriter(client)), 0  # pyright: ignore[reportArgumentType]
         async for message in reader:
             assert isinstance(message, SessionMessage)
             taken += 1

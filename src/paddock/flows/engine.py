@@ -88,7 +88,12 @@ class Flows:
 
     async def execute(self, request: ExecutionRequest) -> Outcome:
         """Return what became of a step."""
-        return await self._execute(request, on_console=self.on_console)
+        outcome = await self._execute(request, on_console=self.on_console)
+        listener = self._outgoing.console(self.on_console)
+        if listener is not None and isinstance(request.work, ServerCall):
+            for line in outcome.console:  # warnings of Paddock, which come with the end of the call
+                listener(line)
+        return outcome
 
     def work(self, step: Step, filling: Filling, workspace: Path, profile: Profile = "script") -> Work:
         """Return what a step asks for; a script runs with the powers of a profile.

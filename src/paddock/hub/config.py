@@ -29,6 +29,7 @@ from paddock.files import read_bounded
 from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
 from paddock.hub.launchers import DOWNLOAD_MS, fetches
 from paddock.hub.redaction import NONE, Secrets, is_credential
+from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.limits import SERVERS_FILE_BYTES
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -39,6 +40,8 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${env:NAME}` is how editors write it."""
 _FOREIGN = re.compile(r"\$\{(?:input|config|command):[^}]{0,60}\}")
 _LITERAL_SECRET = 8
+_ADDRESS = 65_000
+"""Maximum length of an address, in characters; the HTTP client takes little more."""
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A header's name (RFC 9110, 5.6.2)."""
 
@@ -387,8 +390,8 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
             "transport `sse` is retired and not supported; use the server's streamable HTTP address; skipped."
         )
         return None
-    if not _is_web_address(url):
-        fill.warn("`url` must be an address that begins with http:// or https://; skipped.")
+    if fault := _explain_address(url):
+        fill.warn(f"`url` {fault}; skipped.")
         return None
     try:
         oauth = entry.oauth.filled(fill)
@@ -422,12 +425,21 @@ def _lifecycle(entry: _Entry) -> Lifecycle:
             return Lifecycle(mode)
 
 
-def _is_web_address(url: str) -> bool:
+def _explain_address(url: str) -> str:
+    """Return why no server can be at an address, "" if one can. The address is not repeated: it may hold a password."""
+    if not url.isprintable() or len(url) > _ADDRESS:
+        return f"holds what no address can, such as a line end, or more than {_ADDRESS} characters"
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of brackets that hold no address
+        parts = None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        return "must be an address that begins with http:// or https://"
+    try:
+        port = parts.port
     except ValueError:
-        return False
+        port = 0
+    return "" if is_port(port) else f"names a port that is none: a port is 1 to {MAX_PORT}"
 
 
 def _credentials(url: str) -> set[str]:

@@ -52,6 +52,10 @@ class Lane:
 
         When the wait is cancelled after the request was sent, the server hears of it if `tell` is set.
         """
+        try:
+            await wait_for_room(self._stdin)
+        except ConnectionError:
+            raise _closed() from None
         if self._ended or self._stdin.is_closing():
             raise _closed()
         number = next(self._numbers)
@@ -123,6 +127,16 @@ class Lane:
         for answered in self._waiting.values():
             if not answered.done():
                 answered.set_exception(_closed())
+
+
+async def wait_for_room(stdin: asyncio.StreamWriter) -> None:
+    """Wait until a process reads what was written to it before. Raises ConnectionError.
+
+    A line that is written is kept until it is read, whoever has given up waiting for its answer. Lines for a process
+    that does not read are therefore not written: they would pile up.
+    """
+    if stdin.transport.get_write_buffer_size():
+        await stdin.drain()
 
 
 def is_answer(message: dict[str, Any]) -> bool:

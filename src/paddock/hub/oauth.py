@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 import httpx2
@@ -108,13 +109,11 @@ async def drive(
             why = _reason(answer) or _invalid_field(error, answer) or _unreadable(answer)
             raise LoginFailed(_plain(str(error)) + why) from None
         except OverflowError:  # the library adds it to the time
-            raise LoginFailed(
-                f"Invalid token response: {_shown(answer)} gave no valid `expires_in`"
-            ) from None
+            raise _no_valid_life(answer) from None
         finally:
             await flow.aclose()
     tokens = provider.context.current_tokens
-    return _bearable(tokens.access_token) if tokens else ""
+    return _checked(tokens, answer).access_token if tokens else ""
 
 
 async def refreshed(login: Login) -> Login:
@@ -125,27 +124,31 @@ async def refreshed(login: Login) -> Login:
         try:
             tokens = await provider.tokens(answer)
         except OverflowError:
-            raise LoginFailed(
-                f"Invalid token response: {_shown(answer)} gave no valid `expires_in`"
-            ) from None
+            raise _no_valid_life(answer) from None
     if tokens is None:
-        raise LoginFailed(f"the login has ended: {refusal(answer)}")
-    return with_tokens(login, tokens)
+        raise LoginFailed(f"the login has ended: {_unreadable_token(answer) or refusal(answer)}")
+    return with_tokens(login, _checked(tokens, answer))
 
 
 def with_tokens(login: Login, tokens: OAuthToken) -> Login:
-    """Return a login with these tokens. Raises LoginFailed for a token that no header can carry."""
-    _bearable(tokens.access_token)
+    """Return a login with these tokens, which were checked."""
     life = tokens.expires_in
     ends = None if life is None else time.time() + life - min(_EARLY_S, life / 2)
     told = tokens.model_dump(mode="json", exclude_none=True)
     return login.model_copy(update={"tokens": told, "expires_at": ends})
 
 
-def _bearable(token: str) -> str:
-    if not all("!" <= character <= "~" for character in token):
+def _checked(tokens: OAuthToken, answer: httpx2.Response) -> OAuthToken:
+    """Return the tokens of an answer. Raises LoginFailed for one that no header can carry, or that ended before now."""
+    if not all("!" <= character <= "~" for character in tokens.access_token):
         raise LoginFailed("the authorization server gave a token that is none")
-    return token
+    if tokens.expires_in is not None and tokens.expires_in < 0:
+        raise _no_valid_life(answer)
+    return tokens
+
+
+def _no_valid_life(answer: httpx2.Response) -> LoginFailed:
+    return LoginFailed(f"Invalid token response: {_shown(answer)} gave no valid `expires_in`")
 
 
 class _Refresh(OAuthClientProvider):
@@ -178,6 +181,8 @@ def told() -> Generator[None]:
         raise LoginFailed(_plain(str(error))) from None
     except (ValidationError, ValueError, OverflowError, RecursionError, StopAsyncIteration):
         raise LoginFailed("the authorization server does not keep to the protocol") from None
+    except httpx2.InvalidURL:
+        raise LoginFailed("an address that the server names for the login is none") from None
 
 
 def refusal(answer: httpx2.Response) -> str:
@@ -203,11 +208,24 @@ _CODES = (
 def _invalid_field(error: BaseException, answer: httpx2.Response) -> str:
     """Return which server's answer the library could not read, and its first invalid field; "" for other errors."""
     cause = error.__cause__ or error.__context__
-    if not isinstance(cause, ValidationError):
+    return f": {_fault(cause, answer)}" if isinstance(cause, ValidationError) else ""
+
+
+def _unreadable_token(answer: httpx2.Response) -> str:
+    """Return what is wrong with the token in an answer; "" for one that can be read, and for a refusal."""
+    if answer.status_code != HTTPStatus.OK:
         return ""
-    [first, *_] = cause.errors(include_url=False, include_context=False, include_input=False)
+    try:
+        OAuthToken.model_validate_json(answer.content)
+    except ValidationError as error:
+        return _fault(error, answer)
+    return ""
+
+
+def _fault(error: ValidationError, answer: httpx2.Response) -> str:
+    [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
     field = f"no valid `{_plain(str(first['loc'][0]))}`" if first["loc"] else "no JSON object"
-    return f": {_shown(answer)} gave {field}"
+    return f"{_shown(answer)} gave {field}"
 
 
 def _unreadable(answer: httpx2.Response) -> str:

@@ -14,7 +14,7 @@ from ipaddress import ip_address
 import httpx2
 
 from paddock.hub.login import LoginFailed
-from paddock.model.addresses import Address, is_public, really
+from paddock.model.addresses import Address, is_port, is_public, really
 
 ANSWER_BYTES = 256 * 1024
 """Bytes of an answer; one that is longer is refused."""
@@ -29,14 +29,18 @@ class Outside:
     """Speaks to the authorization servers that one upstream server names."""
 
     def __init__(self, server: str) -> None:
-        """Take the address of the upstream server."""
-        self._server = httpx2.URL(server)
+        """Take the address of the upstream server. Raises LoginFailed for what is none."""
+        try:
+            self._server = httpx2.URL(server)
+        except httpx2.InvalidURL:
+            raise LoginFailed("the `url` of the server is no address; correct it") from None
         self._local = self._server.host in _LOCAL
         self._left = REQUESTS
 
     def check(self, url: httpx2.URL) -> None:
         """Raise LoginFailed unless `url` is one that may be asked, or shown to a person."""
-        if url.scheme not in ("https", "http") or not url.host or url.userinfo or len(str(url)) > _URL:
+        odd = not url.host or url.userinfo or not is_port(url.port) or len(str(url)) > _URL
+        if odd or url.scheme not in ("https", "http"):
             raise LoginFailed(f"the address {_shown(url)} for the login is none that can be asked")
         if url.scheme == "http" and not (self._local and url.host in _LOCAL):
             raise LoginFailed(f"the address {_shown(url)} for the login is not https")
@@ -100,8 +104,9 @@ async def _resolved(url: httpx2.URL) -> list[Address]:
         found = await asyncio.get_running_loop().getaddrinfo(
             url.raw_host.decode("ascii").strip("[]"), port, type=socket.SOCK_STREAM
         )
-    except OSError as error:
-        raise LoginFailed(f"{_shown(url)} cannot be found: {error.strerror}") from None
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "its host has no name that can be looked up"
+        raise LoginFailed(f"{_shown(url)} cannot be found: {why}") from None
     if not found:
         raise LoginFailed(f"{_shown(url)} has no address")
     return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]

@@ -44,12 +44,15 @@ class Change:
     tool: str
     before: Mapping[str, Json]
     after: Mapping[str, Json] | None
+    is_new: bool = False
+    """No definition of the tool was ever accepted: `before` is `after` with its invisible characters spelled out."""
 
     def diff(self) -> str:
         """Return the change as a unified diff."""
         name = f"{self.server}/{self.tool}"
+        old, new = ("spelled out", "as sent") if self.is_new else ("pinned", "now")
         before, after = _lines(self.before), _lines(self.after)
-        lines = difflib.unified_diff(before, after, f"{name} pinned", f"{name} now", lineterm="")
+        lines = difflib.unified_diff(before, after, f"{name} {old}", f"{name} {new}", lineterm="")
         return "\n".join(lines)
 
 
@@ -109,7 +112,7 @@ class Pins:
         """Return what waits for approval, as the servers were last heard. Raises ConfigurationError."""
         held: dict[str, Any] = self._kept.look().get("servers", {})
         return tuple(
-            Change(name, tool, entry["tools"][tool]["definition"], after and after["definition"])
+            _change(name, tool, entry["tools"][tool], after)
             for name, entry in held.items()
             if server in (None, name)
             for tool, after in entry["pending"].items()
@@ -123,7 +126,7 @@ class Pins:
             approved: list[Change] = []
             for name in [name for name in entry["pending"] if tools is None or name in tools]:
                 before, after = entry["tools"].pop(name), entry["pending"].pop(name)
-                approved.append(Change(server, name, before["definition"], after and after["definition"]))
+                approved.append(_change(server, name, before, after))
                 if after is not None:
                     entry["tools"][name] = after
             return tuple(approved)
@@ -158,6 +161,11 @@ class Pins:
         }
         pinned |= {name: pin for name, pin in now.items() if name not in pinned}
         return entry
+
+
+def _change(server: str, tool: str, pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> Change:
+    """Return what waits for approval beside a pin; the tool is no longer listed if `after` is None."""
+    return Change(server, tool, pin["definition"], after and after["definition"], is_new=_hides(pin, after))
 
 
 def _spelled(tool: ToolInfo) -> dict[str, Json]:

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from paddock.files import LONGEST, Kept, read_bounded, replace_file
 from paddock.hub.config import is_paddock
 from paddock.hub.search import Hit, confidence, keyword_score
-from paddock.model.base import Json
+from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError
 from paddock.model.invisible import spell_invisible
 from paddock.own_files import NotOursError, read_trusted
@@ -33,11 +33,24 @@ _MATCHES = 20
 _OFFERS = 50_000
 _DESCRIPTION = 500
 _TRUST_BYTES = 1024 * 1024
+_SHOWN = 100
+"""Characters of an entry of a trust file that are repeated."""
+_TRUSTS_NOBODY = "it trusts nobody"
+_RIGHT_FILE = 'write texts such as ["npm:@scope/name", "pypi:name@1.2.3"]'
+_RIGHT_ENTRY = "write npm:NAME, pypi:NAME, remote:NAME or npm:@SCOPE/*"
 
 _PACKAGE = re.compile(r"(?:@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAMES = {
+    "": _PLAIN_NAME,
+    "npm": re.compile(rf"(?:@[a-z0-9][a-z0-9._-]*/)?{_PLAIN_NAME.pattern}|@[a-z0-9][a-z0-9._-]*/\*"),
+    "pypi": _PLAIN_NAME,
+    "remote": re.compile(r"[!-)+-~]+(?:/\*)?"),
+}
+"""Names in a trust file, by source."""
 
 
 Source = Literal["npm", "pypi", "remote"]
@@ -116,25 +129,65 @@ def load_registry(path: Path) -> tuple[Offer, ...]:
     )
 
 
-def load_trust(path: Path) -> tuple[str, ...]:
-    """Return the patterns of a trust file, a JSON array; a missing file, or any other, trusts nobody.
+class Trust(NamedTuple):
+    """What a trust file says."""
 
-    Raises ConfigurationError for what is no file, too large, another user's, or open to everybody.
+    patterns: tuple[str, ...] = ()
+    """Its entries that are patterns."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the file or with its other entries, and the right form."""
+
+
+def read_trust(path: Path) -> Trust:
+    """Return what a trust file says, a JSON array of patterns (see `is_trusted`). A missing file trusts nobody.
+
+    An entry that is no pattern trusts nobody; with one that is no text, the whole file trusts nobody. Raises
+    ConfigurationError for what is no file, too large, another user's, or open to everybody.
     """
     try:
-        patterns: object = json.loads(read_trusted(path, _TRUST_BYTES))
+        entries: object = json.loads(read_trusted(path, _TRUST_BYTES))
+    except FileNotFoundError:
+        return Trust()
     except NotOursError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-    except (OSError, ValueError, RecursionError):
-        return ()
-    if not isinstance(patterns, list):
-        return ()
-    found = cast("list[object]", patterns)
-    return (
-        tuple(each for each in found if isinstance(each, str))
-        if all(isinstance(p, str) for p in found)
-        else ()
-    )
+    except OSError as error:
+        return Trust(problems=(f"{path}: cannot be read: {error.strerror}; {_TRUSTS_NOBODY}",))
+    except (ValueError, RecursionError):
+        return Trust(problems=(f"{path}: this is not JSON; {_TRUSTS_NOBODY}; {_RIGHT_FILE}",))
+    if not isinstance(entries, list):
+        return Trust(problems=(f"{path}: this is not a JSON array; {_TRUSTS_NOBODY}; {_RIGHT_FILE}",))
+    patterns: list[str] = []
+    problems: list[str] = []
+    for number, entry in enumerate(cast("list[Json]", entries), 1):
+        if not isinstance(entry, str):
+            problem = f"{path}: entry {number} is {kind(entry)}, not a text; {_TRUSTS_NOBODY}; {_RIGHT_FILE}"
+            return Trust(problems=(problem,))
+        if fault := _explain_pattern(entry):
+            shown = json.dumps(entry if len(entry) <= _SHOWN else f"{entry[:_SHOWN]}...")
+            problems.append(f"{path}: entry {number}, {shown}, trusts nobody: {fault}")
+        else:
+            patterns.append(entry)
+    return Trust(tuple(patterns), tuple(problems))
+
+
+def load_trust(path: Path) -> tuple[str, ...]:
+    """Return the patterns of a trust file; see `read_trust`."""
+    return read_trust(path).patterns
+
+
+def _explain_pattern(pattern: str) -> str:
+    """Return why a text is no pattern of a trust file, and the right form; "" for one that is."""
+    source, name, version = _parts(pattern)
+    form = _NAMES.get(source)
+    if form is None:
+        return (
+            f"{json.dumps(source[:_SHOWN])} is no source of servers; write npm:NAME, pypi:NAME or remote:NAME"
+        )
+    if not form.fullmatch(name) or (version is not None and name.endswith("/*")):
+        return f"this is no server's name; {_RIGHT_ENTRY}"
+    if version is not None and not _VERSION.match(version):
+        return "what follows the name is no version; write NAME@VERSION, or NAME alone for every version"
+    return ""
 
 
 def is_trusted(offer: Offer, patterns: Sequence[str]) -> bool:
@@ -159,31 +212,31 @@ def explain_distrust(offer: Offer, trust_file: Path) -> str:
 
 def _covers(pattern: str, offer: Offer) -> str | None:
     """Return None if a pattern trusts an offer, why it nearly does, or "" if it is about something else."""
-    source, colon, name = pattern.partition(":")
-    if not colon:
-        source, name = "npm" if pattern.startswith("@") else "remote" if "/" in pattern else "", pattern
+    source, name, version = _parts(pattern)
     if source not in ("", offer.source) or (not source and offer.source == "remote"):
         return ""
-    if name.endswith("/*"):
+    if name.endswith("/*") and version is None:
         scope, slash, _ = offer.name.partition("/")
         return None if slash and scope == name[:-2] else ""
-    name, version = _split_version(name)
     if _normalized(offer.source, name) != _normalized(offer.source, offer.name):
         return ""
-    if version not in ("", offer.version):
+    if version not in (None, offer.version):
         return f"version {version} is trusted, and the list offers {offer.version or 'none'}"
     if not source and not offer.is_unique:
         return f"{json.dumps(pattern)} may mean npm:{name} or pypi:{name}"
     return None
 
 
-def _split_version(name: str) -> tuple[str, str]:
-    """Return the name and the version of `NAME@VERSION` or `NAME==VERSION`; the version is "" where there is none."""
+def _parts(pattern: str) -> tuple[str, str, str | None]:
+    """Return source, name and version of a pattern; the source is "" and the version None where it has none."""
+    source, colon, name = pattern.partition(":")
+    if not colon:
+        source, name = "npm" if pattern.startswith("@") else "remote" if "/" in pattern else "", pattern
     for sign in ("==", "@"):
         before, found, version = name.rpartition(sign)
         if found and before:
-            return before, version
-    return name, ""
+            return source, before, version
+    return source, name, None
 
 
 def _normalized(source: str, name: str) -> str:
@@ -242,6 +295,10 @@ class Provisioning:
         """
         offers = load_registry(self._registry)
         return provision(intent, hits, offers, load_trust(self.trust_file), context=context)
+
+    def trust_problems(self) -> tuple[str, ...]:
+        """Return what is wrong with the trust file or its entries. Raises ConfigurationError."""
+        return read_trust(self.trust_file).problems
 
     def has_list(self) -> bool:
         """Tell whether there is a registry's list with anything in it. Raises ConfigurationError."""

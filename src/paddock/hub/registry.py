@@ -10,7 +10,8 @@ import httpx2
 
 from paddock.files import LONGEST, make_private, read_bounded, replace_file
 from paddock.hub.provision import load_registry
-from paddock.hub.unreached import explain_environment
+from paddock.hub.unreached import build_client, cause, find_proxy_variable
+from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.errors import ConfigurationError
 
 PAGES = 1_000
@@ -59,14 +60,9 @@ def _read(file: str) -> bytes:
 
 async def _fetched(address: str) -> list[Any]:
     entries: list[Any] = []
-    url, room = httpx2.URL(address), LONGEST
-    try:
-        made = httpx2.AsyncClient(timeout=_TIMEOUT_S, headers={"accept-encoding": "identity"})
-    except (ValueError, OSError, httpx2.InvalidURL):
-        if not (why := explain_environment()):
-            raise
-        raise ConfigurationError(why) from None
-    async with made as client:
+    url, room = _checked(address), LONGEST
+    headers = {"accept-encoding": "identity"}
+    async with build_client(lambda: httpx2.AsyncClient(timeout=_TIMEOUT_S, headers=headers)) as client:
         for _ in range(PAGES):
             data = await _page(client, url, room)
             room -= len(data)
@@ -76,6 +72,20 @@ async def _fetched(address: str) -> list[Any]:
                 return entries
             url = url.copy_set_param("cursor", cursor)
     raise ConfigurationError(f"{address}: the list has more than {PAGES} pages")
+
+
+def _checked(address: str) -> httpx2.URL:
+    """Return the address that a text is. Raises ConfigurationError."""
+    try:
+        url = httpx2.URL(address)
+    except httpx2.InvalidURL:
+        url = None
+    if url is None or not url.host or not is_port(url.port):
+        raise ConfigurationError(
+            f"servers.registry_source: {address}: this is no address that can be asked; write https://HOST/PATH, "
+            f"where a port is 1 to {MAX_PORT}"
+        )
+    return url
 
 
 async def _page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) -> bytes:
@@ -89,7 +99,9 @@ async def _page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) -> bytes
                 if len(data) > room:
                     raise ConfigurationError(f"{url.host}: the list is larger than {LONGEST} bytes")
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise ConfigurationError(f"{url.host}: the registry cannot be reached: {error}") from None
+        proxy = find_proxy_variable(url)
+        why = cause(error) + (f" (by the proxy in {proxy})" if proxy else "")
+        raise ConfigurationError(f"{url.host}: the registry cannot be reached: {why}") from None
     return bytes(data)
 
 

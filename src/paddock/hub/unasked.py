@@ -6,13 +6,13 @@ A server needs few of them. One that floods us, or whose requests we cannot answ
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from paddock.hub.wire import PipeStream
+from paddock.hub.wire import MessageReader, PipeStream
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -128,7 +128,7 @@ class Unasked:
         self._settled.set()
 
 
-class CountedReader(PipeStream):
+class CountedReader(MessageReader):
     """Messages of the server; the end of those of one that is cut off."""
 
     def __init__(self, source: "ReadStream[SessionMessage | Exception]", unasked: Unasked) -> None:
@@ -152,15 +152,6 @@ class CountedReader(PipeStream):
     async def aclose(self) -> None:
         """Close the stream below."""
         await self._source.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
 
 
 class CountedWriter(PipeStream):

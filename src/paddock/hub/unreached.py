@@ -6,12 +6,17 @@ The words of the exceptions are for programmers, and some repeat what was sent.
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
+
+from paddock.model.addresses import MAX_PORT, is_port
+from paddock.model.errors import ConfigurationError
+
+Client = TypeVar("Client", bound=httpx2.AsyncClient)
 
 _CLOSED = ("Server disconnected", "peer closed connection")
 
@@ -31,19 +36,44 @@ def find_proxy_variable(url: httpx2.URL) -> str:
     return _as_set(names[0]) if names else ""
 
 
-def explain_environment() -> str:
-    """Return which environment variable no HTTP client can use, and why; "" if each is in order.
+def build_client(make: Callable[[], Client]) -> Client:
+    """Return the HTTP client that `make` makes.
+
+    Raises ConfigurationError when an environment variable names a proxy or certificates that cannot be used.
+    """
+    if why := _explain_proxies():
+        raise ConfigurationError(why)
+    try:
+        return make()
+    except (ValueError, OSError):
+        if not (why := _explain_certificates()):
+            raise
+        raise ConfigurationError(why) from None
+
+
+def _explain_proxies() -> str:
+    """Return which environment variable names no proxy, and what to write; "" if each is in order.
 
     Values are not repeated: a proxy's address may hold a password.
     """
     for scheme in ("http", "https", "all"):
         value = getproxies().get(scheme)
+        if not value:
+            continue
+        name = _as_set(f"{scheme}_proxy")
         try:
-            if value:
-                httpx2.Proxy(value if "://" in value else f"http://{value}")
+            url = httpx2.Proxy(value if "://" in value else f"http://{value}").url
         except (ValueError, httpx2.InvalidURL):
-            name = _as_set(f"{scheme}_proxy")
+            url = None
+        if url is None or not url.host:
             return f"{name} is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
+        if not is_port(url.port):
+            return f"{name} names port {url.port}, and a port is 1 to {MAX_PORT}; correct it, or unset it"
+    return ""
+
+
+def _explain_certificates() -> str:
+    """Return which environment variable names certificates that cannot be used, and why; "" if each is in order."""
     for name, kind in (("SSL_CERT_FILE", Path.is_file), ("SSL_CERT_DIR", Path.is_dir)):
         place = os.environ.get(name)
         if place and not (kind(Path(place)) and os.access(place, os.R_OK)):

@@ -18,8 +18,8 @@ from paddock.hub.failure import TRACE, CallFailed, Trace
 from paddock.hub.lane import odd
 from paddock.hub.lifecycle import Verdict
 from paddock.hub.output import DEEPEST, LINE_LIMIT
-from paddock.hub.unreached import cause, explain_environment, find_proxy_variable
-from paddock.model.errors import ServerUnavailable
+from paddock.hub.unreached import build_client, cause, find_proxy_variable
+from paddock.model.errors import ConfigurationError, ServerUnavailable
 from paddock.model.json_meter import MOST_VALUES, JsonMeter
 from paddock.model.numbers import MARK, NumberTooLongError, loads, marked, may_lose, unmarked_text
 
@@ -42,16 +42,19 @@ def http_client(
     """Return a client with the server's headers. No read timeout: each call has its own.
 
     An answer or event with more than `most_values` values ends with an error, before the library decodes it. Raises
-    CallFailed when an environment variable names a proxy or certificates that cannot be used.
+    CallFailed for a `url` that is none, and when an environment variable names a proxy or certificates that cannot be
+    used.
     """
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
     try:
-        return _Client(most_values, headers=headers, timeout=timeout, auth=auth)
-    except (ValueError, OSError, httpx2.InvalidURL):
-        if not (why := explain_environment()):
-            raise
-        raise CallFailed(ServerUnavailable(f"{why}."), Verdict.NEUTRAL) from None
+        httpx2.URL(server.url)
+        return build_client(lambda: _Client(most_values, headers=headers, timeout=timeout, auth=auth))
+    except httpx2.InvalidURL:
+        why = f"the `url` of {server.name} is no address of a web server; correct it"
+    except ConfigurationError as problem:
+        why = str(problem)
+    raise CallFailed(ServerUnavailable(f"{why}."), Verdict.NEUTRAL)
 
 
 class _Client(httpx2.AsyncClient):

@@ -21,7 +21,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from paddock.hub.failure import TRACE
-from paddock.hub.lane import EMPTY, is_answer, odd, written
+from paddock.hub.lane import EMPTY, is_answer, odd, wait_for_room, written
 from paddock.hub.output import ServerOutput
 from paddock.model.numbers import may_lose, unmarked_text
 
@@ -44,7 +44,24 @@ class PipeStream:
         await self.aclose()
 
 
-class PipeReader(PipeStream):
+class MessageReader(PipeStream):
+    """Messages of the other side, one after another."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message. Raises EndOfStream."""
+        raise NotImplementedError
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class PipeReader(MessageReader):
     """Messages of the child. Lines that are no message are passed over: some servers print banners.
 
     `on_other` is told of each of them.
@@ -72,15 +89,6 @@ class PipeReader(PipeStream):
                 return message
             self._on_other(line)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
 
 class PipeWriter(PipeStream):
     """Messages to the child."""
@@ -91,12 +99,13 @@ class PipeWriter(PipeStream):
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
         data = unmarked_text(written(item.message.model_dump(by_alias=True, exclude_unset=True)))
-        if self._stdin.is_closing():
-            raise anyio.BrokenResourceError
-        if (trace := TRACE.get()) is not None:
-            trace.sent = True
-        self._stdin.write(data)
         try:
+            await wait_for_room(self._stdin)
+            if self._stdin.is_closing():
+                raise anyio.BrokenResourceError
+            if (trace := TRACE.get()) is not None:
+                trace.sent = True
+            self._stdin.write(data)
             await self._stdin.drain()
         except ConnectionError:
             raise anyio.BrokenResourceError from None

@@ -1,8 +1,11 @@
-"""Which addresses of the network are public: what a stranger names may lead inwards."""
+"""Which addresses of the network are public: what a stranger names may lead inwards. And which ports there are."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 Address = IPv4Address | IPv6Address
+
+MAX_PORT = 65_535
+"""Largest TCP port. The system truncates larger ones to 16 bits, and so connects somewhere else."""
 
 _NAT64 = ip_network("64:ff9b::/96")
 
@@ -11,6 +14,11 @@ def is_public(address: Address) -> bool:
     """Tell whether an address is one of the public network."""
     real = really(address)
     return real.is_global and not (real.is_multicast or real.is_reserved)
+
+
+def is_port(number: int | None) -> bool:
+    """Tell whether one can connect to a port; None stands for the usual one of a scheme."""
+    return number is None or 0 < number <= MAX_PORT
 
 
 def really(address: Address) -> Address:

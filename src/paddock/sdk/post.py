@@ -13,7 +13,7 @@ from ipaddress import ip_address, ip_network
 
 import httpx2
 
-from paddock.model.addresses import Address, is_public, really
+from paddock.model.addresses import MAX_PORT, Address, is_port, is_public, really
 from paddock.model.errors import SdkError
 
 URL_CHARS = 2_000
@@ -42,6 +42,8 @@ def checked(text: str) -> httpx2.URL:
         url = None
     if url is None or url.scheme != "https" or not url.host or url.userinfo:
         raise SdkError(f"the url must be https://host/path without a user, of at most {URL_CHARS} characters")
+    if not is_port(url.port):
+        raise SdkError(f"the url names port {url.port}, and a port is 1 to {MAX_PORT}")
     return url.copy_with(fragment=None)
 
 
@@ -96,6 +98,8 @@ async def _addresses(url: httpx2.URL, networks: Sequence[str]) -> list[Address]:
         found = await asyncio.get_running_loop().getaddrinfo(
             url.raw_host.decode("ascii"), url.port or 443, type=socket.SOCK_STREAM
         )
+    except UnicodeError:
+        raise NotSentError(f"{url.host}: this is no name of a host", retryable=False) from None
     except OSError as error:
         raise NotSentError(f"{url.host}: {error.strerror}", retryable=True) from None
     addresses = [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]

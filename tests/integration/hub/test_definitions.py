@@ -72,6 +72,16 @@ class Workspace:
         lines = [line for line in done.stderr.splitlines(keepends=True) if not line.endswith(bad)]
         return done.returncode, done.stdout, "".join(lines)
 
+    def recorded(self):
+        """Return event, name and status of the calls on the record."""
+        _, lines, _ = self.paddock("audit", "tail", "--json")
+        facts = [(each["event"], each["fields"]) for each in json.loads(lines)]
+        return [
+            (event, fields["name"], fields.get("status"))
+            for event, fields in facts
+            if fields.get("kind", "server") == "server" and str(fields.get("name", "")).startswith("g/")
+        ]
+
     def run(self, source, *flags):
         """Return status, value or error, and console of a program."""
         _, output, _ = self.paddock("run", "-", "--json", *flags, stdin=source)
@@ -123,6 +133,19 @@ def test_arguments_that_are_not_checked_are_said_to_be_once(workspace):
         '{\n  "x": "a"\n}\n',
         f"warning: g.lookahead: {UNCHECKED}\n",
     )
+    code, output, errors = workspace.paddock("servers", "call", "g", "lookahead", '{"x": "a"}', "--json")
+    assert (code, json.loads(output)["console"], errors) == (
+        0,
+        [{"level": "warn", "text": f"g.lookahead: {UNCHECKED}"}],
+        "",
+    )
+    sequences = workspace.directory / ".paddock" / "sequences"
+    sequences.mkdir(parents=True)
+    (sequences / "it.toml").write_text(
+        '[[step]]\nname = "look"\nserver = "g/lookahead"\narguments = {x = "a"}\n'
+    )
+    code, _, errors = workspace.paddock("sequence", "run", "it")
+    assert (code, errors.splitlines()[0]) == (0, f"[warn] g.lookahead: {UNCHECKED}")
     assert workspace.paddock("servers", "tools", "g") == (
         0,
         "g\tlookahead\t\n",
@@ -162,13 +185,66 @@ def test_a_tool_has_an_alias_that_is_an_identifier(workspace):
         "get_sum(args?: {",
     )
     assert described["declaration"].endswith('; // output: observed; tool "get-sum"')
-    _, lines, _ = workspace.paddock("audit", "tail", "--json")
-    called = [
-        (each["event"], each["fields"]["name"], each["fields"].get("status")) for each in json.loads(lines)
-    ]
-    called = [each for each in called if each[1].startswith("g/")]
     right = [("started", "g/get-sum", None), ("finished", "g/get-sum", "ok")] * 2
-    assert called == [("started", "g/get_sum", None), ("finished", "g/get_sum", "invalid"), *right, *right]
+    assert workspace.recorded() == [*UNRESOLVED, *right, *right]
+
+
+UNRESOLVED = [("started", "g/get_sum", None), ("finished", "g/get_sum", "invalid")]
+"""The record of a call by an alias that nothing is known of: nothing was sent."""
+
+
+def test_an_alias_is_known_at_the_first_use_of_a_server(workspace):
+    workspace.says(SUM)
+    code, output, errors = workspace.paddock("servers", "call", "g", "get_sum", '{"a": 1}', "--json")
+    outcome = json.loads(output)
+    assert (code, outcome["status"], outcome["value"], errors) == (0, "ok", {"a": 1}, "")
+    assert workspace.recorded() == [
+        *UNRESOLVED,
+        ("started", "g/get-sum", None),
+        ("finished", "g/get-sum", "ok"),
+    ]
+    _, lines, _ = workspace.paddock("audit", "show", outcome["id"], "--json")
+    records = json.loads(lines)
+    assert [(each["fields"]["name"], each["parent"]) for each in records if each["event"] == "finished"] == [
+        ("g/get_sum", None),
+        ("g/get-sum", outcome["id"]),
+    ]
+    assert outcome["audit"] == records[-1]["id"]
+
+
+def test_a_rule_about_a_tool_holds_for_its_alias_at_the_first_use_of_a_server(workspace):
+    workspace.says(SUM)
+    rule = '[[policy.rule]]\ntool = "g/get-sum"\neffect = "deny"\nreason = "no sums"\n'
+    (workspace.directory / "paddock.toml").write_text(rule)
+    code, output, errors = workspace.paddock("servers", "call", "g", "get_sum", '{"a": 1}')
+    assert (code, output, "no sums" in errors) == (1, "", True), errors
+    assert workspace.recorded() == [*UNRESOLVED, ("decided", "g/get-sum", "denied")]
+
+
+def test_arguments_of_a_tool_are_checked_at_the_first_use_of_its_alias(workspace):
+    workspace.says(SUM)
+    told = 'g.get-sum was not called: `a` must be a number, not the text "x". '
+    signature = 'Its signature: g["get-sum"]({ a?: number })'
+    code, output, errors = workspace.paddock("servers", "call", "g", "get_sum", '{"a": "x"}')
+    assert (code, output, errors) == (1, "", f"{told}{signature}\n")
+
+
+def test_bytes_go_nowhere_by_an_alias_either(workspace):
+    workspace.says(tool("put-file", {"properties": {"data": {}}}))
+    status, told, _ = workspace.run("return await servers.g.put_file({data: new Uint8Array(1)})")
+    assert (status, told["message"]) == (
+        "failed",
+        "g.put-file was not called: `arguments.data` holds bytes, and its schema does not say that they go as base64 "
+        "(`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]",
+    )
+
+
+def test_wrong_arguments_are_told_once_where_only_reading_is_allowed(workspace):
+    workspace.says(SUM)
+    program = "return await servers.g.get_sum({a: 'x'}).catch((error) => error.message)"
+    status, told, _ = workspace.run(program, "--set", "grants.calls=read_only")
+    assert (status, told.partition(":")[0]) == ("ok", "g.get-sum was not called")
+    assert workspace.recorded() == [("started", "g/get-sum", None), ("finished", "g/get-sum", "invalid")]
 
 
 def test_a_rule_about_a_tool_holds_for_its_alias(workspace):
@@ -260,10 +336,17 @@ def test_a_definition_with_invisible_characters_waits_for_a_person(workspace):
 
     code, output, _ = workspace.paddock("servers", "diff", "g")
     lines = output.splitlines()
+    assert lines[:2] == ["--- g/adds spelled out", "+++ g/adds as sent"]
     assert '-  "description": "' + SPELLED.replace("\\", "\\\\") + '",' in lines
     assert '+  "description": "Adds numbers.\\u200b\\u202e\\udb40\\udc69",' in lines
     assert workspace.paddock("servers", "approve", "g", "adds")[0] == 0
     assert workspace.run("return await servers.g.adds({})")[:2] == ("ok", {})
+    assert workspace.paddock("servers", "diff") == (
+        0,
+        "",
+        "nothing waits for approval: every tool of g is as it was pinned\n",
+    )
+    assert workspace.paddock("servers", "diff", "--json") == (0, "[]\n", "")
     code, output, errors = workspace.paddock("servers", "describe", "g.adds")
     assert output == (
         f"// g.adds\n/** {SPELLED} */\nadds(args?: {{\n  /** {SPELLED} */\n  a?: number;\n"
@@ -310,3 +393,21 @@ def test_a_server_that_is_not_there_is_explained(workspace):
         assert workspace.run(f"return await servers.{name}.x({{}})")[1]["message"] == told
     assert workspace.paddock("servers", "search", "x", "--server", "off") == (1, "", f"{off}\n")
     assert workspace.paddock("servers", "describe", "off.x")[2] == f"off.x: {off}\n"
+
+
+def test_where_no_tool_and_no_server_is_that_is_said(workspace):
+    workspace.says()
+    assert workspace.paddock("servers", "tools") == (0, "", "no tools are listed by g\n")
+    assert workspace.paddock("servers", "diff") == (
+        0,
+        "",
+        "nothing waits for approval: every tool of g is as it was pinned\n",
+    )
+    unknown = "Unknown server: of"
+    assert workspace.paddock("servers", "diff", "of") == (1, "", f"warning: of: {unknown}\n")
+    (workspace.directory / ".mcp.json").write_text(
+        '{"mcpServers": {"off": {"command": "x", "disabled": true}}}'
+    )
+    told = "no configured server is in use: off is disabled in .mcp.json; `paddock servers enable off` enables it\n"
+    for command in (["list"], ["tools"], ["diff"], ["search", "x"]):
+        assert workspace.paddock("servers", *command) == (0, "", told)

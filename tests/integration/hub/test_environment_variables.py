@@ -125,6 +125,26 @@ def test_a_proxy_that_cannot_be_reached_is_named(hub, variables, name):
             "ALL_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
         ),
         (
+            "HTTPS_PROXY",
+            "http://user:password@127.0.0.1:99999",
+            "HTTPS_PROXY names port 99999, and a port is 1 to 65535; correct it, or unset it",
+        ),
+        (
+            "HTTP_PROXY",
+            "localhost:65536",
+            "HTTP_PROXY names port 65536, and a port is 1 to 65535; correct it, or unset it",
+        ),
+        (
+            "all_proxy",
+            "socks5://127.0.0.1:0",
+            "all_proxy names port 0, and a port is 1 to 65535; correct it, or unset it",
+        ),
+        (
+            "HTTP_PROXY",
+            "http://:8080",
+            "HTTP_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
+        ),
+        (
             "SSL_CERT_FILE",
             "/none",
             "SSL_CERT_FILE names /none, which cannot be read; correct it, or unset it",
@@ -144,3 +164,40 @@ def test_a_variable_that_cannot_be_used_is_named(hub, variables, name, value, wh
                 return await failure(opened.call("web", "anything", {}), ServerUnavailable)
 
     assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}."
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 70}.example", "a b"])
+def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, host):
+    async def main():
+        async with rude() as server:
+            variables({"HTTP_PROXY": f"http://{host}:80"})
+            async with hub(HttpServer("web", server.url)) as opened:
+                return server.url, await failure(opened.call("web", "anything", {}), ServerUnavailable)
+
+    url, error = asyncio.run(main())
+    assert str(error) == (
+        f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: its host name is not "
+        "known (by the proxy in HTTP_PROXY). Start it, or correct its `url`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (
+            "http://\U0001f600\u2764.example/mcp",
+            "the `url` of web is no address of a web server; correct it.",
+        ),
+        (
+            "http://a..b/mcp",
+            "no connection to server web at http://a..b: its host name is not known. Start it, or correct its `url`.",
+        ),
+    ],
+)
+def test_an_address_of_a_server_that_is_none_is_said_to_be(hub, variables, url, why):
+    async def main():
+        variables({})
+        async with hub(HttpServer("web", url)) as opened:
+            return await failure(opened.call("web", "anything", {}), ServerUnavailable)
+
+    assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}"

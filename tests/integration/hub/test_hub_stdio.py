@@ -4,14 +4,20 @@ import signal
 import subprocess
 import sys
 
+import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification
+
 from paddock.hub.admission import Admission
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import StdioServer
+from paddock.hub.lane import Lane
 from paddock.hub.pins import Pins
-from paddock.hub.process import ServerProcess
+from paddock.hub.process import ServerProcess, start_process
 from paddock.hub.redaction import Secrets
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.hub.session import Session
+from paddock.hub.wire import PipeWriter
 from paddock.model.errors import (
     ServerRejected,
     ServerTimeout,
@@ -365,3 +371,61 @@ def test_a_server_that_answers_the_probe_again_is_no_longer_noted_as_silent(odd,
         return admission.is_silent("odd")
 
     assert asyncio.run(main()) is False
+
+
+DEAF = "import signal; signal.pause()"
+"""A server that never reads."""
+
+
+def test_requests_to_a_server_that_does_not_read_do_not_pile_up():
+    """What is written to it is kept until it reads, also when nobody waits for the answer any more."""
+
+    async def main():
+        process = await start_process(StdioServer("deaf", sys.executable, ("-c", DEAF)), os.environ)
+        try:
+            lane, writer = Lane(process.stdin), PipeWriter(process.stdin)
+            notification = JSONRPCNotification(
+                jsonrpc="2.0", method="notifications/x", params={"text": "x" * 1_000_000}
+            )
+            for _ in range(10):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await lane.ask("tools/call", {"text": "x" * 1_000_000}, tell=True)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await writer.send(SessionMessage(notification))
+            return process.stdin.transport.get_write_buffer_size()
+        finally:
+            await process.stop()
+
+    unread = asyncio.run(main())
+    assert 900_000 < unread < 1_100_000
+
+
+TIRED = """
+import json, signal, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        facts = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "t", "version": "1"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": facts}), flush=True)
+        signal.pause()
+    error = {"code": -32601, "message": "unknown"}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+"""
+"""A server that reads nothing after the handshake."""
+
+
+def test_a_call_that_waits_for_a_server_to_read_was_not_sent(hub):
+    async def main():
+        async with hub(StdioServer("tired", sys.executable, ("-c", TIRED))) as h:
+            errors = [
+                await failure(h.call("tired", "t", {"text": "x" * 1_000_000}, timeout_ms=100), ServerTimeout)
+                for _ in range(2)
+            ]
+            return [(str(error), error.sent) for error in errors]
+
+    told = (
+        "Server tired did not finish tool 't' within 100 ms. Ask for less at once, or raise its `timeoutMs`."
+    )
+    assert asyncio.run(main()) == [(told, True), (told, False)]

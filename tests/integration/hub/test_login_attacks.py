@@ -336,6 +336,7 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
         ),
         (("/token", 200, TOKEN % "1e400"), "Invalid token response: {}token gave no valid `expires_in`"),
         (("/token", 200, TOKEN % '"soon"'), "Invalid token response: {}token gave no valid `expires_in`"),
+        (("/token", 200, TOKEN % "-1"), "Invalid token response: {}token gave no valid `expires_in`"),
         (("/token", 200, TOKEN % DEEP), "Invalid token response: {}token gave no JSON object"),
         (("/token", 200, "null"), "Invalid token response: {}token gave no JSON object"),
         (
@@ -360,16 +361,26 @@ def test_an_answer_that_is_none_is_a_refusal_that_names_server_and_field(
     assert refused(world, logins) == why.format(world.issuer, inner=world.url.removesuffix("mcp"))
 
 
-def test_a_renewed_token_that_lives_for_ever_is_refused(world: World, logins: KeptLogins) -> None:
+@pytest.mark.parametrize(
+    ("life", "told"),
+    [
+        (f"1{'0' * 400}", "Invalid token response: {}token gave no valid `expires_in`"),
+        ("-1", "Invalid token response: {}token gave no valid `expires_in`"),
+        ('"soon"', "the login has ended: {}token gave no valid `expires_in`"),
+    ],
+)
+def test_a_renewed_token_without_a_life_is_refused(
+    world: World, logins: KeptLogins, life: str, told: str
+) -> None:
     async def main() -> Login:
         return await log_in(server_of(world), logins.keeper(server_of(world)), agree)
 
     login = asyncio.run(main())
-    text = TOKEN % f"1{'0' * 400}"
+    text = TOKEN % life
     world.outer.twists["/token"] = lambda _: Response(text, media_type="application/json")
     with pytest.raises(LoginFailed) as caught:
         asyncio.run(refreshed(login))
-    assert str(caught.value) == f"Invalid token response: {world.issuer}token gave no valid `expires_in`"
+    assert str(caught.value) == told.format(world.issuer)
 
 
 def test_the_query_of_an_authorization_endpoint_is_kept(world: World, logins: KeptLogins) -> None:

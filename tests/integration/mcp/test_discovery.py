@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from .conftest import Place
 
 
@@ -96,12 +98,44 @@ def test_what_definitions_hide_or_leave_unchecked_and_what_errors_say_reaches_ag
     assert off.content[0].text == (
         "invalid\nUnknown server: off; off is disabled in .mcp.json; `paddock servers enable off` enables it"
     )
-    assert (aliased.is_error, aliased.content[0].text) == (False, '{"a": "b"}')
+    assert (aliased.is_error, [block.text for block in aliased.content]) == (
+        False,
+        ['{"a": "b"}', '[warn] g.get-sum: arguments are not checked against `properties.a.pattern` "(?!a)"'],
+    )
     for answer in (coded, thrown):
         error = answer.structured_content["error"]
         assert (error["code"], error["data"]) == (-32050, {"retry": True})
         assert '\n  the server\'s error: code -32050, data {"retry":true}' in answer.content[0].text
     assert refused.structured_content["error"]["message"].startswith("Tool g.adds has invisible characters")
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "texts"),
+    [
+        (
+            (),
+            "call_tool",
+            [
+                '{"a": "b"}',
+                '[warn] g.get-sum: arguments are not checked against `properties.a.pattern` "(?!a)"',
+            ],
+        ),
+        (("--names", "seed"), "mcp_call", ['{"a": "b"}']),
+    ],
+)
+def test_an_alias_is_known_at_the_first_use_of_a_server(
+    place: Place, flags: tuple[str, ...], name: str, texts: list[str]
+) -> None:
+    file = place.workspace / "oddities.json"
+    file.write_text(json.dumps(ODDITIES))
+    place.servers({"g": {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}})
+
+    async def main() -> Any:
+        async with place.client(*flags) as client:
+            return await client.call_tool(name, {"server": "g", "tool": "get_sum", "args": {"a": "b"}})
+
+    answer = asyncio.run(main())
+    assert (answer.is_error, [block.text for block in answer.content]) == (False, texts)
 
 
 def test_more_tools_than_one_answer_lists_are_said_to_be_there(place: Place) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from tests.processes import descendants, running_workers
 
-from .conftest import PADDOCK, Place, all_end, watched
+from .conftest import MODERN, PADDOCK, Place, all_end, watched
 
 SPIN = "console.log('spinning'); for (;;) {}"
 
@@ -257,3 +257,36 @@ def test_s23_what_a_cancelled_program_wrote_is_kept_and_on_the_record(place: Pla
     (end,) = [record["fields"] for record in records if record["event"] == "finished"]
     assert end["status"] == "cancelled"
     assert paddock([PADDOCK, "output", "show", end["artifact"]]).stdout == b"go\n"
+
+
+@pytest.mark.parametrize("numbers", [(7, 7), ("7", 7), ("a", "a")])
+def test_of_two_requests_with_one_id_the_second_is_refused(place: Place, numbers):
+    """Without an id: the client would take an error with one for the answer to the first."""
+
+    def spinning_call(number):
+        return request(number, "execute_code", code="await sleep(60_000)")
+
+    def request(number, name, **arguments):
+        params = {"name": name, "arguments": arguments, "_meta": MODERN}
+        return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+    async def main():
+        async with place.lines() as lines:
+            lines.write(spinning_call(numbers[0]))
+            lines.write(request(numbers[1], "call_tool", server="odd", tool="echo", args={"text": "x"}))
+            assert await lines.receive() == {
+                "jsonrpc": "2.0",
+                "id": None,
+                "error": {
+                    "code": -32600,
+                    "message": f"the request id {numbers[1]} is in flight in this session; use another one",
+                },
+            }
+            cancelled = {"requestId": numbers[0]}
+            lines.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+            for _ in range(2):  # an id that is cancelled or answered may be used again
+                lines.write(request(numbers[1], "call_tool", server="odd", tool="echo", args={"text": "x"}))
+                told = await lines.receive()
+                assert (told["id"], told["result"]["content"][0]["text"]) == (numbers[1], "x")
+
+    asyncio.run(main())

@@ -182,10 +182,22 @@ def test_sse_and_strange_addresses_are_skipped(tmp_path):
             )
         ],
     )
-    for url in ("file:///etc/passwd", "http://[", "http://h:99999", "http:///path"):
+    for url in ("file:///etc/passwd", "http://[", "http:///path"):
         assert one(tmp_path, {"url": url}) == (
             None,
             [": server 's': `url` must be an address that begins with http:// or https://; skipped."],
+        )
+    for port in ("99999", "65536", "0", "-1", "a", "\uff11"):
+        assert one(tmp_path, {"url": f"http://user:password@h:{port}/mcp"}) == (
+            None,
+            [": server 's': `url` names a port that is none: a port is 1 to 65535; skipped."],
+        )
+    for url in ("http://h/a\n", "http://h\x00/", "http://\u2028/", "http://h/" + "a" * 65_000):
+        assert one(tmp_path, {"url": url}) == (
+            None,
+            [
+                ": server 's': `url` holds what no address can, such as a line end, or more than 65000 characters; skipped."
+            ],
         )
 
 

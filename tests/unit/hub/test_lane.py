@@ -23,6 +23,9 @@ class Pipe:
         self.lines: list[dict[str, Any]] = []
         self.broken = broken
         self.closing = False
+        self.transport = self
+        self.unread = 0
+        """Bytes that the server has not read."""
 
     def write(self, data: bytes) -> None:
         assert data.endswith(b"\n")
@@ -31,6 +34,9 @@ class Pipe:
     async def drain(self) -> None:
         if self.broken:
             raise BrokenPipeError
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def is_closing(self) -> bool:
         return self.closing
@@ -293,3 +299,15 @@ def test_numbers_keep_their_digits_in_both_directions() -> None:
             assert written({"x": each}) == f'{{"x":{digits}}}\n'.encode()
 
     on_lane(use)
+
+
+def test_a_request_to_a_server_that_went_before_it_read_is_not_sent() -> None:
+    async def use(lane: Lane, pipe: Pipe) -> None:
+        pipe.unread, trace = 1, Trace()
+        token = TRACE.set(trace)
+        with pytest.raises(MCPError) as closed:
+            await lane.ask("tools/call", {}, tell=True)
+        TRACE.reset(token)
+        assert (closed.value.message, trace.sent, pipe.lines) == ("Connection closed", False, [])
+
+    on_lane(use, Pipe(broken=True))

@@ -49,6 +49,12 @@ class Pipe(asyncio.ReadTransport):
 class Input:
     """Stands in for the stream to a server."""
 
+    def __init__(self) -> None:
+        self.transport = self
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def write(self, data: bytes) -> None:
         """Follow `StreamWriter.write`."""
 

@@ -2,9 +2,11 @@
 
 from ipaddress import ip_address
 
+import httpx2
 import pytest
 
-from paddock.hub.outside import _alike
+from paddock.hub.login import LoginFailed
+from paddock.hub.outside import Outside, _alike
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,20 @@ def test_never_where_no_server_is(address, own):
 )
 def test_no_further_within_than_the_server(address, own):
     assert not _alike(ip_address(address), ip_address(own))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://a.example:99999/token", "https://a.example:0/token", "https:///token", "https://u@a.example/t"],
+)
+def test_an_address_that_is_none_is_not_asked(url):
+    shown = url.replace("u@", "").replace(":0", "")
+    with pytest.raises(LoginFailed) as refused:
+        Outside("https://b.example/mcp").check(httpx2.URL(url))
+    assert str(refused.value) == f"the address {shown} for the login is none that can be asked"
+
+
+def test_an_address_of_a_server_that_is_none_gets_no_login():
+    with pytest.raises(LoginFailed) as refused:
+        Outside("https://\u2764\U0001f600/mcp")
+    assert str(refused.value) == "the `url` of the server is no address; correct it"

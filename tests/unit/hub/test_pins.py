@@ -106,6 +106,17 @@ def test_the_diff_shows_what_changed():
     ]
 
 
+def test_the_diff_of_a_tool_that_nobody_accepted_does_not_call_it_pinned(pins):
+    pins.review(SERVER, [HIDING])
+    [change] = pins.changes()
+    assert change.is_new
+    assert change.diff().splitlines()[:2] == ["--- git/log spelled out", "+++ git/log as sent"]
+    assert pins.approve("git") == (change,)
+    pins.review(SERVER, [LOG])
+    [change] = pins.changes()
+    assert not change.is_new
+
+
 def test_a_definition_that_is_too_long_to_keep_is_still_pinned(pins):
     long = LOG._replace(description="x" * (LONGEST + 1))
     pins.review(SERVER, [long])

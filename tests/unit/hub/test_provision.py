@@ -19,6 +19,7 @@ from paddock.hub.provision import (
     load_trust,
     match,
     provision,
+    read_trust,
 )
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool, Hit
@@ -357,3 +358,68 @@ def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
     assert not found.allowed
     servers.provisioning.enable("@good/git", approved=True)
     assert list(servers.config.servers) == ["git"]
+
+
+@pytest.mark.parametrize(
+    ("text", "patterns", "problems"),
+    [
+        ("[", (), ("this is not JSON; it trusts nobody; write texts such as [",)),
+        ('{"a": 1}', (), ("this is not a JSON array; it trusts nobody; write texts such as [",)),
+        ('["@a/*", 1]', (), ("entry 2 is a number, not a text; it trusts nobody; write texts such as [",)),
+        (
+            '["@a/*", "gem:x", "npm:", "pypi:@a/b", "a b", "*", "@a", "npm:a/*", "remote:*"]',
+            ("@a/*",),
+            (
+                'entry 2, "gem:x", trusts nobody: "gem" is no source of servers; write npm:NAME, pypi:NAME or remote:NAME',
+                *(
+                    f'entry {number}, "{entry}", trusts nobody: this is no server\'s name; write npm:NAME, pypi:NAME, '
+                    "remote:NAME or npm:@SCOPE/*"
+                    for number, entry in enumerate(
+                        ("npm:", "pypi:@a/b", "a b", "*", "@a", "npm:a/*", "remote:*"), 3
+                    )
+                ),
+            ),
+        ),
+        (
+            '["npm:x@", "@a/b@1 2", "@a/*@1", "x@1.2.0"]',
+            ("x@1.2.0",),
+            (
+                *(
+                    f'entry {number}, "{entry}", trusts nobody: what follows the name is no version; write NAME@VERSION, or '
+                    "NAME alone for every version"
+                    for number, entry in enumerate(("npm:x@", "@a/b@1 2"), 1)
+                ),
+                'entry 3, "@a/*@1", trusts nobody: this is no server\'s name; write npm:NAME, pypi:NAME, remote:NAME or '
+                "npm:@SCOPE/*",
+            ),
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_trust_file_is_told(tmp_path, text, patterns, problems):
+    path = tmp_path / "trust.json"
+    path.write_text(text)
+    found = read_trust(path)
+    assert found.patterns == patterns
+    assert len(found.problems) == len(problems)
+    for told, expected in zip(found.problems, problems, strict=True):
+        assert told.startswith(f"{path}: {expected}")
+
+
+def test_a_version_or_a_scope_that_is_none_trusts_nobody():
+    assert not is_trusted(OFFER, [f"{OFFER.name}@", f"{OFFER.name}==", "@good/*@1.2.0", "@good/*@"])
+
+
+def test_entries_that_trust_somebody_are_in_order(tmp_path):
+    texts = [
+        "@a/b",
+        "@a/*",
+        "npm:x@1.2.0",
+        "pypi:x_y.z==1.0",
+        "remote:io.x/y",
+        "remote:@a/*",
+        "acme/*",
+        "acme",
+        "X",
+    ]
+    (tmp_path / "t.json").write_text(json.dumps(texts))
+    assert read_trust(tmp_path / "t.json") == (tuple(texts), ())

@@ -91,7 +91,8 @@ def tail(
     follower = Follower(directory) if follow else None
     newest = _found(directory, wanted, limit=limit)[::-1]
     if follower is None:
-        _print(newest, as_json=as_json)
+        empty = "no records match" if wanted != Wanted() else f"nothing is recorded yet in {directory}"
+        _print(newest, as_json=as_json, empty=empty)
     else:
         _follow(follower, newest, wanted, as_json=as_json)
 
@@ -190,11 +191,11 @@ def _print_lines(records: Iterable[AuditRecord], *, as_json: bool) -> None:
             print_row(_row(record))
 
 
-def _print(records: Iterable[AuditRecord], *, as_json: bool) -> None:
+def _print(records: Iterable[AuditRecord], *, as_json: bool, empty: str = "") -> None:
     if as_json:
         print_json([record.model_dump(mode="json") for record in records])
         return
-    print_table(("time", "event", "request", "facts"), list(map(_row, records)), empty="no records match")
+    print_table(("time", "event", "request", "facts"), list(map(_row, records)), empty=empty)
 
 
 def _row(record: AuditRecord) -> tuple[str, ...]:

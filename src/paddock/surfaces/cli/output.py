@@ -143,17 +143,23 @@ def show(
     if as_json:
         print_json(_facts(reading.found))
         return
+    empty = True
     for name in STREAMS if stream == "both" else (stream,):
         target = sys.stdout if name == "stdout" else sys.stderr
         screen = Screen(target) if target.isatty() else None
         take = decoded(screen.show) if screen else target.buffer.write
         for piece in reading.pieces(name):
+            empty = empty and not piece
             take(piece)
         if screen:
             screen.end()
         target.flush()
         if (error := why_broken(target)) is not None:
             raise error
+    if (
+        empty and sys.stderr.isatty()
+    ):  # elsewhere standard error gets what the program wrote there, and nothing else
+        click.echo("this output is empty" if stream == "both" else f"there is nothing on {stream}", err=True)
 
 
 @command.command("list", epilog=examples("paddock output list", "paddock output list --all --json"))
@@ -176,7 +182,8 @@ def list_(
         print_table(
             ("created", "handle", "runtime", "status", "bytes", "expires"),
             [_row(each) for each in found],
-            empty="no output is stored for this workspace; `paddock exec` and `paddock run` store it",
+            empty=f"no output is stored{'' if everything else ' for this workspace'}; "
+            "`paddock exec` and `paddock run` store it",
         )
 
 

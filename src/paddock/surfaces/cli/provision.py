@@ -13,7 +13,7 @@ from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import heeding_signals
-from paddock.surfaces.cli.table import print_json
+from paddock.surfaces.cli.table import print_json, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +82,8 @@ def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":
     async with session(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
+        for text in provisioning.trust_problems():
+            warn(text)
         click.echo(_describe(name, provisioning.entry(name)), err=True)
         approved = not ask or await asyncio.to_thread(click.confirm, "Enable it?", err=True)
         return provisioning.enable(name, own_name=own_name, approved=approved)

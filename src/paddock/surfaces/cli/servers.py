@@ -28,10 +28,6 @@ from paddock.surfaces.cli.variables import read_input
 
 if TYPE_CHECKING:
     from paddock.wiring.servers import Servers
-_NO_SERVERS = (
-    "no servers are configured here; name one in .paddock/servers.json of the workspace: "
-    '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
-)
 
 
 @click.group(
@@ -61,11 +57,11 @@ for _command in (
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the configured servers, and which of them a person has logged in to, without starting any."""
     columns = ("name", "transport", "address", "login")
-    servers = heeding_signals(_listed(load(workspace, flags=flags).settings, workspace))
+    servers, empty = heeding_signals(_listed(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in servers])
     else:
-        print_table(("server", "transport", "command or address", "login"), servers, empty=_NO_SERVERS)
+        print_table(("server", "transport", "command or address", "login"), servers, empty=empty)
 
 
 @command.command("tools", epilog=examples("paddock servers tools", "paddock servers tools git --json"))
@@ -76,7 +72,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the tools of one server, or of all; this starts them."""
     settings = load(workspace, flags=flags).settings
-    found, failures = heeding_signals(_tools(settings, workspace, server))
+    found, failures, empty = heeding_signals(_tools(settings, workspace, server))
     if as_json:
         print_json(
             [
@@ -96,7 +92,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
         print_table(
             ("server", "tool", "description"),
             [(name, tool.name, spell_invisible(_first_line(tool.description))) for name, tool, _ in found],
-            empty="" if failures else _NO_SERVERS,
+            empty="" if failures else empty,
         )
         for name, tool, notes in found:
             for note in notes:
@@ -153,21 +149,22 @@ def _as_two_words(name: str) -> str:
     return f" Server and tool are two words: paddock servers call {server} {tool}" if server and tool else ""
 
 
-async def _listed(settings: Settings, workspace: Path) -> list[tuple[str, str, str, str]]:
-    """Return name, transport, address and login of every server."""
+async def _listed(settings: Settings, workspace: Path) -> tuple[list[tuple[str, str, str, str]], str]:
+    """Return name, transport, address and login of every server, and why there is none if so."""
     async with session(settings, workspace) as opened:
         config, logins = opened.servers.config, opened.servers.logins
         _warn_about(config)
-        return [
+        rows = [
             (name, *_address(server), logins.state(server) if isinstance(server, HttpServer) else "")
             for name, server in config.servers.items()
         ]
+        return rows, tools_of_all.explain_no_servers(config)
 
 
 async def _tools(
     settings: Settings, workspace: Path, only: str | None
-) -> tuple[Sequence[tuple[str, ToolInfo, list[str]]], Sequence[str]]:
-    """Return the tools by server with what is to be said of each, and why servers could not tell theirs."""
+) -> tuple[Sequence[tuple[str, ToolInfo, list[str]]], Sequence[str], str]:
+    """Return the tools by server with what is to be said of each, why servers could not tell theirs, and why none."""
     async with session(settings, workspace) as opened:
         servers = opened.servers
         _warn_about(servers.config)
@@ -185,7 +182,8 @@ async def _tools(
                 raise answer
             case _:
                 found += [(name, tool, _notes(servers, name, tool)) for tool in answer]
-    return found, failures
+    without = f"no tools are listed by {', '.join(names)}"
+    return found, failures, without if names else tools_of_all.explain_no_servers(servers.config)
 
 
 def _notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:

@@ -37,6 +37,8 @@ from paddock.tools.templates import TIMEOUT_MS, TemplateError, fill
 if TYPE_CHECKING:
     from paddock.wiring.session import Session
 
+_NO_TOOLS = "there are no script tools here; create one: paddock tool new NAME"
+
 
 @click.group(
     "tool",
@@ -72,7 +74,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         print_table(
             ("tool", "state", "description", "directory"),
             rows,
-            empty="there are no script tools here; create one: paddock tool new NAME",
+            empty=_NO_TOOLS,
         )
 
 
@@ -161,7 +163,7 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     else:
         rows = [(directory.name, each.severity, each.text) for directory, each in found]
         good = [(each.name, "ok", "") for each in directories if each not in {where for where, _ in found}]
-        print_table(("tool", "", ""), [*rows, *good])
+        print_table(("tool", "", ""), [*rows, *good], empty=_NO_TOOLS)
     if any(each.severity == "error" for _, each in found):
         click.get_current_context().exit(1)
 
@@ -231,7 +233,8 @@ def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
         rows = [
             (each.tool, str(each.priority), each.reason, confirm[each.needs_confirmation]) for each in found
         ]
-        print_table(("tool", "priority", "reason", ""), rows)
+        empty = "no tool matches these arguments; `paddock tool list` shows the tools" if tools else _NO_TOOLS
+        print_table(("tool", "priority", "reason", ""), rows, empty=empty)
 
 
 @command.command("fill", epilog=examples('paddock tool fill report.md --input \'{"file": "a.csv"}\''))

@@ -17,6 +17,7 @@ from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
+from paddock.surfaces.terminal_text import encodable, escape
 
 if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
@@ -45,7 +46,7 @@ def search(
 ) -> None:
     """Find tools by what they do; this starts the servers. The best comes first."""
     settings = load(workspace, flags=flags).settings
-    hits, listing = heeding_signals(_search(settings, workspace, query, server, limit))
+    hits, listing, config = heeding_signals(_search(settings, workspace, query, server, limit))
     _tell(listing)
     for hit, _ in hits:
         if hit.tool.warning:
@@ -53,7 +54,8 @@ def search(
     if as_json:
         print_json([{**_facts(hit), "signature": line} for hit, line in hits])
     else:
-        print_table(("tool",), [(line,) for _, line in hits], empty=_NOTHING)
+        empty = _NOTHING if config.servers else explain_no_servers(config)
+        print_table(("tool",), [(line,) for _, line in hits], empty=empty)
 
 
 @click.command(
@@ -95,11 +97,16 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show how tools differ from what was pinned at their first use; this starts the servers.
 
-    The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
+    A new tool with invisible characters, which nobody has accepted yet, is shown with these spelled out and as its
+    server sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
     """
-    changes, listing = heeding_signals(_diff(load(workspace, flags=flags).settings, workspace, server))
+    changes, listing, config = heeding_signals(
+        _diff(load(workspace, flags=flags).settings, workspace, server)
+    )
     _tell(listing)
     _show(changes, as_json=as_json)
+    if not changes and not as_json and (told := _explain_no_changes(config, listing, server)):
+        click.echo(encodable(escape(told)), err=True)
     click.get_current_context().exit(int(bool(listing.failures)))
 
 
@@ -125,16 +132,15 @@ def approve(
 
 async def _search(
     settings: Settings, workspace: Path, query: str, server: str | None, limit: int
-) -> "tuple[list[tuple[Hit, str]], Listing]":
+) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
     from paddock.hub.signatures import signature  # noqa: PLC0415 - help does without
 
     async with session(settings, workspace) as opened:
-        names = opened.servers.config.servers
-        if server is not None and server not in names:
-            raise Failure(str(UnknownServer(server, names, opened.servers.config.absent)))
-        catalog = opened.servers.catalog
+        config, catalog = opened.servers.config, opened.servers.catalog
+        if server is not None and server not in config.servers:
+            raise Failure(str(UnknownServer(server, config.servers, config.absent)))
         hits, listing = await catalog.search(query, server=server, limit=limit)
-        return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing
+        return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing, config
 
 
 async def _describe(
@@ -146,10 +152,33 @@ async def _describe(
 
 async def _diff(
     settings: Settings, workspace: Path, server: str | None
-) -> "tuple[tuple[Change, ...], Listing]":
+) -> "tuple[tuple[Change, ...], Listing, ServersConfig]":
+    """Return what waits for approval, what the servers listed, and what the servers file says."""
     async with session(settings, workspace) as opened:
         listing = await opened.servers.catalog.listing(server)
-        return opened.servers.pins.changes(server), listing
+        return opened.servers.pins.changes(server), listing, opened.servers.config
+
+
+def explain_no_servers(config: "ServersConfig") -> str:
+    """Return why no server can be used here, and what to do."""
+    if config.absent:
+        return f"no configured server is in use: {'; '.join(config.absent.values())}"
+    return (
+        "no servers are configured here; name one in .paddock/servers.json of the workspace: "
+        '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
+    )
+
+
+def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str | None) -> str:
+    """Return what it means that there is no change to show; "" where warnings have said it."""
+    if only is None and not config.servers:
+        return explain_no_servers(config)
+    names = config.servers if only is None else (only,)
+    listed = {tool.server for tool in listing.tools}
+    compared = [name for name in names if name in listed or name not in listing.failures]
+    if not compared:
+        return ""
+    return f"nothing waits for approval: every tool of {', '.join(compared)} is as it was pinned"
 
 
 async def _approve(

@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.model.addresses import MAX_PORT
 from paddock.model.errors import ConfigurationError
 from paddock.own_files import NotOursError, read_trusted
 from paddock.surfaces.mcp.hosts import HostNames
@@ -14,8 +15,6 @@ from paddock.surfaces.mcp.hosts import HostNames
 PATH = "/mcp"
 _SHORTEST_TOKEN = 16
 _LONGEST_TOKEN = 64 * 1024
-_LAST_PORT = 65535
-"""The system takes a larger one for what remains of it."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,8 @@ def _listen(address: str) -> socket.socket:
     host = host.strip("[]") or "127.0.0.1"
     if not (port.isascii() and port.isdigit()):
         raise ConfigurationError(f"--http {address}: this is not HOST:PORT; for instance 127.0.0.1:8700")
-    if len(port) > len(str(_LAST_PORT)) or int(port) > _LAST_PORT:
-        raise ConfigurationError(f"--http {address}: a port is at most {_LAST_PORT}")
+    if len(port) > len(str(MAX_PORT)) or int(port) > MAX_PORT:
+        raise ConfigurationError(f"--http {address}: a port is at most {MAX_PORT}")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
@@ -10,6 +11,8 @@ from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.surfaces.mcp.reply import answer, compact, cut
 from paddock.surfaces.mcp.tools import Answer, text_block
+from paddock.surfaces.render import console_text
+from paddock.surfaces.terminal_text import encodable
 
 _OWN = "(modelcontextprotocol|mcp)"
 _RESERVED = re.compile(
@@ -19,8 +22,17 @@ _RESERVED = re.compile(
 
 
 def forwarded(outcome: Outcome, cap: int) -> Answer:
-    """Return the result of a single call; its texts, and its data, have at most `cap` characters."""
-    return result_of(outcome, cap) if outcome.ok else answer(outcome, cap, single=True)
+    """Return the result of a single call; its texts, and its data, have at most `cap` characters.
+
+    Warnings of Paddock about the call follow the server's content, a block each.
+    """
+    if not outcome.ok:
+        return answer(outcome, cap, single=True)
+    result = result_of(outcome, cap)
+    if not outcome.console:
+        return result
+    warnings = [text_block(encodable(console_text(line))) for line in outcome.console]
+    return replace(result, content=[*result.content, *warnings])
 
 
 def result_of(outcome: Outcome, cap: int = sys.maxsize) -> Answer:

@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from paddock.model.addresses import is_port
 from paddock.model.errors import ConfigurationError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::([0-9]{1,5}))?", re.ASCII)
 _MAX_CHARS = 300
 """Characters of one header; a host name has at most 253."""
-_LAST_PORT = 65535
 
 _Address = tuple[str, int]
 """A host name in the one form in which names are compared, and a port."""
@@ -88,7 +88,7 @@ def _parse(authority: str) -> tuple[str, int | None] | None:
     if found is None:
         return None
     port = None if found[2] is None else int(found[2])
-    if port is not None and not 0 < port <= _LAST_PORT:
+    if not is_port(port):
         return None
     name = _normal(found[1])
     return (name, port) if name else None

@@ -19,7 +19,7 @@ from paddock.surfaces.mcp.abandoned import SESSION, App, Receive, Scope, Send
 from paddock.surfaces.mcp.answers import CLOSE, header_values, send_text
 from paddock.surfaces.mcp.door import PATH
 from paddock.surfaces.mcp.requests import ENDING, LISTEN, Requests
-from paddock.surfaces.mcp.stdio import HALF, LINE_LIMIT, UnreadableError, read_message
+from paddock.surfaces.mcp.stdio import HALF, LINE_LIMIT, UnreadableError, explain_double_id, read_message
 
 _RESUME = b"last-event-id"
 _LENGTH = b"content-length"
@@ -86,9 +86,7 @@ class Inbound:
         session = header_values(scope, SESSION)
         key = (session[0].decode("latin-1"), str(message.id)) if session else object()
         if self._requests.has(key):
-            await _refuse(
-                send, f"the request id {str(message.id)[:100]} is in flight in this session; use another one"
-            )
+            await _refuse(send, explain_double_id(str(message.id)))
         elif message.method == LISTEN:
             await self._app(scope, replay, send)
         else:

@@ -115,6 +115,8 @@ def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
         "message": cut(error.message or error.thrown, len(explained)),
     }
     told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
+    if len(error.frames) > 1:  # a single one is `line` and `column`
+        told["frames"] = [each.model_dump() for each in error.frames]
     if error.code is not None:
         told["code"] = error.code
     if error.data is not None and len(compact(error.data)) <= room:

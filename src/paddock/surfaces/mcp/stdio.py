@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -17,12 +17,14 @@ from mcp_types import (
     ErrorData,
     JSONRPCError,
     JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from paddock.hub.wire import PipeStream, PipeWriter
+from paddock.hub.wire import MessageReader, PipeWriter
 from paddock.large_json import SLICED_VALUES, count_in_slices, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
@@ -46,10 +48,29 @@ HALF = b"\\ud"
 """How JSON begins to spell half of a character."""
 
 
-class LineReader(PipeStream):
-    """Messages of the client. A line that is no message is answered with what is wrong with it."""
+class LineWriter(PipeWriter):
+    """Messages to the client."""
 
-    def __init__(self, stdin: asyncio.StreamReader, writer: PipeWriter) -> None:
+    def __init__(self, stdout: asyncio.StreamWriter) -> None:
+        super().__init__(stdout)
+        self.in_flight: set[str] = set()
+        """Ids of the client's requests that are not answered."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message; follow `PipeWriter.send`. The id of an answered request may be used again."""
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self.in_flight.discard(str(item.message.id))
+        await super().send(item)
+
+
+class LineReader(MessageReader):
+    """Messages of the client. A line that is no message is answered with what is wrong with it.
+
+    So is a request whose id is in flight, because the protocol's library would answer both. The error has no id: the
+    client would take one with an id for the answer to the first.
+    """
+
+    def __init__(self, stdin: asyncio.StreamReader, writer: LineWriter) -> None:
         self._stdin = stdin
         self._writer = writer
 
@@ -67,9 +88,21 @@ class LineReader(PipeStream):
             if not line.strip():
                 continue
             try:
-                return await read_message(line, "line")
+                return self._check_id(await read_message(line, "line"))
             except UnreadableError as fault:
                 await self._refuse(fault.number, fault.code, fault.text)
+
+    def _check_id(self, item: SessionMessage) -> SessionMessage:
+        """Return a message, and know its id until it is answered or cancelled. Raises UnreadableError."""
+        message, in_flight = item.message, self._writer.in_flight
+        if isinstance(message, JSONRPCRequest):
+            number = str(message.id)
+            if number in in_flight:
+                raise UnreadableError(None, INVALID_REQUEST, explain_double_id(number))
+            in_flight.add(number)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            in_flight.discard(str((message.params or {}).get("requestId")))
+        return item
 
     async def _skip(self, consumed: int) -> None:
         """Read on to the end of a line that is too long, keeping nothing."""
@@ -88,14 +121,10 @@ class LineReader(PipeStream):
         error = JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=text))
         await self._writer.send(SessionMessage(cast("JSONRPCMessage", error)))
 
-    def __aiter__(self) -> Self:
-        return self
 
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
+def explain_double_id(number: str) -> str:
+    """Return what to say of a request whose id another one has that is not answered."""
+    return f"the request id {number[:100]} is in flight in this session; use another one"
 
 
 class TooManyValuesError(Exception):
@@ -207,7 +236,7 @@ def _outer_id(line: bytes) -> str | int | None:
 
 
 @asynccontextmanager
-async def standard_streams() -> AsyncGenerator[tuple[LineReader, PipeWriter]]:
+async def standard_streams() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
     """Take the standard streams over: what else is printed goes to standard error, and nobody else reads.
 
     Raises ConfigurationError when they are no pipes: then there is no client.
@@ -226,7 +255,7 @@ async def standard_streams() -> AsyncGenerator[tuple[LineReader, PipeWriter]]:
     stdin = asyncio.StreamReader(limit=LINE_LIMIT)
     reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), incoming)
     writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, outgoing)
-    writer = PipeWriter(asyncio.StreamWriter(writing, protocol, None, loop))
+    writer = LineWriter(asyncio.StreamWriter(writing, protocol, None, loop))
     try:
         yield LineReader(stdin, writer), writer
     finally:

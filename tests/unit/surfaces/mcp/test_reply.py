@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status, Usage
+from paddock.model.outcome import (
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    Frame,
+    Outcome,
+    PlannedCall,
+    Status,
+    Usage,
+)
 from paddock.surfaces.mcp.reply import answer, happened
 
 CALLS = (
@@ -152,3 +161,21 @@ def test_text_and_data_keep_the_same_cap(value, lines, message, cap):
         assert len(texts(result)[0]) <= 2 * cap + 400
         assert len(str(result.structured.get("value", ""))) <= 2 * cap
         assert sum(map(len, result.structured.get("console", []))) <= 2 * cap + 400
+
+
+def test_an_error_has_the_path_of_calls_that_led_to_it():
+    frames = (Frame(function="inner", line=1, column=32), Frame(function="", line=3, column=1))
+    error = ErrorInfo(name="TypeError", message="no", line=1, column=32, frames=frames)
+    told = answer(outcome(Status.FAILED, error=error), 1000).structured["error"]
+    assert told == {
+        "name": "TypeError",
+        "message": "no",
+        "line": 1,
+        "column": 32,
+        "frames": [
+            {"function": "inner", "line": 1, "column": 32},
+            {"function": "", "line": 3, "column": 1},
+        ],
+    }
+    alone = error.model_copy(update={"frames": frames[:1]})
+    assert "frames" not in answer(outcome(Status.FAILED, error=alone), 1000).structured["error"]
