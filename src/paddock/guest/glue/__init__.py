@@ -31,6 +31,7 @@ PIECES = (
     "calls",
     "sdk",
     "servers",
+    "decorators",
     "program",
     "compute",
     "world",

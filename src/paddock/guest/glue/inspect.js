@@ -73,6 +73,7 @@ function circleShown(context, value) {
 // The name of the class that an object is of, "" for none.
 function classOf(value) {
   for (let at = value; at !== null; at = getPrototypeOf(at)) {
+    if (at === FunctionPrototype) return "Function"; // whose constructor is an accessor here (world.js)
     const found = getOwnPropertyDescriptor(at, "constructor");
     if (found === undefined || typeof found.value !== "function") continue;
     const named = getOwnPropertyDescriptor(found.value, "name");
@@ -292,7 +293,7 @@ function grouped(context, output, value) {
   }
   const widest = longest + 2;
   if (!(widest * 3 + context.indent < context.width && (total / widest > 5 || longest <= 6))) return output;
-  const biased = max(widest - sqrt(widest - total / output.length), 1);
+  const biased = max(widest - 3 - sqrt(widest - total / output.length), 1);
   const columns = min(round(sqrt(2.5 * biased * count) / biased), floor((context.width - context.indent) / widest), COMPACT * 4, 15);
   if (columns <= 1) return output;
   const widths = [];

@@ -43,6 +43,7 @@ const Unique = Set;
 const Bytes = Uint8Array;
 const toBase64 = Uint8Array.prototype.toBase64;
 const ObjectPrototype = Object.prototype;
+const FunctionPrototype = Function.prototype;
 const objectText = Object.prototype.toString;
 const functionText = Function.prototype.toString;
 const Places = WeakMap;

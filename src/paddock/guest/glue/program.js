@@ -110,7 +110,7 @@ function start(given) {
   program = given;
   let running;
   try {
-    running = program(settings.input, marked);
+    running = program(settings.input, marked, decorating);
   } catch (thrown) {
     return fail(thrown);
   }
