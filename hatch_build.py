@@ -52,6 +52,7 @@ ENTRIES = {
 }
 PACK_HEAD = """// %s, packed by hatch_build.py: a function that takes what the modules find as globals, and returns the exports.
 (function ({ TextEncoder, TextDecoder }) {
+class SharedArrayBuffer { get byteLength() { throw new TypeError(); } get growable() { throw new TypeError(); } }
 const modules = { __proto__: null,
 """
 PACK_TAIL = """};

@@ -118,7 +118,7 @@ class EventTarget {
   dispatchEvent(event) {
     const all = this.#listeners;
     beginEvent(event, this);
-    const type = eventType(event);
+    const type = apply(eventType, event, []);
     const listeners = [];
     for (let i = 0; i < all.length; i++) if (all[i].type === type) listeners[listeners.length] = all[i];
     for (let i = 0; i < listeners.length && !isHalted(event); i++) {

@@ -55,7 +55,7 @@ class TextEncoder {
   get encoding() { return this.#brand && "utf-8"; }
   encode(text = "") {
     this.#brand;
-    const whole = StringOf(text);
+    const whole = apply(toWellFormed, StringOf(text), []);
     const length = utf8Length(whole);
     const bytes = new Bytes(length);
     encodeInto(whole, bytes, length);
