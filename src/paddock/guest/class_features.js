@@ -92,7 +92,8 @@
         const element = super.parseClassElement(allowsSuper);
         if (decorators.length === 0 && accessor < 0) return element;
         const isMember = element?.type === "PropertyDefinition" || (element?.type === "MethodDefinition" && element.kind !== "constructor");
-        if (!isMember || (accessor >= 0 && element.type !== "PropertyDefinition")) this.raise(head, DECORATED_ADVICE);
+        if (accessor >= 0 && element?.type !== "PropertyDefinition") this.raise(accessor, "'accessor' stands before a field");
+        if (!isMember) this.raise(head, DECORATED_ADVICE);
         if (element.key.type === "PrivateIdentifier" && decorators.length > 0 && (accessor >= 0 || element.type === "MethodDefinition")) {
           this.raise(decorators[0], "A private method or accessor cannot have decorators; leave out the #, or call the function by hand");
         }

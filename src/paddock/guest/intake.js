@@ -359,7 +359,8 @@
     const todo = [...body];
     for (let node; (node = todo.pop()); ) {
       if (node.type === "Identifier" && node.name === name) count++;
-      for (const value of Object.values(node)) {
+      for (const [field, value] of Object.entries(node)) {
+        if (field === "property" && !node.computed) continue;
         for (const child of Array.isArray(value) ? value : [value]) if (typeof child?.type === "string") todo.push(child);
       }
     }
