@@ -22,17 +22,23 @@ CALL_TOOL = "Use this for one call without code; the result stays untouched."
 _NO_WISHES = LimitOverrides()
 _ANY = ("object", "array", "string", "number", "boolean")
 """Any JSON value, as clients know it that take one type a schema."""
+_JIT = {"jit": {"type": "boolean", "description": "compile: for long calculations"}}
 
 
-def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
-    """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones."""
+def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> list[Tool]:
+    """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones.
+
+    With `jit` programs may ask for just-in-time compilation. Without, the argument does not exist: the list is short.
+    """
 
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         wish = arguments.get("timeout_ms")
         wall_ms = None if wish is None else int(wish)  # a whole number may be written 1e9
         limits = LimitOverrides(wall_ms=wall_ms)
-        request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
+        request = _request(
+            work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
+        )
         outcome = await stopped_first(
             lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop),
             caller.stop,
@@ -65,6 +71,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
                     "enum": [*get_args(Calls)],
                     "description": "dry_run: stub calls that may write",
                 },
+                **(_JIT if jit else {}),
             ),
             run=execute_code,
             output_schema=OUTPUT_SCHEMA,
@@ -92,7 +99,15 @@ def _request(
     caller: Caller,
     limits: LimitOverrides = _NO_WISHES,
     calls: Calls = "run",
+    *,
+    jit: bool = False,
 ) -> ExecutionRequest:
     return ExecutionRequest(
-        actor=caller.actor, surface="mcp", workspace=workspace, work=work, limits=limits, calls=calls
+        actor=caller.actor,
+        surface="mcp",
+        workspace=workspace,
+        work=work,
+        limits=limits,
+        jit=jit,
+        calls=calls,
     )
