@@ -91,8 +91,7 @@ tagged(CustomEvent, "CustomEvent");
 class EventTarget {
   #listeners = [];
   addEventListener(type, callback, options = undefined) {
-    const target = this ?? global; // as a function of the global object, which has none
-    const listeners = target.#listeners;
+    const listeners = this.#listeners;
     const isObject = typeof options === "object" && options !== null;
     const capture = (isObject ? options.capture : options) ? true : false;
     const signal = isObject ? options.signal : undefined;
@@ -104,7 +103,7 @@ class EventTarget {
     }
     const listener = { __proto__: null, type, callback, capture, once: isObject && options.once ? true : false, isGone: false };
     listeners[listeners.length] = listener;
-    if (signal !== undefined) onAbort(signal, () => EventTarget_drop(target, listener));
+    if (signal !== undefined) onAbort(signal, () => dropListener(this, listener));
   }
   removeEventListener(type, callback, options = undefined) {
     const capture = (typeof options === "object" && options !== null ? options.capture : options) ? true : false;
@@ -112,7 +111,7 @@ class EventTarget {
     type = StringOf(type);
     for (let i = 0; i < listeners.length; i++) {
       const each = listeners[i];
-      if (each.type === type && each.callback === callback && each.capture === capture) return EventTarget_drop(this, each);
+      if (each.type === type && each.callback === callback && each.capture === capture) return dropListener(this, each);
     }
   }
   dispatchEvent(event) {
@@ -124,7 +123,7 @@ class EventTarget {
     for (let i = 0; i < listeners.length && !isHalted(event); i++) {
       const listener = listeners[i];
       if (listener.isGone) continue;
-      if (listener.once) EventTarget_drop(this, listener);
+      if (listener.once) dropListener(this, listener);
       try {
         const { callback } = listener;
         if (typeof callback === "function") apply(callback, this, [event]);
@@ -143,7 +142,7 @@ class EventTarget {
     listeners.length = kept;
   }
 }
-const { drop: EventTarget_drop } = EventTarget;
+const { drop: dropListener } = EventTarget;
 delete EventTarget.drop;
 const eventType = getterOf(Event.prototype, "type");
 tagged(EventTarget, "EventTarget");
