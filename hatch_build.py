@@ -50,7 +50,17 @@ ENTRIES = {
     "url": 'module.exports = require("whatwg-url/index.js");',
     "hashes": 'module.exports = { ...require("@noble/hashes/sha2.js"), ...require("@noble/hashes/legacy.js") };',
 }
-PACK_HEAD = """// %s, packed by hatch_build.py: a function that takes what the modules find as globals, and returns the exports.
+STAND_INS = {
+    "tr46": """// The URL Standard's own short cut: an ASCII name without "xn--" is its lower case.
+const whole = () => require("tr46/index.js");
+const isPlain = (name) => /^[\\0-\\x7f]*$/.test(name) && !/(?:^|\\.)xn--/i.test(name);
+exports.toASCII = (name, options) =>
+  isPlain(name) && !options.useSTD3ASCIIRules ? name.toLowerCase() : whole().toASCII(name, options);
+exports.toUnicode = (name, options) => whole().toUnicode(name, options);
+""",
+}
+"""Modules that are packed in the place of others, by the name that asks for them: the tables of `tr46` are large."""
+PACK_HEAD = """// %s, packed by hatch_build.py: a function of the globals of the modules that returns exports.
 (function ({ TextEncoder, TextDecoder }) {
 class SharedArrayBuffer { get byteLength() { throw new TypeError(); } get growable() { throw new TypeError(); } }
 const modules = { __proto__: null,
@@ -150,14 +160,15 @@ def pack(modules: Path, name: str) -> str:
     pending = {"": ENTRIES[name]}
     while pending:
         ident, source = pending.popitem()
-        names = {match[2]: resolve(modules, ident, match[2]) for match in REQUIRED.finditer(source)}
+        asked = [match[2] for match in REQUIRED.finditer(source)]
+        names = {each: each if each in STAND_INS else resolve(modules, ident, each) for each in asked}
         if ident.endswith(".json"):
             source, names = f"module.exports = JSON.parse({json.dumps(json.dumps(json.loads(source)))});", {}
         texts[ident] = (
             f"{json.dumps(ident)}: [function (module, exports, require) {{\n{source}\n}}, {json.dumps(names)}],\n"
         )
         for other in {*names.values()} - {*texts, *pending}:
-            pending[other] = (modules / other).read_text("utf-8")
+            pending[other] = STAND_INS.get(other) or (modules / other).read_text("utf-8")
     whole = PACK_HEAD % ", ".join(PACKED[name]) + "".join(texts.values()) + PACK_TAIL
     whole += f"//# sourceURL=paddock:{name}\n"
     return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], whole)

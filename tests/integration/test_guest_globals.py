@@ -2,6 +2,7 @@
 
 import pytest
 
+
 def said(outcome):
     assert (outcome.status, outcome.error) == ("ok", None)
     return [(line.level, line.text) for line in outcome.console]
@@ -185,8 +186,13 @@ def test_a_global_does_what_its_standard_says(guest, source, expected, jit):
 
 def test_what_goes_wrong_in_a_decorated_class_is_told_at_its_place(guest):
     outcome = guest.run("const a = 1\n@((c) => c) class A {\n  @(5) m() {}\n}")
-    assert (outcome.error.name, outcome.error.message) == ("TypeError", "A decorator must be a function, not number")
-    outcome = guest.run("const log = (v) => v;\n@log class A {\n  @log\n  m() {\n    null.x\n  }\n}\nnew A().m()")
+    assert (outcome.error.name, outcome.error.message) == (
+        "TypeError",
+        "A decorator must be a function, not number",
+    )
+    outcome = guest.run(
+        "const log = (v) => v;\n@log class A {\n  @log\n  m() {\n    null.x\n  }\n}\nnew A().m()"
+    )
     assert (outcome.error.line, outcome.error.column) == (5, 10)
 
 
@@ -206,7 +212,10 @@ def test_what_a_callback_throws_ends_the_program(guest, source):
 
 def test_an_interval_keeps_a_program_waiting_until_its_time_is_up(guest):
     outcome = guest.run("setInterval(() => 0, 60_000); await new Promise(() => 0)", wall_ms=300)
-    assert (outcome.status, outcome.error.hint) == ("timeout", "it was waiting for a timer; the limit is 300 ms")
+    assert (outcome.status, outcome.error.hint) == (
+        "timeout",
+        "it was waiting for a timer; the limit is 300 ms",
+    )
 
 
 # What node 20 prints for the same.
@@ -268,7 +277,11 @@ def test_the_console_prints_as_node_does(guest, source, lines):
 
 
 def test_the_console_measures_time_and_traces(guest):
-    lines = said(guest.run("console.time(); await sleep(5); console.timeLog('default', { a: 1 }); console.timeEnd();\nconsole.trace('here %d', 1)"))
+    lines = said(
+        guest.run(
+            "console.time(); await sleep(5); console.timeLog('default', { a: 1 }); console.timeEnd();\nconsole.trace('here %d', 1)"
+        )
+    )
     assert [level for level, _ in lines] == ["log", "log", "error"]
     took, rest = lines[0][1].removeprefix("default: ").split("ms ")
     assert (float(took) >= 4, rest) == (True, '{"a":1}')

@@ -148,7 +148,7 @@ class Guest:
     """The dialogue between the glue in V8 and the parent."""
 
     def __init__(self, isolate: v8.Isolate, glue: str, libraries: tuple[bytes, ...] = ()) -> None:
-        """Run the glue, which may load `libraries` later. Raises LibraryError when V8's interface is not as expected."""
+        """Run the glue, which may load `libraries` later. Raises LibraryError when V8's interface is another one."""
         self._libraries = libraries
         self._library = 0
         self._native = Native(isolate.library)

@@ -94,7 +94,7 @@ def _print(
         print_lines(["programs will not run: follow a fix above, or lower sandbox.minimum_tier"])
 
 
-_CHANGES = "long loops run 2 to 27 times faster; V8's compilers, and memory that can be executed, come within a program's reach"
+_CHANGES = "long loops run 2 to 14 times faster, and faults of V8's compilers come within a program's reach"
 _JIT = ("jit", "granted", f"a JavaScript program that asks for it is compiled: {_CHANGES}", "")
 _JITLESS = (
     "jit",

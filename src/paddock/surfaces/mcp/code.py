@@ -5,6 +5,7 @@ from typing import Any, cast, get_args
 
 from paddock.ends import stopped_first
 from paddock.gate import Gate
+from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.surfaces.mcp.forward import forwarded, is_larger, written
@@ -22,7 +23,7 @@ CALL_TOOL = "Use this for one call without code; the result stays untouched."
 _NO_WISHES = LimitOverrides()
 _ANY = ("object", "array", "string", "number", "boolean")
 """Any JSON value, as clients know it that take one type a schema."""
-_JIT = {"jit": {"type": "boolean", "description": "compile: for long calculations"}}
+_JIT: dict[str, Json] = {"jit": {"type": "boolean", "description": "compile: for long calculations"}}
 
 
 def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> list[Tool]:
@@ -62,17 +63,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
             name="execute_code",
             title="Run a program",
             description=EXECUTE_CODE,
-            input_schema=object_schema(
-                ["code"],
-                code={"type": "string"},
-                input={"anyOf": [{"type": kind} for kind in _ANY]},
-                timeout_ms={"type": "integer", "minimum": 1},
-                mode={
-                    "enum": [*get_args(Calls)],
-                    "description": "dry_run: stub calls that may write",
-                },
-                **(_JIT if jit else {}),
-            ),
+            input_schema=_program_schema(jit=jit),
             run=execute_code,
             output_schema=OUTPUT_SCHEMA,
             annotations={"destructiveHint": True, "openWorldHint": True},
@@ -91,6 +82,17 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
     ]
+
+
+def _program_schema(*, jit: bool) -> dict[str, Json]:
+    return object_schema(
+        ["code"],
+        code={"type": "string"},
+        input={"anyOf": [{"type": kind} for kind in _ANY]},
+        timeout_ms={"type": "integer", "minimum": 1},
+        mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
+        **(_JIT if jit else {}),
+    )
 
 
 def _request(
