@@ -144,6 +144,11 @@ LANGUAGE = {
         [True, 1, True, "object", True, "undefined"],
     ),
     "WeakRef": ("const o = { a: 1 }; return [new WeakRef(o).deref().a, new FinalizationRegistry(() => 0).register(o, 1)]", [1, None]),
+    "FinalizationRegistry": (
+        "class Mine extends FinalizationRegistry {} const r = new Mine(() => 0);"
+        "return [r instanceof FinalizationRegistry, r.constructor === Mine, Object.getPrototypeOf(new FinalizationRegistry(() => 0)).constructor === FinalizationRegistry, FinalizationRegistry.name]",
+        [True, True, True, "FinalizationRegistry"],
+    ),
     "Float16Array": ("return [[...new Float16Array([1.5, 65504, 1e6])].map(String), Math.f16round(5.5)]", [["1.5", "65504", "Infinity"], 5.5]),
     "DisposableStack": (
         "const seen = []; { using a = { [Symbol.dispose]() { seen.push('a') } }; const s = new DisposableStack(); s.defer(() => seen.push('d')); s.use({ [Symbol.dispose]() { seen.push('u') } }); s.dispose() }"
@@ -203,6 +208,7 @@ def test_what_goes_wrong_in_a_decorated_class_is_told_at_its_place(guest):
         "queueMicrotask(() => { throw new Error('late') }); await sleep(1000)",
         "const t = new EventTarget(); t.addEventListener('x', () => { throw new Error('late') }); t.dispatchEvent(new Event('x')); await sleep(1000)",
         "reportError(new Error('late')); await sleep(1000)",
+        "const r = new FinalizationRegistry(() => { throw new Error('late') }); for (;;) { for (let i = 0; i < 200; i++) r.register({ a: new Array(50).fill(i) }, i); await sleep(0) }",
         "AbortSignal.timeout(1).onabort = () => { throw new Error('late') }; await sleep(1000)",
     ],
 )

@@ -76,3 +76,21 @@ function queueMicrotask(callback) {
 }
 const nothing = Promise.resolve();
 defineProperty(nothing, "constructor", { value: undefined }); // as in `start`
+
+// What its callback throws ends the program, as what a timer throws does; V8 would only print it.
+const NativeRegistry = FinalizationRegistry;
+function FinalRegistry(callback) {
+  if (new.target === undefined) throw new NativeTypeError("Constructor FinalizationRegistry requires 'new'");
+  if (typeof callback !== "function") throw new NativeTypeError("FinalizationRegistry: cleanup must be callable");
+  const cleanup = (held) => {
+    try {
+      callback(held);
+    } catch (thrown) {
+      fail(thrown);
+    }
+  };
+  return construct(NativeRegistry, [cleanup], new.target);
+}
+defineProperty(FinalRegistry, "name", { value: "FinalizationRegistry", configurable: true });
+defineProperty(FinalRegistry, "prototype", { value: NativeRegistry.prototype, writable: false });
+defineProperty(NativeRegistry.prototype, "constructor", { value: FinalRegistry, writable: true, configurable: true });

@@ -53,6 +53,7 @@ const COMMON = [
   CustomEvent, EventTarget, AbortSignal, AbortController, Crypto, SubtleCrypto, Performance,
 ];
 for (const each of COMMON) provide(each.name, each);
+provide("FinalizationRegistry", FinalRegistry);
 provide("self", global);
 provide("crypto", crypto);
 provide("performance", performance);
