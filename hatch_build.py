@@ -40,6 +40,45 @@ const module = { exports: {} };
 """
 SWC_TAIL = "return module.exports;\n};\n"
 
+REQUIRED = re.compile(r"""\brequire\((["'])([^"']+)\1\)""")
+"""How a CommonJS module names another."""
+PACKED = {
+    "url": ("whatwg-url", "tr46", "webidl-conversions", "punycode"),
+    "hashes": ("@noble/hashes",),
+}
+"""Libraries that programs load when they use them, each with the packages that it is made of."""
+ENTRIES = {
+    "url": 'module.exports = require("whatwg-url/index.js");',
+    "hashes": 'module.exports = { ...require("@noble/hashes/sha2.js"), ...require("@noble/hashes/legacy.js") };',
+}
+STAND_INS = {
+    "tr46": """// The URL Standard's own short cut: an ASCII name without "xn--" is its lower case.
+const whole = () => require("tr46/index.js");
+const isPlain = (name) => /^[\\0-\\x7f]*$/.test(name) && !/(?:^|\\.)xn--/i.test(name);
+exports.toASCII = (name, options) =>
+  isPlain(name) && !options.useSTD3ASCIIRules ? name.toLowerCase() : whole().toASCII(name, options);
+exports.toUnicode = (name, options) => whole().toUnicode(name, options);
+""",
+}
+"""Modules that are packed in the place of others, by the name that asks for them: the tables of `tr46` are large."""
+PACK_HEAD = """// %s, packed by hatch_build.py: a function of the globals of the modules that returns exports.
+(function ({ TextEncoder, TextDecoder }) {
+class SharedArrayBuffer { get byteLength() { throw new TypeError(); } get growable() { throw new TypeError(); } }
+const modules = { __proto__: null,
+"""
+PACK_TAIL = """};
+const loaded = { __proto__: null };
+function load(id) {
+  if (loaded[id] === undefined) {
+    const module = (loaded[id] = { exports: {} });
+    modules[id][0](module, module.exports, (name) => load(modules[id][1][name]));
+  }
+  return loaded[id].exports;
+}
+return load("");
+})
+"""
+
 
 class CustomBuildHook(BuildHookInterface):
     """Write `src/paddock/guest/vendor/` when it is missing or older than the lock file."""
@@ -101,6 +140,9 @@ def write_vendor(modules: Path, vendor: Path, lock: bytes) -> None:
         "swc.wasm": wasm,
         "swc.LICENSE": (modules / "@swc/wasm-typescript/LICENSE").read_bytes(),
     }
+    for name, packed in PACKED.items():
+        files[f"{name}.js"] = pack(modules, name).encode("ascii")
+        files[f"{name}.LICENSE"] = "\n".join(licence(modules, package) for package in packed).encode()
     packages = {
         name.removeprefix("node_modules/"): {"version": package["version"], "license": package["license"]}
         for name, package in json.loads(lock)["packages"].items()
@@ -116,6 +158,42 @@ def write_vendor(modules: Path, vendor: Path, lock: bytes) -> None:
     vendor.mkdir()
     for name, data in files.items():
         (vendor / name).write_bytes(data)
+
+
+def pack(modules: Path, name: str) -> str:
+    """Return the CommonJS modules that an entry needs as one expression of ASCII, each in a function of its own."""
+    texts: dict[str, str] = {}
+    pending = {"": ENTRIES[name]}
+    while pending:
+        ident, source = pending.popitem()
+        asked = [match[2] for match in REQUIRED.finditer(source)]
+        names = {each: each if each in STAND_INS else resolve(modules, ident, each) for each in asked}
+        if ident.endswith(".json"):
+            source, names = f"module.exports = JSON.parse({json.dumps(json.dumps(json.loads(source)))});", {}
+        texts[ident] = (
+            f"{json.dumps(ident)}: [function (module, exports, require) {{\n{source}\n}}, {json.dumps(names)}],\n"
+        )
+        for other in {*names.values()} - {*texts, *pending}:
+            pending[other] = STAND_INS.get(other) or (modules / other).read_text("utf-8")
+    whole = PACK_HEAD % ", ".join(PACKED[name]) + "".join(texts.values()) + PACK_TAIL
+    whole += f"//# sourceURL=paddock:{name}\n"
+    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], whole)
+
+
+def resolve(modules: Path, ident: str, name: str) -> str:
+    """Return the file that a module means by a name, relative to `node_modules`."""
+    base = (modules / ident).parent if name.startswith(".") else modules
+    place = base / name
+    if (package := place / "package.json").is_file():
+        place /= json.loads(package.read_bytes()).get("main", "index.js")
+    place = place if place.is_file() else place.with_name(f"{place.name}.js")
+    return str(place.resolve().relative_to(modules.resolve()))
+
+
+def licence(modules: Path, package: str) -> str:
+    """Return the licence of a package, with the package's name above it."""
+    (path,) = (modules / package).glob("LICEN[CS]E*")
+    return f"{package}\n\n{path.read_text('utf-8')}"
 
 
 def split_swc(source: str) -> tuple[str, bytes]:

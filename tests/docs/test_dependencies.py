@@ -118,6 +118,11 @@ def test_every_tool_whose_output_is_digested_is_documented():
     )
 
 
+def test_every_library_that_runs_in_programs_is_documented():
+    rows = {name for name, _, _ in documented("Libraries that tests run in programs")}
+    assert rows == npm("tests/bundles/package.json")
+
+
 def test_every_system_that_is_measured_against_is_documented():
     pinned = (ROOT / "benchmarks/rivals/python.txt").read_text()
     python = set(re.findall(r"^([a-z0-9-]+)==", pinned, re.MULTILINE))

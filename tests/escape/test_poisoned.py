@@ -131,3 +131,107 @@ def test_a_computation_works_in_a_poisoned_world(guest, poison):
     assert (outcome.status, outcome.error) == ("ok", None)
     assert outcome.value == f"before ééé{'x' * 70_000}1.5"
     assert guest.compute("emit([3, 1].sort().join())").value == "1,3"
+
+
+COMMON = """
+const { log, table, dir, group, groupEnd, count, assert } = console;
+const evil = function () { throw new RangeError('poisoned') }, pause = sleep;
+const own = { structuredClone, TextEncoder, TextDecoder, atob, btoa, crypto, AbortController, EventTarget, Event, queueMicrotask, setInterval, clearInterval, performance };
+const uuid = Object.getOwnPropertyDescriptor(Crypto.prototype, 'randomUUID').value, apply = Reflect.apply;
+const listen = EventTarget.prototype.addEventListener, fire = EventTarget.prototype.dispatchEvent, encode = TextEncoder.prototype.encode, decode = TextDecoder.prototype.decode;
+%s
+table([{ a: 1 }]); log('%%s %%d', 'x', 5); group('g'); dir({ a: { b: 'c' } }); groupEnd(); count(); assert(false, 'no');
+const target = new own.EventTarget(); let heard = 0;
+apply(listen, target, ['x', () => { heard++ }]); apply(fire, target, [new own.Event('x')]);
+const bytes = apply(encode, new own.TextEncoder(), ['é']);
+const controller = new own.AbortController(); controller.abort();
+const copy = own.structuredClone({ a: { b: [1] } });
+let ticks = 0; const id = own.setInterval(() => { ticks++ }, 1); own.queueMicrotask(() => { ticks += 100 });
+await pause(20); own.clearInterval(id);
+return [heard, bytes[0], bytes[1], apply(decode, new own.TextDecoder(), [bytes]), own.atob(own.btoa('z')), copy.a.b[0], controller.signal.reason.name, ticks > 100, apply(uuid, own.crypto, []).length, own.performance.now() > 0];
+"""
+FURTHER_POISON = {
+    "the global object": "for (const k of Object.getOwnPropertyNames(globalThis)) if (!['undefined', 'NaN', 'Infinity'].includes(k)) try { globalThis[k] = evil } catch {}",
+    "the frozen global object": "Object.freeze(globalThis);",
+    "the prototypes of what is common": "for (const C of [Event, EventTarget, AbortSignal, TextEncoder, TextDecoder, DOMException]) for (const k of Object.getOwnPropertyNames(C.prototype)) if (!['signal', 'reason', 'name'].includes(k)) try { Object.defineProperty(C.prototype, k, { value: evil }) } catch {}",
+    "classes above others": "for (const C of [AbortSignal, CustomEvent, Performance]) Object.setPrototypeOf(C.prototype, EventTarget.prototype); try { Object.setPrototypeOf(DOMException, evil) } catch {}; try { Object.setPrototypeOf(EventTarget, evil) } catch {}",
+}  # fmt: skip
+EVERYTHING = {**POISON, **FURTHER_POISON}
+
+
+@pytest.mark.parametrize("poison", EVERYTHING.values(), ids=EVERYTHING.keys())
+def test_what_is_common_works_in_a_poisoned_world(guest, poison):
+    outcome = guest.run(COMMON % poison)
+    assert (outcome.status, outcome.error) == ("ok", None)
+    assert outcome.value == [1, 195, 169, "é", "z", 1, "AbortError", True, 36, True]
+    assert [(line.level, line.text) for line in outcome.console] == [
+        ("log", "┌─────────┬───┐\n│ (index) │ a │\n├─────────┼───┤\n│ 0       │ 1 │\n└─────────┴───┘"),
+        ("log", "x 5"),
+        ("log", "g"),
+        ("log", "  { a: { b: 'c' } }"),
+        ("log", "default: 1"),
+        ("warn", "Assertion failed: no"),
+    ]
+
+
+BOUNDED = {
+    "a table that is larger than the budget": (
+        "console.table(Array.from({ length: 3000 }, () => ({ text: 'x'.repeat(100) }))); return 1",
+        [("log", "[output truncated]")],
+    ),
+    "groups without end": (
+        "for (let i = 0; i < 1e5; i++) console.group(); console.log('x'); for (let i = 0; i < 1e5; i++) console.groupEnd(); console.log('y'); return 1",
+        [("log", " " * 1000 + "x"), ("log", "y")],
+    ),
+    "a margin before many lines": (
+        "for (let i = 0; i < 500; i++) console.group(); console.log('\\n'.repeat(1e6)); return 1",
+        [("log", "[output truncated]")],
+    ),
+    "an object that is nested without end": (
+        "let a = {}; for (let i = 0; i < 1e5; i++) a = { a }; try { console.dir(a, { depth: null }) } catch (e) { console.log(e.name) } return 1",
+        [("log", "RangeError")],
+    ),
+    "a copy that is nested without end": (
+        "let a = {}; for (let i = 0; i < 1e5; i++) a = { a }; try { structuredClone(a) } catch (e) { console.log(e.name) } return 1",
+        [("log", "RangeError")],
+    ),
+    "a library where the stack ends": (
+        "const deep = () => { try { deep() } catch { try { URL } catch {} } }; deep(); console.log(new URL('http://a').href); return 1",
+        [("log", "http://a/")],
+    ),
+    "what was random": (
+        "const seen = new Set(); for (let i = 0; i < 100; i++) seen.add(crypto.randomUUID()); console.log(seen.size); return 1",
+        [("log", "100")],
+    ),
+    "values that lie": (
+        "const liar = new Proxy({}, { get() { throw 1 }, ownKeys() { throw 2 }, getPrototypeOf() { throw 3 } });"
+        "for (const f of [() => console.dir(liar), () => console.table(liar), () => console.log('%o', liar), () => structuredClone(liar), () => crypto.getRandomValues(liar)]) try { f() } catch (e) { console.log(typeof e) } return 1",
+        [("log", "number")] * 4 + [("log", "object")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "lines"), BOUNDED.values(), ids=BOUNDED.keys())
+def test_what_is_common_keeps_the_budgets(guest, source, lines):
+    outcome = guest.run(source, output_bytes=200_000)
+    assert (outcome.status, outcome.error, outcome.value) == ("ok", None, 1)
+    assert [(line.level, line.text) for line in outcome.console] == lines
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for (;;) setInterval(() => 0, 1e9)",
+        "const kept = []; for (;;) kept.push(new TextEncoder().encode('x'.repeat(1e6)))",
+        "for (let i = 0; ; i++) console.count('x'.repeat(1e6) + i)",
+        "const kept = []; for (;;) kept.push(structuredClone(new ArrayBuffer(1e7)))",
+    ],
+)
+def test_what_is_common_counts_as_memory(guest, source):
+    assert guest.run(source, memory_bytes=64 * 2**20).status == "memory_limit"
+
+
+def test_no_program_ends_another_by_its_intervals(guest):
+    source = "for (let i = 0; i < 1e4; i++) setInterval(() => 0, 0); await new Promise(() => 0)"
+    assert guest.run(source, wall_ms=500).status == "timeout"
+    assert guest.value("1") == 1

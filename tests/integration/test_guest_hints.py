@@ -5,9 +5,8 @@ import pytest
 from paddock.guest.absent import INSTEAD
 
 NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
-BYTES = (
-    "texts become bytes and back by Uint8Array.fromBase64(text) and bytes.toBase64(), or by fromHex and toHex"
-)
+BYTES = "use Uint8Array: TextEncoder and TextDecoder for texts, fromBase64 and toBase64, fromHex and toHex"
+LOGS = "console has log, info, warn, error, debug, dir, table, group, count, time, assert and trace"
 RESULT = (
     "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "
     "servers.<name>.callRaw(tool, args) gives the whole message"
@@ -24,16 +23,15 @@ def told(outcome):
         ("await fetch('https://example.com')", NETWORK),
         ("const fs = require('fs')", "a program is one text without modules; call tools through servers.<name>.<tool>(...)"),
         ("return Buffer.from('a').toString('base64')", BYTES),
-        ("setInterval(() => 0, 10)", "use setTimeout, or a loop with `await sleep(ms)`"),
+        ("setImmediate(() => 0)", "use queueMicrotask(f), or setTimeout(f, 0)"),
         ("const a = 1, b = 2; return a &lt; b", "the text is escaped for HTML; send it as it is"),
         ("return 10n ** 4000n", "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"),
         ("await mcp.callTool('odd', 'echo', {})", "tools are in `servers`: await servers.<name>.<tool>(...)"),
-        ("new AbortController()", "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"),
+        ("return global.Map", "the global object is `globalThis`"),
         ("return vars.NAME", "what a program is given is in `input` and `paddock.vars`"),
         ("return eval('1 + 1')", "a text does not become code: write the code itself; JSON.parse(text) reads data"),
-        ("return escape('é')", "encodeURIComponent(text) writes a text with percent signs, decodeURIComponent(text) reads it"),
         ("return None", "this is JavaScript: true, false, null"),
-        ("console.table([{ a: 1 }])", "console has log, info, warn, error and debug"),
+        ("console.profile()", LOGS),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.content[0].text", RESULT),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn JSON.parse(r.content?.[0]?.text)", RESULT),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.structuredContent.value", RESULT),
@@ -61,7 +59,7 @@ ADVISED = {
     "fromBase64": ("return [...Uint8Array.fromBase64('YWI=')]", [97, 98]),
     "toBase64": ("return Uint8Array.from([97, 98]).toBase64()", "YWI="),
     "hex": ("return Uint8Array.fromHex('ff00').toHex()", "ff00"),
-    "UTF-8": ("return encodeURIComponent('é')", "%C3%A9"),
+    "UTF-8": ("return new TextDecoder().decode(new TextEncoder().encode('é'))", "é"),
     "the next turn": ("return await new Promise((done) => setTimeout(done, 0, 1))", 1),
     "copies": ("return JSON.parse(JSON.stringify({ a: [1] }))", {"a": [1]}),
     "race": ("return await Promise.race([new Promise(() => 0), sleep(1).then(() => 'late')])", "late"),

@@ -15,19 +15,12 @@ _NO_NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...
 _NO_FILES = "there are no files; call a tool: await servers.<name>.<tool>(...)"
 _RETURN = "end the program with `return value`"
 _ESCAPED = "the text is escaped for HTML; send it as it is"
-_TIMERS = "use setTimeout, or a loop with `await sleep(ms)`"
-_BYTES = (
-    "texts become bytes and back by Uint8Array.fromBase64(text) and bytes.toBase64(), or by fromHex and toHex"
-)
-_PERCENT = "encodeURIComponent(text) writes a text with percent signs, decodeURIComponent(text) reads it"
-_UTF_8 = "encodeURIComponent(text) gives the bytes of UTF-8, with percent signs"
-_URLS = "write addresses as texts; encodeURIComponent(part) escapes what goes into one"
-_GLOBAL = "there is no global object; declare names with const or let"
-_SCHEDULE = "use `await null`, or setTimeout(f, 0)"
+_BYTES = "use Uint8Array: TextEncoder and TextDecoder for texts, fromBase64 and toBase64, fromHex and toHex"
+_GLOBAL = "the global object is `globalThis`"
+_SCHEDULE = "use queueMicrotask(f), or setTimeout(f, 0)"
 _TOOLS = "tools are in `servers`: await servers.<name>.<tool>(...)"
 _GIVEN = "what a program is given is in `input` and `paddock.vars`"
 _NODE = f"there is no Node.js; {_GIVEN}"
-_ABORT = "await Promise.race([call, sleep(ms)]) waits no longer than that for a call"
 _BROWSER = "there is no browser; a program returns data"
 _PYTHON = "this is JavaScript: true, false, null"
 
@@ -62,28 +55,10 @@ INSTEAD = {
     "server": _TOOLS,
     "callTool": _TOOLS,
     "call_tool": _TOOLS,
-    "AbortController": _ABORT,
-    "AbortSignal": _ABORT,
     "Buffer": _BYTES,
-    "atob": _BYTES,
-    "btoa": _BYTES,
-    "TextEncoder": _UTF_8,
-    "TextDecoder": _UTF_8,
-    "escape": _PERCENT,
-    "unescape": _PERCENT,
-    "URL": _URLS,
-    "URLSearchParams": _URLS,
-    "setInterval": _TIMERS,
-    "clearInterval": _TIMERS,
     "setImmediate": _SCHEDULE,
-    "queueMicrotask": _SCHEDULE,
-    "structuredClone": "JSON.parse(JSON.stringify(value)) copies data",
-    "crypto": "make names that differ by Date.now() and Math.random(), which are no secrets",
-    "performance": "Date.now() tells milliseconds",
     "global": _GLOBAL,
-    "globalThis": _GLOBAL,
     "window": _GLOBAL,
-    "self": _GLOBAL,
     "document": _BROWSER,
     "localStorage": _BROWSER,
     "print": "use console.log",
@@ -100,9 +75,9 @@ INSTEAD = {
 
 _CALLED, _LOOKED_INTO = r"\s*\(", r"\s*(?:\?\.|\.|\[)"
 _USED = {
-    **dict.fromkeys(("exec", "print", "alert", "escape", "unescape"), _CALLED),
+    **dict.fromkeys(("exec", "print", "alert"), _CALLED),
     **dict.fromkeys(("tools", "codemode", "mcp", "server", "os", "fs", "module", "exports"), _LOOKED_INTO),
-    **dict.fromkeys(("document", "window", "self", "global", "performance", "crypto"), _LOOKED_INTO),
+    **dict.fromkeys(("document", "window", "global"), _LOOKED_INTO),
     "path": r"\s*\.\s*(?:join|resolve|basename|dirname|extname|relative|parse|normalize|isAbsolute|sep)\b",
     **dict.fromkeys(("lt", "gt", "amp", "quot"), r"\s*;"),
 }
@@ -120,7 +95,7 @@ _OF_KEYS = re.compile(r"(?:keys|values|entries|getOwnPropertyNames)\(\s*")
 _OF_A_MESSAGE = re.compile(r"\.(?:content|structuredContent)$")
 _OF_ITS_TEXT = re.compile(r"(?:\?\.)?\[?0\]\s*(?:\?\.|\.)\s*(?:text|type|data|resource)\b")
 _READ_AS_JSON = re.compile(r"parse\([^)\n]{0,200}(?:\bcontent\b|\bstructuredContent\b)")
-_LOGS = "console has log, info, warn, error and debug"
+_LOGS = "console has log, info, warn, error, debug, dir, table, group, count, time, assert and trace"
 _RESULT = (
     "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "
     "servers.<name>.callRaw(tool, args) gives the whole message"

@@ -1,5 +1,5 @@
 // Turns what a person or a model wrote into one wrapped JavaScript program. Evaluated after vendor/acorn.js,
-// module_words.js, wording.js and markdown.js; defines the pure function intake(requestJson) -> responseJson.
+// module_words.js, wording.js, markdown.js and class_features.js; defines the pure function intake(requestJson) -> responseJson.
 //
 //   request    {"source", "language": "auto" | "javascript" | "typescript"}
 //   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}, "uncalled": [{"name", "call"}],
@@ -20,8 +20,10 @@
   const { Refusal, blankModuleWord, freshName, IMPORT_ADVICE } = globalThis.moduleWords;
   const { refused, told, CONST_ADVICE } = globalThis.wording;
   const { cutFences, lineStarts } = globalThis.markdown;
+  const { reading, lower } = globalThis.classFeatures;
 
   const Parser = acorn.Parser.extend(
+    reading,
     (Base) =>
       class extends Base {
         parseExprImport() {
@@ -155,19 +157,21 @@
     return blankModuleWord(text, offset);
   }
 
-  // Both readers return {text, body, exported, map, language}.
+  // Both readers return {text, body, exported, aliases, map, language}.
 
   function readJavaScript(source) {
     let text = source;
     let exported = null;
+    const aliases = [];
     for (let words = 0; ; words++) {
       try {
-        return { text, body: parseProgram(text), exported, map: null, language: "javascript" };
+        return { text, body: parseProgram(text), exported, aliases, map: null, language: "javascript" };
       } catch (error) {
         if (!(error instanceof Refusal) || !/may appear only with 'sourceType/.test(error.message)) throw error;
         const step = nextModuleWord(text, error.offset, words);
         text = step.text;
         exported = step.exported ?? exported;
+        if (step.alias) aliases.push(step.alias);
       }
     }
   }
@@ -175,16 +179,18 @@
   function readTypeScript(source) {
     let text = source;
     let exported = null;
+    const aliases = [];
     for (let words = 0; ; words++) {
       try {
         const { code, map } = globalThis.eraseTypes(text);
-        return { text: code, body: parseErased(code, map, text), exported, map, language: "typescript" };
+        return { text: code, body: parseErased(code, map, text), exported, aliases, map, language: "typescript" };
       } catch (error) {
         if (error instanceof Error && !(error instanceof Refusal)) throw error;
         const step = error.moduleWord ? nextModuleWord(text, error.offset, words) : null;
         if (!step) throw error instanceof Refusal ? error : new Refusal(error.message, error.offset);
         text = step.text;
         exported = step.exported ?? exported;
+        if (step.alias) aliases.push(step.alias);
       }
     }
   }
@@ -340,7 +346,28 @@
   const callDefault = (name, parameter) =>
     `return typeof ${name}==="function"?${name}(${parameter}):typeof ${name}?.run==="function"?${name}.run(${parameter}):${name};`;
 
-  function wrap({ text, body, exported, map, language }) {
+  // An alias that nothing uses may stand for a type, of which nothing is left: `import T = Types.T`.
+  function blankAliases(text, body, aliases) {
+    for (const { type, start, end, declarations } of aliases.length > 0 ? body : []) {
+      const name = type === "VariableDeclaration" && declarations.length === 1 ? declarations[0].id.name : undefined;
+      if (aliases.includes(name) && countNames(body, name) === 1) text = text.slice(0, start) + text.slice(start, end).replace(/./gu, (unit) => " ".repeat(unit.length)) + text.slice(end);
+    }
+    return text;
+  }
+  function countNames(body, name) {
+    let count = 0;
+    const todo = [...body];
+    for (let node; (node = todo.pop()); ) {
+      if (node.type === "Identifier" && node.name === name) count++;
+      for (const [field, value] of Object.entries(node)) {
+        if (field === "property" && !node.computed) continue;
+        for (const child of Array.isArray(value) ? value : [value]) if (typeof child?.type === "string") todo.push(child);
+      }
+    }
+    return count;
+  }
+
+  function wrap({ text, body, exported, aliases, map, language }) {
     const insertions = [];
     const insert = (offset, added) => insertions.push([offset, added]);
     const statements = body.filter((node) => node.type !== "EmptyStatement" && !node.directive);
@@ -359,15 +386,17 @@
 
     const mark = /\bthrow\b/.test(text) ? freshName(`${text}${parameter}`) : "";
     if (mark) markThrown(body, mark, insert);
+    const lowered = lower(body, blankAliases(text, body, aliases), `${parameter}${mark}`, insert);
     insertions.sort(([one], [other]) => one - other);
-    const prefix = `"use strict";__paddock(async function(${mark ? `${parameter},${mark}` : parameter}){`;
+    const parameters = lowered.helper ? [parameter, mark || lowered.unused, lowered.helper] : mark ? [parameter, mark] : [parameter];
+    const prefix = `"use strict";__paddock(async function(${parameters}){`;
     const pieces = [prefix];
     let done = 0;
     for (const [offset, added] of insertions) {
-      pieces.push(text.slice(done, offset), added);
+      pieces.push(lowered.text.slice(done, offset), added);
       done = offset;
     }
-    pieces.push(text.slice(done), "\n", value, "})\n//# sourceURL=paddock:program");
+    pieces.push(lowered.text.slice(done), "\n", value, "})\n//# sourceURL=paddock:program");
     const starts = insertions.length ? lineStarts(text) : [];
     const listed = insertions.map(([offset, added]) => {
       const { line, column } = placeOf(text, offset, starts);

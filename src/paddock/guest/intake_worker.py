@@ -18,7 +18,14 @@ from paddock.confine import lockdown
 from paddock.guest import v8
 from paddock.guest.worker import Channel, data_segment
 
-SCRIPTS = ("vendor/acorn.js", "module_words.js", "wording.js", "markdown.js", "intake.js")
+SCRIPTS = (
+    "vendor/acorn.js",
+    "module_words.js",
+    "wording.js",
+    "markdown.js",
+    "class_features.js",
+    "intake.js",
+)
 TYPESCRIPT_SCRIPTS = ("vendor/swc.js", "typescript.js")
 TYPESCRIPT_WASM = "vendor/swc.wasm"
 _NEEDS_TYPESCRIPT = b'{"ok":false,"needs":"typescript"}'

@@ -14,12 +14,13 @@
   const IMPORT_TYPE = at(
     `import${GAP}type\\b${GAP}(?:(?!from\\b)${NAME}|\\*${GAP}as${GAP}${NAME}|\\{[^{}]*\\})${FROM}`,
   );
+  const IMPORT_ALIAS = at(`import${GAP}(type\\b${GAP})?(${NAME})${GAP}=${GAP}(?!require\\b)${NAME}(?:\\.${NAME})*[ \\t]*;?`);
   const IMPORT_LIST = at(`import${GAP}\\{[^{}]*\\}${FROM}`);
   const EXPORT_TYPE_FROM = at(`export${GAP}type\\b${GAP}(?:\\*(?:${GAP}as${GAP}${NAME})?|\\{[^{}]*\\})${FROM}`);
   const EXPORT_FROM = at(`export${GAP}(?:\\*|\\{[^{}]*\\}${FROM})`);
   const EXPORT_TYPE_LIST = at(`export${GAP}type\\b${GAP}\\{[^{}]*\\}[ \\t]*;?`);
   const EXPORT_LIST = at(`export${GAP}\\{[^{}]*\\}[ \\t]*;?`);
-  const EXPORT_OF_OLD = at(`export${GAP}(?:=|import\\b|as${GAP}namespace\\b)`);
+  const EXPORT_OF_OLD = at(`export${GAP}(?:=|as${GAP}namespace\\b)`);
   const DEFAULT = at("export[ \\t]+default(?![\\p{ID_Continue}$])");
   const DEFAULT_DECLARATION = at(
     `(export[ \\t]+default[ \\t]+)((?:abstract[ \\t]+)?(?:async[ \\t]+)?(function|class|interface)\\b[ \\t]*\\*?)[ \\t]*` +
@@ -92,10 +93,13 @@
     return name ? { name, callable: true } : null;
   }
 
-  // Makes the import or export at `offset` disappear: {text, exported: null | {name, callable}}. Throws a Refusal.
+  // Makes the import or export at `offset` disappear: {text, exported: null | {name, callable}, alias?}. `import a = B.c` becomes
+  // a constant, whose name is `alias`. Throws a Refusal.
   function blankModuleWord(text, offset) {
-    const imports = match(IMPORT_LIST, text, offset);
-    let types = imports && listsOnlyTypes(imports[0]) ? imports : null;
+    const alias = match(IMPORT_ALIAS, text, offset);
+    if (alias && !alias[1]) return { text: put(text, offset, "const "), exported: null, alias: alias[2] };
+    const imports = match(IMPORT_LIST, text, offset) ?? alias;
+    let types = imports && (imports === alias || listsOnlyTypes(imports[0])) ? imports : null;
     for (const pattern of [IMPORT_TYPE, EXPORT_TYPE_FROM, EXPORT_TYPE_LIST]) types ??= match(pattern, text, offset);
     // The semicolon keeps the lines before and after apart.
     if (types) return { text: put(text, offset, `;${spaces(types[0]).slice(1)}`), exported: null };

@@ -23,6 +23,7 @@ _INT = ctypes.c_int
 
 _CONSTRUCTOR_THROWS = 0
 _HAS_SIDE_EFFECTS = 0
+_NORMAL = 0
 
 _Posted = ctypes.CFUNCTYPE(None, POINTER)
 
@@ -61,6 +62,15 @@ class Native:
             "_ZN2v88Function4CallENS_5LocalINS_7ContextEEENS1_INS_5ValueEEEiPS5_",
             POINTER, POINTER, POINTER, _INT, POINTER,
         )  # fmt: skip
+        self._new_text = bind(
+            "_ZN2v86String14NewFromOneByteEPNS_7IsolateEPKhNS_13NewStringTypeEi",
+            POINTER, ctypes.c_char_p, _INT, _INT,
+        )  # fmt: skip
+        self._compile = bind(
+            "_ZN2v86Script7CompileENS_5LocalINS_7ContextEEENS1_INS_6StringEEEPNS_12ScriptOriginE",
+            POINTER, POINTER, POINTER,
+        )  # fmt: skip
+        self._run = bind("_ZN2v86Script3RunENS_5LocalINS_7ContextEEE", POINTER, POINTER)
         of_scopes = "_ZN2v88internal11HandleScope"
         self._next_address = bind(f"{of_scopes}20current_next_addressEPNS0_7IsolateE", POINTER)
         self._limit_address = bind(f"{of_scopes}21current_limit_addressEPNS0_7IsolateE", POINTER)
@@ -104,6 +114,17 @@ class Native:
     def keep(self, local: int) -> int:
         """Return a handle of the same value that lasts until `dispose`."""
         return self._globalize(self.isolate, _SLOT.from_address(local).value)
+
+    def run(self, source: bytes) -> int:
+        """Run a script of ASCII and return a lasting handle of its value, or 0 where it throws.
+
+        What it throws is thrown where JavaScript goes on. To be called while JavaScript runs.
+        """
+        context = self._current_context(self.isolate)
+        text = self._new_text(self.isolate, source, _NORMAL, len(source))
+        script = self._compile(context, text, None) if text else 0
+        value = self._run(script, context) if script else 0
+        return self.keep(value) if value else 0
 
     def put(self, container: int, index: int, value: int) -> None:
         """Set a numbered property of an object. To be called while JavaScript runs."""

@@ -5,6 +5,7 @@
   const { Refusal } = globalThis.moduleWords;
   const AWAIT_ADVICE = "await is only valid in async functions; write `async` before the function that it stands in";
   const CONST_ADVICE = "A 'const' must be given a value where it is declared";
+  const DECORATED_ADVICE = "A decorator stands before a class, a method, a field or an accessor";
   const ESCAPED = /&(?:lt|gt|amp|quot|apos|#0?39);/;
   const UNSEEN = /^Unexpected character '([\p{C}\p{Z}])'$/u;
   // A tag that is closed, or an empty one, where an expression begins. It is looked for in refused texts only.
@@ -42,15 +43,14 @@
   // What the words before an unexpected token ask for.
   function adviceOn(before, token, atEnd) {
     if (/\bconst\s+[\w$]+\s*$/.test(before) && (atEnd || /^[;,}]$/.test(token))) return CONST_ADVICE;
-    if (/[{};]\s*(?:\w+\s+)*accessor\s+$/.test(before)) return "'accessor' is not supported; write a field, or `get` and `set`";
     if (/[{};]\s*(?:\w+\s+)*override\s+$/.test(before)) return "'override' stands in a class that extends no other";
     return "";
   }
 
   function plainWords(message, token, atEnd) {
     if (atEnd) return message.replace(/^Unexpected token$/, "Unexpected end of input");
+    if (message === "Unexpected token" && token === "@") return DECORATED_ADVICE;
     if (message === "Unexpected token" && token) return `Unexpected token '${token.slice(0, 40)}'`;
-    if (message === "Unexpected character '@'") return "Decorators are not supported; call the function by hand";
     if (message === "Unsyntactic break") return "'break' stands in no loop, switch or block of that label";
     if (message === "Unsyntactic continue") return "'continue' stands in no loop, or in none of that label";
     if (message === "Assigning to rvalue") return "Invalid left-hand side of an assignment";
@@ -78,5 +78,5 @@
     return new Refusal("JSX is not supported; return data, or write markup as a text", offset);
   }
 
-  globalThis.wording = { refused, told, AWAIT_ADVICE, CONST_ADVICE };
+  globalThis.wording = { refused, told, AWAIT_ADVICE, CONST_ADVICE, DECORATED_ADVICE };
 })();

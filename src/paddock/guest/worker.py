@@ -32,7 +32,7 @@ CAPACITY = 32768
 
 _HEADER = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
-_SEND, _FILL, _WAIT, _HALT, _CLOCK, _GATHER, _MEET = range(1, 8)
+_SEND, _FILL, _WAIT, _HALT, _CLOCK, _GATHER, _MEET, _RANDOM, _LOAD, _GIVE = range(1, 11)
 _IDLE, _TIMER, _TAKE, _FOLLOW = -1, -2, -3, -4
 
 _TURNS = 256
@@ -147,8 +147,10 @@ class Channel:
 class Guest:
     """The dialogue between the glue in V8 and the parent."""
 
-    def __init__(self, isolate: v8.Isolate, glue: str) -> None:
-        """Run the glue. Raises LibraryError when V8's own interface is not as expected."""
+    def __init__(self, isolate: v8.Isolate, glue: str, libraries: tuple[bytes, ...] = ()) -> None:
+        """Run the glue, which may load `libraries` later. Raises LibraryError when V8's interface is another one."""
+        self._libraries = libraries
+        self._library = 0
         self._native = Native(isolate.library)
         self._rejections = Rejections(self._native)
         self._isolate = isolate
@@ -274,6 +276,11 @@ class Guest:
             self._halt()
         elif operation == _FILL:
             self._fill()
+        elif operation == _RANDOM:
+            count = min(int(self._header[_OUT_LENGTH]), 2 * CAPACITY)
+            self._in[:count] = os.urandom(count)
+        elif operation == _LOAD:
+            self._library = self._native.run(self._libraries[int(self._header[_OUT_LENGTH])])
 
     def _send(self) -> None:
         header = self._header
@@ -295,6 +302,8 @@ class Guest:
             self._rejections.give(reason)
         elif operation == _MEET:
             self._native.introduce(reason, self._posted)
+        elif operation == _GIVE and self._library:
+            self._native.put(reason, 0, self._library)
         else:
             return False
         self._header[_OPERATION] = 0

@@ -38,7 +38,8 @@ class Zygote:
     def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
         self._control = control
         self._rules = lockdown.prepare(profile)
-        self._guest = worker.Guest(v8.Isolate(v8.load(library_directory, PROFILES[profile])), glue.source())
+        isolate = v8.Isolate(v8.load(library_directory, PROFILES[profile]))
+        self._guest = worker.Guest(isolate, glue.source(), glue.libraries())
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._data_bytes = worker.data_segment(os.open("/proc/self/status", os.O_RDONLY))

@@ -75,6 +75,7 @@ class Asked(Value):
     limits: LimitOverrides = LimitOverrides()
     deterministic: bool = True
     partial: bool = False
+    jit: bool = False
 
     def request(self, *, actor: str, surface: str, workspace: Path) -> ExecutionRequest:
         """Return the request for the gate."""
@@ -88,14 +89,15 @@ class Asked(Value):
             partial=self.partial,
         )
         return ExecutionRequest(
-            actor=actor, surface=surface, workspace=workspace, work=work, limits=self.limits
+            actor=actor, surface=surface, workspace=workspace, work=work, limits=self.limits, jit=self.jit
         )
 
 
 async def compute(session: "Session", body: Json, *, workspace: Path | None = None) -> Envelope:
     """Return the answer to `body`: `{"source": str, "input": str, "limits": {...}}` (spec 3.1).
 
-    `limits` may have `wall_ms` (1000 by default), `output_kb` (64), `deterministic` (true) and `partial` (false).
+    `limits` may have `wall_ms` (1000 by default), `output_kb` (64), `deterministic` (true), `partial` (false) and
+    `jit` (false), which is refused unless `grants.jit` is set.
     Raises LedgerError when the computation cannot be recorded; everything else is an answer.
     """
     try:
@@ -135,6 +137,7 @@ def asked(body: Json) -> Asked:
         limits=LimitOverrides(wall_ms=wall_ms, output_bytes=output_kb and output_kb * KIB),
         deterministic=_flag(limits, "deterministic", default=True),
         partial=_flag(limits, "partial", default=False),
+        jit=_flag(limits, "jit", default=False),
     )
 
 

@@ -185,3 +185,17 @@ def test_doctor_names_what_the_user_of_programs_cannot_get_at(open_path, monkeyp
         True,
         "programs run as user 54321, who can get at all of PATH",
     )
+
+
+@pytest.mark.parametrize(
+    ("granted", "state"),
+    [("true", "a JavaScript program that asks for it is compiled"), ("false", "JavaScript is interpreted")],
+)
+def test_doctor_says_what_just_in_time_compilation_changes(granted, state):
+    shown = CliRunner().invoke(command, ["doctor", "--set", f"grants.jit={granted}"]).output
+    found = json.loads(
+        CliRunner().invoke(command, ["doctor", "--json", "--set", f"grants.jit={granted}"]).output
+    )
+    assert found["jit"] == {"granted": granted == "true"}
+    assert state in " ".join(shown.split())
+    assert "long loops run 2 to 14 times faster" in " ".join(shown.split())

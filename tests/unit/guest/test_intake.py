@@ -94,6 +94,14 @@ VALUES = [
     ("(async () => { return 4 })()", 4),
     ("const x = async () => 4; x()", 4),
     ("'use strict';\n(x) => x.a", 7),
+    # Classes.
+    ("class A { accessor x = 4; static accessor y: number = 3 }\nnew A().x + A.y", 7),
+    ("class A { accessor = 4; static accessor() { return 3 } }\nnew A().accessor + A.accessor()", 7),
+    ("class A { accessor #x = 7; get x() { return this.#x } }\nnew A().x", 7),
+    ("class A { accessor\nx = 7 }\nreturn [Object.keys(new A())]", [["accessor", "x"]]),
+    ("namespace N { export const x = 7 }\nimport y = N.x\ny", 7),
+    ("const N = { M: { x: 7 } }\nimport y = N.M.x;\ny", 7),
+    ("interface T { a: number }\nimport type { U } from 'u'\nimport V = Types.V;\n7", 7),
     # Modules' words.
     ("export default 42", 42),
     ("export default { a: 1 }", {"a": 1}),
@@ -217,8 +225,8 @@ REFUSALS = [
     ("let a = 1\nconst x", 2, 7, "A 'const' must be given a value where it is declared"),
     ("const x: number;", 1, 7, "A 'const' must be given a value where it is declared"),
     ("let x: number; const y;", 1, 22, "A 'const' must be given a value where it is declared"),
-    ("class A { accessor x = 1 }", 1, 20, "'accessor' is not supported; write a field, or `get` and `set`"),
-    ("class A { static accessor x: number = 1 }", 1, 27, "'accessor' is not supported; write a field, or `get` and `set`"),
+    ("class A { accessor x() {} }", 1, 11, "'accessor' stands before a field"),
+    ("class A { static accessor x() {} }", 1, 18, "'accessor' stands before a field"),
     ("class A { override f() {} }", 1, 20, "'override' stands in a class that extends no other"),
     ("return [1].map(x =&gt; x)", 1, 22, "The text is escaped for HTML (&gt;); send it as it is"),
     ("if (a &amp;&amp; b) return 1", 1, 11, "The text is escaped for HTML (&amp;); send it as it is"),
@@ -255,9 +263,11 @@ REFUSALS = [
     ("const a: number = 1;\nif (a) {\nreturn a;\n", 3, 10, "Expected '}' before the end of the program"),
     ("const a: number = 1;\nreturn a;\n}\nfoo()", 3, 1, "Unexpected token '}'"),
     ("enum A { x }\nlet b: = 1", 2, 8, "Unexpected token `=` where a type is expected"),
-    ("@dec class A {}", 1, 1, "Decorators are not supported; call the function by hand"),
-    ("class A { @dec x: number = 1 }", 1, 11, "Decorators are not supported; call the function by hand"),
-    ("enum E { a }\nclass A { @dec x: number = 1 }", 2, 11, "Decorators are not supported; call the function by hand"),
+    ("@dec const a = 1", 1, 6, "DECORATED"),
+    ("class A { @dec constructor() {} }", 1, 16, "DECORATED"),
+    ("class A { @dec static {} }", 1, 16, "DECORATED"),
+    ("class A { f(@dec x) {} }", 1, 13, "DECORATED"),
+    ("class A { @dec #f() {} }", 1, 11, "A private method or accessor cannot have decorators; leave out the #, or call the function by hand"),
     ("const x: number = 1; const e = <div>a</div>", 1, 32, "JSX"),
     ("return <br />", 1, 8, "JSX"),
     ("const App = ({ a }: Props) => <><p className='x'>{a}</p></>\nApp", 1, 31, "JSX"),
@@ -281,6 +291,7 @@ IMPORT = (
     "Call tools through servers.<name>.<tool>(...); for types write 'import type'"
 )
 ADVICE = {
+    "DECORATED": "A decorator stands before a class, a method, a field or an accessor",
     "AWAIT": "await is only valid in async functions; write `async` before the function that it stands in",
     "JSX": "JSX is not supported; return data, or write markup as a text",
     "IMPORT": IMPORT,

@@ -18,12 +18,20 @@ PIECES = (
     "exchange",
     "numbers",
     "reports",
+    "inspect",
+    "console",
     "random",
     "timers",
+    "events",
+    "text",
+    "clone",
+    "crypto",
+    "performance",
     "arguments",
     "calls",
     "sdk",
     "servers",
+    "decorators",
     "program",
     "compute",
     "world",
@@ -34,3 +42,13 @@ def source() -> str:
     """Return the glue as one script."""
     pieces = [(Path(__file__).parent / f"{name}.js").read_text() for name in PIECES]
     return "\n".join(['"use strict";(function () {', *pieces, "})();\n//# sourceURL=paddock:glue\n"])
+
+
+LIBRARIES = ("url", "hashes")
+"""What programs load when they first use it; crypto.js has the same names in the same order."""
+
+
+def libraries() -> tuple[bytes, ...]:
+    """Return the texts of the vendored libraries, each an expression of ASCII: a function that makes its exports."""
+    vendor = Path(__file__).parent.parent / "vendor"
+    return tuple((vendor / f"{name}.js").read_bytes() for name in LIBRARIES)

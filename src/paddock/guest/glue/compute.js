@@ -86,6 +86,7 @@ function compute({ input, output, partial, seed, instant }, world, dates) {
   emitAtOnce = partial;
   seedRandom(seed);
   for (const name of HOST_NAMES) delete world[name];
+  reduce(world);
   provide("globalThis", world, world);
   provide("read_input", read_input, world);
   provide("emit", emit, world);

@@ -1,14 +1,14 @@
 // Everything the glue uses later, captured before a program can replace it. Called through `apply`.
 const global = globalThis;
 const { apply, construct, ownKeys, defineProperty, getPrototypeOf, setPrototypeOf } = Reflect;
-const { freeze, seal, create, keys } = Object;
+const { freeze, seal, create, keys, getOwnPropertyDescriptor, getOwnPropertyNames, getOwnPropertySymbols } = Object;
 const JsonObject = JSON;
 const { stringify, parse, rawJSON, isRawJSON } = JSON;
 const { isSafeInteger, isInteger, isFinite } = Number;
 const { isView } = ArrayBuffer;
 const { fromCharCode } = String;
 const { isArray } = Array;
-const { min, max, imul } = Math;
+const { min, max, imul, trunc, floor, round, sqrt } = Math;
 const StringOf = String;
 const NumberOf = Number;
 const BigIntOf = BigInt;
@@ -29,6 +29,7 @@ const unitAt = Function.prototype.call.bind(charCodeAt); // for loops: without a
 const slice = String.prototype.slice;
 const indexOf = String.prototype.indexOf;
 const toWellFormed = String.prototype.toWellFormed;
+const { repeat, padStart, padEnd, toLowerCase, trim } = String.prototype;
 const exec = RegExp.prototype.exec;
 const join = Array.prototype.join;
 const wallNow = Date.now;
@@ -42,9 +43,76 @@ const Unique = Set;
 const Bytes = Uint8Array;
 const toBase64 = Uint8Array.prototype.toBase64;
 const ObjectPrototype = Object.prototype;
+const FunctionPrototype = Function.prototype;
 const objectText = Object.prototype.toString;
 const functionText = Function.prototype.toString;
 const Places = WeakMap;
 const placeGet = WeakMap.prototype.get;
 const placeSet = WeakMap.prototype.set;
 const bigText = BigInt.prototype.toString;
+const { parseInt: toInteger, parseFloat: toFloat } = global;
+const { isError } = Error;
+const { forEach: mapForEach, clear: mapClear } = Map.prototype;
+const { forEach: setForEach, add: setAdd } = Set.prototype;
+const dateIso = Date.prototype.toISOString;
+const regExpText = RegExp.prototype.toString;
+const isEnumerable = Object.prototype.propertyIsEnumerable;
+const hasInstance = Function.prototype[Symbol.hasInstance];
+const fromBase64 = Uint8Array.fromBase64;
+const transferBuffer = ArrayBuffer.prototype.transfer;
+const TypedArrayPrototype = getPrototypeOf(Uint8Array.prototype);
+const typedFill = TypedArrayPrototype.set;
+const getterOf = (holder, name) => getOwnPropertyDescriptor(holder, name).get;
+const typedKind = getterOf(TypedArrayPrototype, Symbol.toStringTag); // undefined for what is no typed array
+const [typedLength, typedBuffer, typedOffset, typedBytes] = ["length", "buffer", "byteOffset", "byteLength"].map((name) => getterOf(TypedArrayPrototype, name));
+const [viewBuffer, viewOffset, viewBytes] = ["buffer", "byteOffset", "byteLength"].map((name) => getterOf(DataView.prototype, name));
+const bufferBytes = getterOf(ArrayBuffer.prototype, "byteLength");
+const Constructors = { __proto__: null }; // by the name of their kind
+for (const name of ["DataView", "Number", "String", "Boolean", "BigInt", "Symbol", "Date", "RegExp", "Object"]) Constructors[name] = global[name];
+for (const name of ownKeys(global)) {
+  const made = global[name];
+  if (typeof made === "function" && getPrototypeOf(made) === getPrototypeOf(Uint8Array)) Constructors[name] = made;
+}
+const Errors = { __proto__: null, Error }; // those that a copy keeps the kind of
+for (const name of ["EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError", "URIError"]) Errors[name] = global[name];
+
+// The kind of an object by what only such objects allow, so that no property can pretend it; "" for all others.
+const BRANDS = [
+  ["Map", getterOf(Map.prototype, "size")], ["Set", getterOf(Set.prototype, "size")],
+  ["Date", Date.prototype.getTime], ["RegExp", getterOf(RegExp.prototype, "global")],
+  ["ArrayBuffer", bufferBytes], ["DataView", viewBytes],
+  ["Number", Number.prototype.valueOf], ["String", String.prototype.valueOf], ["Boolean", Boolean.prototype.valueOf],
+  ["BigInt", BigInt.prototype.valueOf], ["Symbol", Symbol.prototype.valueOf],
+  ["WeakMap", WeakMap.prototype.has], ["WeakSet", WeakSet.prototype.has], ["WeakRef", WeakRef.prototype.deref],
+];
+const valueOfKind = { __proto__: null };
+for (const [kind, method] of BRANDS) valueOfKind[kind] = method;
+function kindOf(object) {
+  if (isArray(object)) return "Array";
+  const made = getPrototypeOf(object);
+  if (made === ObjectPrototype || made === null) return "";
+  const typed = apply(typedKind, object, []);
+  if (typed !== undefined) return typed;
+  for (let i = 0; i < BRANDS.length; i++) {
+    try {
+      apply(BRANDS[i][1], object, [object]);
+      return BRANDS[i][0];
+    } catch {
+      // it is none of these
+    }
+  }
+  if (isError(object)) return "Error";
+  return apply(hasInstance, NativePromise, [object]) ? "Promise" : "";
+}
+// The bytes of a typed array, a DataView or an ArrayBuffer, not copied; null for what has none.
+function bytesOf(value) {
+  if (typeof value !== "object" || value === null) return null;
+  if (apply(typedKind, value, []) !== undefined) return new Bytes(apply(typedBuffer, value, []), apply(typedOffset, value, []), apply(typedBytes, value, []));
+  if (isView(value)) return new Bytes(apply(viewBuffer, value, []), apply(viewOffset, value, []), apply(viewBytes, value, []));
+  try {
+    apply(bufferBytes, value, []);
+  } catch {
+    return null;
+  }
+  return new Bytes(value);
+}

@@ -110,7 +110,7 @@ function start(given) {
   program = given;
   let running;
   try {
-    running = program(settings.input, marked);
+    running = program(settings.input, marked, decorating);
   } catch (thrown) {
     return fail(thrown);
   }
@@ -132,7 +132,11 @@ function configure(given) {
   sleepCap = given.sleep;
   seedRandom(given.seed);
   rawResults = given.raw;
-  if (!rawResults) {
+  beganAt = wallNow();
+  if (rawResults) {
+    reduce(global);
+    provide("console", seedConsole);
+  } else {
     provide("toJSON", errorJson, NativeError.prototype);
     provide("toJSON", bigJson, BigIntOf.prototype);
     if (given.numbers !== undefined) rememberWritten(given.numbers);

@@ -175,10 +175,7 @@ function tellLost(value, text) {
   if (said !== "") print("warn", [said]);
 }
 
-// The console: every line goes out at once, so that none is lost to what comes after it.
-let outputLeft = 0;
-let linesLeft = 0;
-let outputCut = false;
+// What a text takes of the console's budget and of a message.
 const NOT_ASCII = /[^\0-\x7f]/;
 function utf8Length(text) {
   let bytes = text.length;
@@ -196,25 +193,3 @@ function fits(json) {
   const room = frameLimit - ENVELOPE;
   return json.length <= room && (3 * json.length <= room || utf8Length(json) <= room);
 }
-function print(level, values) {
-  if (outputCut) return;
-  const texts = [];
-  for (let i = 0; i < values.length; i++) texts[i] = shown(values[i]);
-  const text = apply(join, texts, [" "]);
-  const bytes = text.length > outputLeft ? text.length : utf8Length(text);
-  const form = bytes > outputLeft || linesLeft === 0 ? "" : stringify(text);
-  if (form === "" || !fits(form)) {
-    outputCut = true;
-    send('["cut"]');
-    return;
-  }
-  outputLeft -= bytes;
-  linesLeft--;
-  send('["console","' + level + '",' + form + "]");
-}
-const console = create(null);
-for (const level of ["log", "warn", "error", "info", "debug"]) {
-  console[level] = { [level](...values) { print(level, values); } }[level];
-  freeze(console[level]);
-}
-freeze(console);

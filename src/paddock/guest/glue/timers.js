@@ -6,7 +6,16 @@ const before = (one, other) => one.due < other.due || (one.due === other.due && 
 function setTimeout(callback, delay, ...values) {
   if (typeof callback !== "function") throw new NativeTypeError("setTimeout needs a function, not " + typeof callback);
   const wait = NumberOf(delay);
-  const timer = { id: ++timerCount, due: now() + (wait > 0 ? wait : 0), callback, values };
+  return addTimer({ id: ++timerCount, due: now() + (wait > 0 ? wait : 0), every: 0, callback, values });
+}
+// At least a millisecond apart, so that there is time for all else.
+function setInterval(callback, delay, ...values) {
+  if (typeof callback !== "function") throw new NativeTypeError("setInterval needs a function, not " + typeof callback);
+  const wait = NumberOf(delay);
+  const every = wait > 1 ? wait : 1;
+  return addTimer({ id: ++timerCount, due: now() + every, every, callback, values });
+}
+function addTimer(timer) {
   let at = timers.length;
   for (let up; at > 0 && before(timer, timers[(up = (at - 1) >>> 1)]); at = up) timers[at] = timers[up];
   timers[at] = timer;
@@ -35,6 +44,10 @@ function fire() {
   const timer = timers[0];
   if (timer === undefined || timer.due > now()) return;
   clearTimeout(timer.id);
+  if (timer.every > 0) {
+    timer.due = max(timer.due + timer.every, now());
+    addTimer(timer);
+  }
   try {
     apply(timer.callback, undefined, timer.values);
   } catch (thrown) {
@@ -48,3 +61,36 @@ function sleep(ms) {
     setTimeout(resolve, wait > 0 ? min(wait, sleepCap) : 0);
   });
 }
+const clearInterval = { clearInterval(id) { clearTimeout(id); } }.clearInterval;
+
+// Runs a function behind what promises have queued; what it throws ends the program.
+function queueMicrotask(callback) {
+  if (typeof callback !== "function") throw new NativeTypeError("queueMicrotask needs a function, not " + typeof callback);
+  apply(then, nothing, [() => {
+    try {
+      callback();
+    } catch (thrown) {
+      fail(thrown);
+    }
+  }]);
+}
+const nothing = Promise.resolve();
+defineProperty(nothing, "constructor", { value: undefined }); // as in `start`
+
+// What its callback throws ends the program, as what a timer throws does; V8 would only print it.
+const NativeRegistry = FinalizationRegistry;
+function FinalRegistry(callback) {
+  if (new.target === undefined) throw new NativeTypeError("Constructor FinalizationRegistry requires 'new'");
+  if (typeof callback !== "function") throw new NativeTypeError("FinalizationRegistry: cleanup must be callable");
+  const cleanup = (held) => {
+    try {
+      callback(held);
+    } catch (thrown) {
+      fail(thrown);
+    }
+  };
+  return construct(NativeRegistry, [cleanup], new.target);
+}
+defineProperty(FinalRegistry, "name", { value: "FinalizationRegistry", configurable: true });
+defineProperty(FinalRegistry, "prototype", { value: NativeRegistry.prototype, writable: false });
+defineProperty(NativeRegistry.prototype, "constructor", { value: FinalRegistry, writable: true, configurable: true });

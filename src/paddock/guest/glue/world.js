@@ -1,13 +1,18 @@
 // The world the program sees: what is not named here is deleted, also what a newer engine brings.
-const ALLOWED = [
+// To scripts of the seeds and to computations `PLAIN` is all that there is of the language.
+const PLAIN = [
   "Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp", "Math", "JSON", "Reflect", "Proxy",
   "Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError", "URIError", "Map", "Set", "WeakMap", "WeakSet",
   "ArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array", "Int32Array", "Uint32Array",
   "BigInt64Array", "BigUint64Array", "Float32Array", "Float64Array", "Iterator", "Intl", "parseInt", "parseFloat", "isNaN", "isFinite",
   "encodeURIComponent", "decodeURIComponent", "encodeURI", "decodeURI", "undefined", "NaN", "Infinity", "eval",
 ];
+const FURTHER = [
+  "globalThis", "escape", "unescape", "Temporal", "WeakRef", "FinalizationRegistry", "Float16Array", "SuppressedError", "DisposableStack",
+  "AsyncDisposableStack",
+];
 function harden() {
-  const allowed = new Set(ALLOWED);
+  const allowed = new Set([...PLAIN, ...FURTHER]);
   for (const name of ownKeys(global)) {
     if (!allowed.has(name)) delete global[name];
   }
@@ -41,4 +46,32 @@ for (const service of [setTimeout, clearTimeout, sleep]) provide(service.name, f
 for (const name of ["race", "any", "all"]) provide(name, racing(name), Promise);
 provide("servers", servers);
 provide("console", console);
+
+// What belongs to no language and reaches nothing outside: the minimum common API of WinterTC, as far as it is computation.
+const COMMON = [
+  setInterval, clearInterval, queueMicrotask, structuredClone, atob, btoa, reportError, TextEncoder, TextDecoder, DOMException, Event,
+  CustomEvent, EventTarget, AbortSignal, AbortController, Crypto, SubtleCrypto, Performance,
+];
+for (const each of COMMON) provide(each.name, each);
+provide("FinalizationRegistry", FinalRegistry);
+provide("self", global);
+provide("crypto", crypto);
+provide("performance", performance);
+const LOADED = ["URL", "URLSearchParams"];
+for (const name of LOADED) {
+  const given = () => library("url")[name];
+  const settle = (value) => {
+    provide(name, value);
+    return value;
+  };
+  const { get, set } = { get() { return settle(given()); }, set(value) { settle(value); } };
+  defineProperty(global, name, { get, set, configurable: true, enumerable: false });
+}
+const ADDED = [...FURTHER, "self", "crypto", "performance", ...LOADED];
+for (const each of COMMON) ADDED[ADDED.length] = each.name;
+
+// Takes from a world what scripts of the seeds and computations do not have.
+function reduce(world) {
+  for (let i = 0; i < ADDED.length; i++) delete world[ADDED[i]];
+}
 return turn;

@@ -35,7 +35,8 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Run a program that reads one text with read_input() and writes another with emit(), and can do nothing else.
 
     Standard input has one JSON object: `source`, `input`, and `limits` with `wall_ms` (1000), `output_kb` (64),
-    `deterministic` (true: no clock, no chance) and `partial` (false: what was emitted before an error is not told).
+    `deterministic` (true: no clock, no chance), `partial` (false: what was emitted before an error is not told) and
+    `jit` (false: no just-in-time compilation; true needs `grants.jit`).
     Standard output gets {"output": "..."}. An error is one line on standard error, {"code": "...", "message": "..."},
     with the codes INVALID_INPUT, EVAL_ERROR, TIMEOUT and OUTPUT_LIMIT; the exit code is then 1.
     """

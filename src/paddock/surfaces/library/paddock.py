@@ -249,6 +249,7 @@ class Paddock:
         output_bytes: int | None = None,
         deterministic: bool = True,
         partial: bool = False,
+        jit: bool = False,
     ) -> Outcome:
         """Compute one text from another; the outcome's value is what was emitted (spec 3).
 
@@ -263,7 +264,7 @@ class Paddock:
             deterministic=deterministic,
             partial=partial,
         )
-        return await self._ask(work, timeout_ms, output_bytes=output_bytes)
+        return await self._ask(work, timeout_ms, output_bytes=output_bytes, jit=jit)
 
     async def call(
         self,

@@ -5,6 +5,7 @@ from typing import Any, cast, get_args
 
 from paddock.ends import stopped_first
 from paddock.gate import Gate
+from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
 from paddock.surfaces.mcp.forward import forwarded, is_larger, written
@@ -22,17 +23,23 @@ CALL_TOOL = "Use this for one call without code; the result stays untouched."
 _NO_WISHES = LimitOverrides()
 _ANY = ("object", "array", "string", "number", "boolean")
 """Any JSON value, as clients know it that take one type a schema."""
+_JIT: dict[str, Json] = {"jit": {"type": "boolean", "description": "compile: for long calculations"}}
 
 
-def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
-    """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones."""
+def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> list[Tool]:
+    """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones.
+
+    With `jit` programs may ask for just-in-time compilation. Without, the argument does not exist: the list is short.
+    """
 
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         wish = arguments.get("timeout_ms")
         wall_ms = None if wish is None else int(wish)  # a whole number may be written 1e9
         limits = LimitOverrides(wall_ms=wall_ms)
-        request = _request(work, workspace, caller, limits, arguments.get("mode", "run"))
+        request = _request(
+            work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
+        )
         outcome = await stopped_first(
             lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop),
             caller.stop,
@@ -56,16 +63,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
             name="execute_code",
             title="Run a program",
             description=EXECUTE_CODE,
-            input_schema=object_schema(
-                ["code"],
-                code={"type": "string"},
-                input={"anyOf": [{"type": kind} for kind in _ANY]},
-                timeout_ms={"type": "integer", "minimum": 1},
-                mode={
-                    "enum": [*get_args(Calls)],
-                    "description": "dry_run: stub calls that may write",
-                },
-            ),
+            input_schema=_program_schema(jit=jit),
             run=execute_code,
             output_schema=OUTPUT_SCHEMA,
             annotations={"destructiveHint": True, "openWorldHint": True},
@@ -86,13 +84,32 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest) -> list[Tool]:
     ]
 
 
+def _program_schema(*, jit: bool) -> dict[str, Json]:
+    return object_schema(
+        ["code"],
+        code={"type": "string"},
+        input={"anyOf": [{"type": kind} for kind in _ANY]},
+        timeout_ms={"type": "integer", "minimum": 1},
+        mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
+        **(_JIT if jit else {}),
+    )
+
+
 def _request(
     work: Work,
     workspace: Path,
     caller: Caller,
     limits: LimitOverrides = _NO_WISHES,
     calls: Calls = "run",
+    *,
+    jit: bool = False,
 ) -> ExecutionRequest:
     return ExecutionRequest(
-        actor=caller.actor, surface="mcp", workspace=workspace, work=work, limits=limits, calls=calls
+        actor=caller.actor,
+        surface="mcp",
+        workspace=workspace,
+        work=work,
+        limits=limits,
+        jit=jit,
+        calls=calls,
     )

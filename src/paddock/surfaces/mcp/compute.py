@@ -16,27 +16,32 @@ COMPUTE = "Use this to compute a text from a text, always the same: JavaScript w
 SEED_NAME = "code.sandbox.js.run"
 
 _ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
-_SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "properties": {
-        "source": {"type": "string"},
-        "input": {"type": "string"},
-        "limits": {
-            "type": "object",
-            "properties": {
-                "wall_ms": {"type": "integer"},
-                "output_kb": {"type": "integer"},
-                "deterministic": {"type": "boolean"},
-                "partial": {"type": "boolean", "description": "keep output on error"},
-            },
-        },
-    },
-    "required": ["source"],
+_LIMITS: dict[str, Json] = {
+    "wall_ms": {"type": "integer"},
+    "output_kb": {"type": "integer"},
+    "deterministic": {"type": "boolean"},
+    "partial": {"type": "boolean", "description": "keep output on error"},
 }
 
 
-def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest) -> Tool:
-    """Return `compute`; what it answers has at most `cap` characters of output, and `rest` keeps more."""
+def _schema(*, jit: bool = False) -> dict[str, Json]:
+    limits: dict[str, Json] = {**_LIMITS, "jit": {"type": "boolean"}} if jit else _LIMITS
+    return {
+        "type": "object",
+        "properties": {
+            "source": {"type": "string"},
+            "input": {"type": "string"},
+            "limits": {"type": "object", "properties": limits},
+        },
+        "required": ["source"],
+    }
+
+
+def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> Tool:
+    """Return `compute`; what it answers has at most `cap` characters of output, and `rest` keeps more.
+
+    With `jit` its limits may ask for just-in-time compilation.
+    """
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
         done, outcome = await _computed(gate, workspace, arguments, caller)
@@ -50,7 +55,7 @@ def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest) -> Tool:
         name="compute",
         title="Compute a text",
         description=COMPUTE,
-        input_schema=_SCHEMA,
+        input_schema=_schema(jit=jit),
         run=compute,
         output_schema={
             "type": "object",
@@ -71,7 +76,7 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
         name=SEED_NAME,
         title="Compute a text",
         description="Run JavaScript that reads `read_input()` and writes `emit(text)`, and can do nothing else.",
-        input_schema=_SCHEMA,
+        input_schema=_schema(),
         run=compute,
         annotations=_ANNOTATIONS,
         explain=lambda _tool, given, problems: _lines(_invalid(given, problems)),

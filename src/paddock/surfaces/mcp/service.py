@@ -63,12 +63,12 @@ class Service:
         cap = settings.mcp.answer_characters
         rest = Rest(session, workspace)
         own = [
-            *code_tools(session.gate, workspace, cap, rest),
+            *code_tools(session.gate, workspace, cap, rest, jit=settings.grants.jit),
             *discovery_tools(session.servers, cap),
         ]
         programs = Programs(session, workspace, cap)
         own += [provision_tool(session, workspace, cap), *program_tools(programs)]
-        own.append(compute_tool(session.gate, workspace, cap, rest))
+        own.append(compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
         opened = partial(_programs, settings_of, session.metrics)
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
         seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
