@@ -37,6 +37,8 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
         "run": outcome.id,
         "ms": round(outcome.usage.wall_ms),
     }
+    if outcome.redactions:
+        data["redactions"] = outcome.redactions
     if outcome.calls:
         data["calls"] = dict(Counter(call.server for call in outcome.calls))
     parts = [_headline(outcome)]

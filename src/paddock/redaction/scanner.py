@@ -1,0 +1,224 @@
+"""Scan lines for secrets, and put marks in their place."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from paddock.model.settings import RedactionPattern, RedactionSettings
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.rules import Profile, Rule, load_rules, may_match
+
+_MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
+_LINE_END = re.compile(rb"([\n\r])")
+_MAX_PASSES = 3
+"""What a mark uncovers is searched again; a hostile line does not make that take for ever."""
+_OTHER_MARKS = frozenset({b"[REDACTED:vault]", b"[REDACTED:server]", b"[REDACTED:private-key]"})
+
+
+class Redacted(NamedTuple):
+    """A text without its secrets."""
+
+    data: bytes
+    count: int
+    """How many were removed."""
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+    mark: bytes
+
+
+Pattern = Callable[[bytes], Iterator[_Span]]
+
+
+class Scanner:
+    """What is removed from lines: known values, built-in rules, patterns of the settings.
+
+    `warnings` says which patterns of the settings are not used, and why.
+    """
+
+    def __init__(
+        self, settings: RedactionSettings, known: KnownSecrets | None = None, profile: Profile = "default"
+    ) -> None:
+        self._known = KnownSecrets() if known is None else known
+        self._profile: Profile = profile
+        self._settings = settings.patterns if settings.enabled else ()
+        self._has_rules = settings.enabled and settings.include_defaults
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is anything to look for."""
+        return self._has_rules or bool(self._settings) or bool(self._known)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the built-in rules hold."""
+        return self._has_rules
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether the settings have patterns."""
+        return bool(self._settings)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which patterns of the settings are not used, and why."""
+        return self._compiled[1] if self._settings else ()
+
+    @cached_property
+    def _compiled(self) -> tuple[list[Pattern], tuple[str, ...]]:
+        return _compile_patterns(self._settings)
+
+    @cached_property
+    def _marks(self) -> frozenset[bytes]:
+        own = (f"[REDACTED:{pattern.name}]".encode() for pattern in self._settings)
+        return load_rules().marks | _OTHER_MARKS | frozenset(own)
+
+    def leaves_alone(self, data: bytes) -> bool:
+        """Tell, quickly, that nothing is removed from any line of a text. False is no more than a guess."""
+        if self._settings or self._known:
+            return False
+        return not self._has_rules or not may_match(data)
+
+    def redact(self, data: bytes) -> Redacted:
+        """Return lines without their secrets, each as if it stood alone."""
+        data, count = self._known.remove(data)
+        if self._settings:
+            return self._redact_each_line(data, count)
+        if not self._has_rules or not may_match(data):
+            return Redacted(data, count)
+        rules = load_rules().select(data, self._profile)
+        if _LINE_END.search(data) is None:
+            data, found = self._redact_line(data, rules)
+            return Redacted(data, count + found)
+        done: list[bytes] = []
+        position = 0
+        for start, end in _find_suspect_lines(data, rules):
+            line, found = self._redact_line(data[start:end], rules)
+            done += (data[position:start], line)
+            count += found
+            position = end
+        return Redacted(b"".join((*done, data[position:])) if done else data, count)
+
+    def redact_tail(self, beginning: bytes, tail: bytes) -> Redacted:
+        """Return the tail of a line without the secrets that the line holds; its beginning only gives them a name."""
+        rules = load_rules().select(beginning + tail, self._profile) if self._has_rules else []
+        size, count = len(beginning), 0
+        # Within quotes, quotes would be escaped.
+        spans = self._find_spans(beginning + tail.replace(b'"', b"'") + b'"', rules)
+        done: list[bytes] = []
+        position = 0
+        for start, end, mark in spans:
+            if end > size and start < size + len(tail):
+                done += (tail[position : max(start - size, 0)], mark)
+                position = end - size
+                count += 1
+        return Redacted(b"".join((*done, tail[position:])), count)
+
+    def _redact_each_line(self, data: bytes, count: int) -> Redacted:
+        done: list[bytes] = []
+        for number, line in enumerate(_LINE_END.split(data)):
+            if number % 2:
+                done.append(line)
+                continue
+            rules = load_rules().select(line, self._profile) if self._has_rules and may_match(line) else []
+            line, found = self._redact_line(line, rules)
+            done.append(line)
+            count += found
+        return Redacted(b"".join(done), count)
+
+    def _redact_line(self, line: bytes, rules: Sequence[Rule]) -> tuple[bytes, int]:
+        count = 0
+        for _ in range(_MAX_PASSES):
+            spans = self._find_spans(line, rules)
+            if not spans:
+                break
+            done: list[bytes] = []
+            position = 0
+            for start, end, mark in spans:
+                done += (line[position:start], mark)
+                position = end
+            line = b"".join((*done, line[position:]))
+            count += len(spans)
+        return line, count
+
+    def _find_spans(self, line: bytes, rules: Sequence[Rule]) -> list[_Span]:
+        """Return what to remove from a line, in order; what overlaps is one, named by the rule that comes first."""
+        seen = self._blank_marks(line)
+        lowered = seen.lower()
+        matches = [match for rule in rules if rule.applies_to(lowered) for match in rule.find(seen)]
+        spans = [(start, end, rule.order, rule.mark) for start, end, rule in matches]
+        for order, pattern in enumerate(self._compiled[0] if self._settings else ()):
+            spans += [(start, end, 1_000_000 + order, mark) for start, end, mark in pattern(seen)]
+        merged: list[tuple[int, int, int, bytes]] = []
+        for start, end, order, mark in sorted(spans):
+            if merged and start < merged[-1][1]:
+                first, until, before, named = merged[-1]
+                order, mark = min((order, mark), (before, named))
+                start, end = first, max(end, until)
+                merged.pop()
+            merged.append((start, end, order, mark))
+        return [_Span(start, end, mark) for start, end, _, mark in merged]
+
+    def _blank_marks(self, line: bytes) -> bytes:
+        """Return a line with what no rule may see again, at the same length."""
+        if b"[REDACTED:" not in line:
+            return line
+        return _MARK.sub(lambda found: b"<" * len(found[0]) if found[0] in self._marks else found[0], line)
+
+
+def _find_suspect_lines(data: bytes, rules: Sequence[Rule]) -> list[tuple[int, int]]:
+    """Return where lines begin and end that a rule may change. Searching all lines at once is many times as fast."""
+    seen = data.replace(b"\r", b"\n")
+    found: set[tuple[int, int]] = set()
+    for rule in rules:
+        end = -1
+        for match in rule.find(seen, across_lines=True):
+            if match.start < end and match.end <= end:
+                continue
+            start = seen.rfind(b"\n", 0, match.start) + 1
+            while start <= match.end:
+                end = seen.find(b"\n", start)
+                end = len(seen) if end < 0 else end
+                found.add((start, end))
+                start = end + 1
+    return sorted(found)
+
+
+def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Pattern], tuple[str, ...]]:
+    """Return the patterns that RE2 takes, and what is wrong with the others."""
+    import re2  # noqa: PLC0415 - only needed for patterns of the settings
+
+    engine: Any = re2  # it comes without types
+    options = engine.Options()
+    options.log_errors = False
+    usable: list[Pattern] = []
+    warnings: list[str] = []
+    for pattern in patterns:
+        flags = f"(?{pattern.flags})" if pattern.flags else ""
+        try:
+            compiled = engine.compile(flags + pattern.pattern, options)
+        except engine.error as error:
+            why: bytes | str = error.args[0]
+            told = why.decode("utf-8", "replace") if isinstance(why, bytes) else why
+            warnings.append(
+                f"redaction.patterns: `{pattern.name}` is not used: {told}; write it in the syntax of RE2"
+            )
+            continue
+        usable.append(_find_pattern(compiled, f"[REDACTED:{pattern.name}]".encode()))
+    return usable, tuple(warnings)
+
+
+def _find_pattern(compiled: Any, mark: bytes) -> Pattern:
+    """Return what finds a pattern of the settings in a line; an empty match is none."""
+
+    def find(line: bytes) -> Iterator[_Span]:
+        for match in compiled.finditer(line):
+            start, end = match.span()
+            if start < end:
+                yield _Span(start, end, mark)
+
+    return find
+

@@ -1,0 +1,137 @@
+"""Whether a value that stands beside a name such as `password` looks like a secret, or like ordinary source.
+
+Ordinary source names values: `None`, `str`, `request.form["password"]`, `token_v2`, `sha256`, `${TOKEN}`, a path, a
+date. A secret is random, or at least mixes letters and digits in a way that names do not.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+
+MIN_PASSWORD_CHARS = 7
+MIN_SECRET_CHARS = 10
+MIN_ENTROPY = 2.8
+"""Bits for each character of a value that only its name makes a secret."""
+_MIN_CHANGES = 3
+"""Changes between letters and digits that names do not have."""
+_MIN_RANDOM_CHARS = 16
+"""Characters of a value without digits, below which a change of case tells nothing."""
+
+_PASSWORD = re.compile(r"pass|pwd", re.IGNORECASE)
+_PLACEHOLDER = re.compile(
+    r"^\$|\$[({]|\{\{|\}\}|%[(sdr]|\{[A-Za-z_0-9.]*\}|\*{3}|\.{3}|x{4}|^<|>$|<<<|…|•{3}|redacted|example|placeholder"
+    r"|change.?me|your[_-]|dummy",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_PIECES = re.compile(r"[A-Za-z0-9]+")
+_CHANGE = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_CASE_CHANGE = re.compile(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])")
+_WORD_AND_NUMBER = re.compile(r"[A-Za-z]*[0-9]{0,4}|[0-9]+[A-Za-z]{0,2}|[A-Za-z]{3,}[0-9][A-Za-z]{3,}[0-9]?")
+_TERM = re.compile(
+    r"(?:base|b)(?:16|32|64|85)|utf(?:8|16|32)|sha[0-9]{1,3}|md[245]|oauth[12]|http[123]|pbkdf2|argon2(?:id?|d)?|x509|pkcs[0-9]{1,2}"
+    r"|ed25519|x25519|secp[0-9]{3}[kr]1|p(?:256|384|521)|aes(?:128|192|256)|[rhep]s(?:256|384|512)|u?int(?:8|16|32|64)"
+    r"|ipv[46]|e2e|i18n|l10n|k8s|s3|ec2|r2d2|v[0-9]{1,3}|2fa|u2f|p12|ntlmv[12]|md4|sm[234]|crc(?:16|32)|http2",
+    re.IGNORECASE,
+)
+"""Terms of the field with digits in them."""
+_NAME_WORDS = re.compile(
+    r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|auth|user(?:name)?|name|field|value|val|test|arg|param|str|string|hash"
+    r"|input|old|new|my|the|is|has|get|set)+",
+    re.IGNORECASE,
+)
+_SPECIAL = re.compile(r"[A-Za-z0-9][!@#$%^&*+=~?][A-Za-z0-9!@#$%^&*+=~?]")
+_ADDRESS_WORDS = frozenset(
+    {"password", "passwd", "pass", "pwd", "secret", "token", "pw", "yourpassword", "user", "username", "passphrase", "..."}
+)
+
+
+def is_secret(name: str, value: str, quote: str, after: str) -> bool:
+    """Tell whether the value of a name looks like a secret; `after` is the character that follows a bare value."""
+    if not quote and after in ("(", "["):
+        return False  # a call, a subscript
+    if "://" in value or _PLACEHOLDER.search(value) or _DATE.match(value):
+        return False
+    if _PASSWORD.search(name):
+        return len(value) >= MIN_PASSWORD_CHARS and _is_password(value, quote)
+    return len(value) >= MIN_SECRET_CHARS and is_random(value)
+
+
+def is_random(value: str) -> bool:
+    """Tell whether a value looks random, and not like a name, a path or a number."""
+    if _PLACEHOLDER.search(value) or find_entropy(value) < MIN_ENTROPY:
+        return False
+    if _is_plain(value):
+        return len(value) >= _MIN_RANDOM_CHARS and 3 * len(_CASE_CHANGE.findall(value)) >= len(value)
+    return len(_CHANGE.findall(value)) >= _MIN_CHANGES
+
+
+def find_entropy(text: str | bytes) -> float:
+    """Return the Shannon entropy of a text, in bits for each character."""
+    size = len(text)
+    return -sum(count / size * math.log2(count / size) for count in Counter(text).values())
+
+
+def _is_password(value: str, quote: str) -> bool:
+    """Tell whether a value may be a password that a person chose: `hunter2` is one, `password1` and `sha256` are not."""
+    letters = any(map(str.isalpha, value))
+    if not letters or not any(map(str.isdigit, value)):
+        mixed = any(map(str.isupper, value)) and any(map(str.islower, value))
+        return is_random(value) or bool(quote and letters and mixed and _SPECIAL.search(value))
+    if quote and _SPECIAL.search(value) and " " not in value:
+        return True
+    rest = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
+    mixed = [piece for piece in rest if _CHANGE.search(piece)]
+    return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
+
+
+def _is_plain(value: str) -> bool:
+    """Tell whether a value is made of words and numbers."""
+    return all(_WORD_AND_NUMBER.fullmatch(_TERM.sub("", piece)) for piece in _PIECES.findall(value))
+
+
+def _is_value(groups: list[str], after: str) -> bool:
+    name, double, single, back, html, bare = groups
+    value = double or single or back or html or bare
+    return is_secret(name, value if not bare else bare.rstrip("."), "" if bare else "quote", after)
+
+
+def _is_argument(groups: list[str], after: str) -> bool:
+    return is_secret(groups[0], groups[1], "", after)
+
+
+def _is_key(groups: list[str], _after: str) -> bool:
+    """Tell whether what begins with `sk-` is a key, and not a class of a style sheet."""
+    rest = groups[0][3:]
+    return ("-" not in rest and "_" not in rest) or any(map(str.isupper, rest)) or any(map(str.isdigit, rest))
+
+
+def _is_address(groups: list[str], _after: str) -> bool:
+    value = groups[0]
+    return value.lower() not in _ADDRESS_WORDS and not _PLACEHOLDER.search(value)
+
+
+def _is_any_random(groups: list[str], _after: str) -> bool:
+    return is_random(groups[0])
+
+
+def _has_digit(groups: list[str], _after: str) -> bool:
+    return any(map(str.isdigit, max(groups, key=len)))
+
+
+def _has_digit_or_capital(groups: list[str], _after: str) -> bool:
+    secret = groups[0].partition("_")[2]
+    return any(map(str.isdigit, secret)) or any(map(str.isupper, secret))
+
+
+CHECKS: dict[str, Callable[[list[str], str], bool]] = {
+    "value": _is_value,
+    "argument": _is_argument,
+    "random": _is_any_random,
+    "key": _is_key,
+    "address": _is_address,
+    "digit": _has_digit,
+    "mixed": _has_digit_or_capital,
+}
+"""By name, as rules name them: take the groups of a match and the character after it."""
