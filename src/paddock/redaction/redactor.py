@@ -73,4 +73,3 @@ class Removal:
             decides = self._scanner.has_rules and len(found) <= _MAX_NAME_BYTES and b"\n" not in found
             found = self._beginnings[name] = found if decides and may_match(found) else b""
         return found
-

@@ -14,6 +14,9 @@ import orjson
 Profile = Literal["default", "output", "answer"]
 """`output` and `answer` begin with the rules of the compatible profile for that outlet."""
 
+Untyped = Any
+"""What `re2` gives, which comes without types."""
+
 _FILE = Path(__file__).with_name("rules.jsonl")
 _LOAD_AFTER_BYTES = 64 * 1024
 """Text that a process looks at without RE2."""
@@ -89,7 +92,7 @@ class Rule:
         self._check: str = facts.get("check", "")
 
     @cached_property
-    def _regex(self) -> Any:
+    def _regex(self) -> Untyped:
         return _re2().compile(b"(?m)" + self._pattern.encode(), _latin())
 
     @cached_property
@@ -113,7 +116,7 @@ class Rule:
             elif start > found.start() and end - start <= _NESTED_CHARS:
                 position = max(start, found.start() + 1)
 
-    def _locate(self, found: Any) -> tuple[int, int]:
+    def _locate(self, found: Untyped) -> tuple[int, int]:
         """Return where the secret of a match stands."""
         if self._first_group == 0:
             return found.span()
@@ -126,7 +129,7 @@ class Rule:
                 return start, end
         return found.span()
 
-    def _accepts(self, found: Any, data: bytes, start: int, end: int) -> bool:
+    def _accepts(self, found: Untyped, data: bytes, start: int, end: int) -> bool:
         if not self._check and not self._entropy:
             return True
         from paddock.redaction import values  # noqa: PLC0415 - only where a pattern has matched
@@ -149,7 +152,7 @@ class Rules:
         for rule in self.all:
             for word in rule.keywords:
                 by_keyword.setdefault(word, []).append(rule)
-        self._by_number = list(by_keyword.values())
+        self._by_number: list[list[Rule]] = list(by_keyword.values())
         self._keywords = _re2().Set.SearchSet(_latin(case_sensitive=False))
         for word in by_keyword:
             self._keywords.Add(_re2().escape(word))
@@ -162,7 +165,7 @@ class Rules:
 
     def select(self, data: bytes, profile: Profile) -> list[Rule]:
         """Return the rules of a profile that have a keyword in a text, the first to name a mark first."""
-        found = self._keywords.Match(data)
+        found: list[int] | None = self._keywords.Match(data)
         if found is None:
             return []
         rules = {
@@ -181,14 +184,14 @@ def load_rules() -> Rules:
     return _Looked.rules
 
 
-def _re2() -> Any:
+def _re2() -> Untyped:
     import re2  # noqa: PLC0415 - takes longer than most programs
 
     return re2
 
 
 @cache
-def _latin(*, case_sensitive: bool = True) -> Any:
+def _latin(*, case_sensitive: bool = True) -> Untyped:
     """Return options for bytes of any encoding: a character is a byte, and case is that of ASCII letters."""
     options = _re2().Options()
     options.encoding = _re2().Options.Encoding.LATIN1

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.rules import Profile, Rule, load_rules, may_match
+from paddock.redaction.rules import Profile, Rule, Untyped, load_rules, may_match
 
 _MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
 _LINE_END = re.compile(rb"([\n\r])")
@@ -20,8 +20,7 @@ class Redacted(NamedTuple):
     """A text without its secrets."""
 
     data: bytes
-    count: int
-    """How many were removed."""
+    removals: int
 
 
 class _Span(NamedTuple):
@@ -124,8 +123,8 @@ class Scanner:
                 done.append(line)
                 continue
             rules = load_rules().select(line, self._profile) if self._has_rules and may_match(line) else []
-            line, found = self._redact_line(line, rules)
-            done.append(line)
+            redacted, found = self._redact_line(line, rules)
+            done.append(redacted)
             count += found
         return Redacted(b"".join(done), count)
 
@@ -153,13 +152,12 @@ class Scanner:
         for order, pattern in enumerate(self._compiled[0] if self._settings else ()):
             spans += [(start, end, 1_000_000 + order, mark) for start, end, mark in pattern(seen)]
         merged: list[tuple[int, int, int, bytes]] = []
-        for start, end, order, mark in sorted(spans):
-            if merged and start < merged[-1][1]:
-                first, until, before, named = merged[-1]
-                order, mark = min((order, mark), (before, named))
-                start, end = first, max(end, until)
-                merged.pop()
-            merged.append((start, end, order, mark))
+        for span in sorted(spans):
+            if merged and span[0] < merged[-1][1]:
+                before = merged.pop()
+                merged.append((before[0], max(before[1], span[1]), *min(before[2:], span[2:])))
+            else:
+                merged.append(span)
         return [_Span(start, end, mark) for start, end, _, mark in merged]
 
     def _blank_marks(self, line: bytes) -> bytes:
@@ -191,7 +189,7 @@ def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Patter
     """Return the patterns that RE2 takes, and what is wrong with the others."""
     import re2  # noqa: PLC0415 - only needed for patterns of the settings
 
-    engine: Any = re2  # it comes without types
+    engine: Untyped = re2
     options = engine.Options()
     options.log_errors = False
     usable: list[Pattern] = []
@@ -211,7 +209,7 @@ def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Patter
     return usable, tuple(warnings)
 
 
-def _find_pattern(compiled: Any, mark: bytes) -> Pattern:
+def _find_pattern(compiled: Untyped, mark: bytes) -> Pattern:
     """Return what finds a pattern of the settings in a line; an empty match is none."""
 
     def find(line: bytes) -> Iterator[_Span]:
@@ -221,4 +219,3 @@ def _find_pattern(compiled: Any, mark: bytes) -> Pattern:
                 yield _Span(start, end, mark)
 
     return find
-

@@ -13,9 +13,7 @@ def map_scalars(value: Json, change: Callable[[Any], Any]) -> Json:
     return map_members(value, change, lambda _name, scalar: change(scalar))
 
 
-def map_members(
-    value: Json, change: Callable[[Any], Any], change_member: Callable[[str, Any], Any]
-) -> Json:
+def map_members(value: Json, change: Callable[[Any], Any], change_member: Callable[[str, Any], Any]) -> Json:
     """Return a copy of a JSON value with its scalars and names changed, at any depth.
 
     `change_member` takes the name of a member and its scalar, or each scalar of its list.

@@ -43,7 +43,20 @@ _NAME_WORDS = re.compile(
 )
 _SPECIAL = re.compile(r"[A-Za-z0-9][!@#$%^&*+=~?][A-Za-z0-9!@#$%^&*+=~?]")
 _ADDRESS_WORDS = frozenset(
-    {"password", "passwd", "pass", "pwd", "secret", "token", "pw", "yourpassword", "user", "username", "passphrase", "..."}
+    {
+        "password",
+        "passwd",
+        "pass",
+        "pwd",
+        "secret",
+        "token",
+        "pw",
+        "yourpassword",
+        "user",
+        "username",
+        "passphrase",
+        "...",
+    }
 )
 
 
@@ -74,7 +87,7 @@ def find_entropy(text: str | bytes) -> float:
 
 
 def _is_password(value: str, quote: str) -> bool:
-    """Tell whether a value may be a password that a person chose: `hunter2` is one, `password1` and `sha256` are not."""
+    """Tell whether a value may be a chosen password: `hunter2` is one, `password1` and `sha256` are not."""
     letters = any(map(str.isalpha, value))
     if not letters or not any(map(str.isdigit, value)):
         mixed = any(map(str.isupper, value)) and any(map(str.islower, value))

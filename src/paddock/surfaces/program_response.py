@@ -1,6 +1,7 @@
 """What an agent is told of a program: the response of spec 5.6, under the names and status words of the seed.
 
-`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are ours; everything else is the seed's.
+`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are ours; everything else is
+the seed's.
 """
 
 from paddock.model.base import Json

@@ -20,9 +20,9 @@ from paddock.guest.launch import Launcher
 from paddock.guest.pool import Pool
 from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.model.settings import AuditSettings, Settings
+from paddock.programs import Programs
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
-from paddock.programs import Programs
 from paddock.scripts import Scripts
 from paddock.sdk.events import Events
 from paddock.sdk.service import Facts, Services

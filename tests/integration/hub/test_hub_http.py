@@ -197,7 +197,7 @@ def test_x30_words_of_refusal_are_an_authorization_error(hub, upstream):
             for _ in range(2):
                 error = await failure(h.call("web", "t", {}), ServerUnauthorized)
                 assert str(error) == (
-                    "Server web refuses our credentials (Unauthorized: invalid_token [REDACTED]);"
+                    "Server web refuses our credentials (Unauthorized: invalid_token [REDACTED:server]);"
                     " correct its `headers`."
                 )
 
@@ -245,7 +245,7 @@ def test_secrets_reach_no_log(hub, odd, upstream, caplog):
         )
         child = odd("child", env={"SECRET": "tok-1234"}, secrets=secrets)
         async with hub(web, child) as h:
-            assert str(await failure(h.call("web", "t", {}), ServerRejected)) == "bad [REDACTED]"
+            assert str(await failure(h.call("web", "t", {}), ServerRejected)) == "bad [REDACTED:server]"
             await h.call("child", "echo", {"text": "x"})
             await failure(h.call("child", "crash", {}), ServerUnavailable)
             assert "tok-1234" not in repr(h.status())

@@ -90,7 +90,7 @@ def test_x28_second_crash_is_told_with_the_last_words_but_no_secret(hub, odd, tm
             error = await failure(h.call("odd", "crash", {}), ServerUnavailable)
             assert str(error) == (
                 "Server odd exited with status 7 without an answer."
-                " Its stderr ends: about to crash with [REDACTED]"
+                " Its stderr ends: about to crash with [REDACTED:server]"
             )
             assert (error.retryable, error.sent) == (True, True)
             assert len(starts.read_text().split()) == 2
@@ -193,8 +193,8 @@ def test_no_answer_of_a_server_holds_its_credentials(hub, odd):
     async def main():
         async with hub(odd(env=env, credentials=Secrets(["tok-12345"]))) as h:
             seen = (await h.call("odd", "environment", {})).raw["structuredContent"]
-            assert (seen["API_TOKEN"], seen["PLACE"]) == ("[REDACTED]", "/home/somebody")
-            assert text(await h.call("odd", "echo", {"text": "tok-12345"})) == "[REDACTED]"
+            assert (seen["API_TOKEN"], seen["PLACE"]) == ("[REDACTED:server]", "/home/somebody")
+            assert text(await h.call("odd", "echo", {"text": "tok-12345"})) == "[REDACTED:server]"
 
     asyncio.run(main())
 

@@ -13,8 +13,8 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import RedactionSettings
 from paddock.policy.asking import act, details, plain, question, repeatable, sha256
-from paddock.policy.known import KnownSecrets
-from paddock.policy.outgoing import Outgoing
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.outgoing import Outgoing
 
 ASKING = Decision(allowed=False, asks=("why",), rule="user rule 1")
 NOTHING = Outgoing(RedactionSettings(), KnownSecrets())

@@ -21,7 +21,7 @@ from paddock.model.artifact import RunFacts, Stream
 from paddock.model.errors import ArtifactError
 from paddock.model.process import Captured
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store import recording as recordings
 from paddock.store.artifacts import Artifacts
 from paddock.store.recording import Track
@@ -31,7 +31,7 @@ FACTS = RunFacts(workspace="/w/repo", runtime="node")
 
 @pytest.fixture
 def artifacts(tmp_path: Path) -> Artifacts:
-    return Artifacts(ArtifactSettings(directory=tmp_path / "artifacts"), Redactor(RedactionSettings()))
+    return Artifacts(ArtifactSettings(directory=tmp_path / "artifacts"), Scanner(RedactionSettings()))
 
 
 def test_live_output_is_redacted_and_in_order(artifacts: Artifacts) -> None:
@@ -86,7 +86,7 @@ def test_a_full_disk_costs_the_artifact_and_nothing_else(
 def test_a_store_that_cannot_be_opened_costs_the_artifact_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     place = ArtifactSettings(directory=tmp_path / "file" / "below")
-    recording = Artifacts(place, Redactor(RedactionSettings())).record()
+    recording = Artifacts(place, Scanner(RedactionSettings())).record()
     recording.stdout(b"x")
     assert asyncio.run(recording.finish(FACTS)) is None
     assert recording.refusal.startswith(
@@ -158,11 +158,11 @@ import asyncio, resource, sys
 from pathlib import Path
 from paddock.model.artifact import RunFacts
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 
 settings = ArtifactSettings(directory=Path(sys.argv[1]), max_bytes=2**40)
-artifacts = Artifacts(settings, Redactor(RedactionSettings()))
+artifacts = Artifacts(settings, Scanner(RedactionSettings()))
 
 def record(pieces):
     recording = artifacts.record()
@@ -188,10 +188,10 @@ CRASH = """
 import os, sys
 from pathlib import Path
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 
-artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Redactor(RedactionSettings()))
+artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Scanner(RedactionSettings()))
 recording = artifacts.record()
 recording.stdout(os.urandom(5_000_000))
 os.kill(os.getpid(), 9)
@@ -260,7 +260,7 @@ def test_small_output_is_stored_when_both_streams_have_ended_and_can_be_read_whe
 @example([b"x" * 512, b"y"])
 @example([b"x" * 513])
 def test_what_is_packed_is_what_came_however_much_and_in_whatever_pieces(pieces: list[bytes]) -> None:
-    track = Track(Redactor(RedactionSettings(enabled=False)), 10)
+    track = Track(Scanner(RedactionSettings(enabled=False)), 10)
     for piece in pieces:
         track.spool(piece)
     whole = b"".join(pieces)

@@ -36,7 +36,9 @@ _DEEPEST = 64
 class ScriptTools:
     """The enabled script tools of a workspace; results have at most `cap` characters, and `rest` keeps larger ones."""
 
-    def __init__(self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, rest: Rest) -> None:
+    def __init__(
+        self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, rest: Rest
+    ) -> None:
         self._gate = session.gate
         self._outgoing = session.outgoing
         self._rest = rest
