@@ -114,11 +114,11 @@ def remove(artifacts: Artifacts, handle: str, name: str) -> None:
 
 
 def test_s39_an_artifact_is_three_files_that_agree(artifacts: Artifacts) -> None:
-    out, err = b"one\ntoken=x\n" + "ü\n".encode(), b"\xff\x00"
+    out, err = b"one\ntoken=a1b2c3d4e5\n" + "ü\n".encode(), b"\xff\x00"
     handle = stored(artifacts, out, err)
     assert re.fullmatch(rf"runtime-my_repo-{NOON.timestamp() * 1000:.0f}-[0-9a-f]{{16}}", handle)
     assert names(artifacts) == ["manifest.json", "stderr.gz", "stdout.gz"]
-    redacted = out.replace(b"token=x", b"[REDACTED:secret]")
+    redacted = out.replace(b"a1b2c3d4e5", b"[REDACTED:secret]")
     assert gzip.decompress(content(artifacts, handle, "stdout.gz")) == redacted
     assert gzip.decompress(content(artifacts, handle, "stderr.gz")) == err
     manifest = json.loads(content(artifacts, handle, "manifest.json"))
@@ -150,10 +150,10 @@ def test_s39_an_artifact_is_three_files_that_agree(artifacts: Artifacts) -> None
 
 def test_s40_without_persistence_nothing_is_created(artifacts: Artifacts) -> None:
     recording = artifacts.record(persist=False)
-    recording.stdout(b"token=x\n")
+    recording.stdout(b"token=a1b2c3d4e5\n")
     assert finished(recording) is None
     assert recording.refusal == "output is not kept"
-    assert recording.captured("stdout").head == "[REDACTED:secret]\n"
+    assert recording.captured("stdout").head == "token=[REDACTED:secret]\n"
     assert not artifacts.settings.directory.exists()
 
 

@@ -16,7 +16,7 @@ MIN_ENTROPY = 2.8
 _MIN_CHANGES = 3
 """Changes between letters and digits that names do not have."""
 _MIN_RANDOM_CHARS = 16
-"""Characters of a value without digits, below which a change of case tells nothing."""
+"""Characters in a row below which few changes between letters and digits, or of case, tell nothing."""
 
 _PASSWORD = re.compile(r"pass|pwd", re.IGNORECASE)
 _PLACEHOLDER = re.compile(
@@ -77,7 +77,8 @@ def is_random(value: str) -> bool:
         return False
     if _is_plain(value):
         return len(value) >= _MIN_RANDOM_CHARS and 3 * len(_CASE_CHANGE.findall(value)) >= len(value)
-    return len(_CHANGE.findall(value)) >= _MIN_CHANGES
+    longest = max(map(len, _PIECES.findall(value)))
+    return longest >= _MIN_RANDOM_CHARS or len(_CHANGE.findall(value)) >= _MIN_CHANGES
 
 
 def find_entropy(text: str | bytes) -> float:

@@ -9,7 +9,7 @@ from paddock.hub.breaker import Breaker
 from paddock.hub.config import StdioServer
 from paddock.hub.pins import Pins
 from paddock.hub.process import ServerProcess
-from paddock.hub.redaction import Secrets
+from paddock.redaction.known import ServerSecrets
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.hub.session import Session
 from paddock.model.errors import (
@@ -85,7 +85,7 @@ def test_x28_call_survives_a_crash_with_one_respawn(hub, odd, tmp_path):
 def test_x28_second_crash_is_told_with_the_last_words_but_no_secret(hub, odd, tmp_path):
     async def main():
         starts = tmp_path / "starts"
-        server = odd("odd", "--starts", starts, env={"SECRET": "tok-12345"}, secrets=Secrets(["tok-12345"]))
+        server = odd("odd", "--starts", starts, env={"SECRET": "tok-12345"}, secrets=ServerSecrets(["tok-12345"]))
         async with hub(server) as h:
             error = await failure(h.call("odd", "crash", {}), ServerUnavailable)
             assert str(error) == (
@@ -191,7 +191,7 @@ def test_no_answer_of_a_server_holds_its_credentials(hub, odd):
     env = {"API_TOKEN": "tok-12345", "PLACE": "/home/somebody"}
 
     async def main():
-        async with hub(odd(env=env, credentials=Secrets(["tok-12345"]))) as h:
+        async with hub(odd(env=env, credentials=ServerSecrets(["tok-12345"]))) as h:
             seen = (await h.call("odd", "environment", {})).raw["structuredContent"]
             assert (seen["API_TOKEN"], seen["PLACE"]) == ("[REDACTED:server]", "/home/somebody")
             assert text(await h.call("odd", "echo", {"text": "tok-12345"})) == "[REDACTED:server]"
