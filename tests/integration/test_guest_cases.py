@@ -264,7 +264,10 @@ def test_x36_secrets_are_redacted_in_every_part(guest):
     source = f"console.log('{key}'); const e = new Error('{key}'); e.name = '{key}'; throw e"
     outcome = guest.run(source)
     assert lines(outcome) == [("log", "[REDACTED:github-token]")]
-    assert (outcome.error.name, outcome.error.message) == ("[REDACTED:github-token]", "[REDACTED:github-token]")
+    assert (outcome.error.name, outcome.error.message) == (
+        "[REDACTED:github-token]",
+        "[REDACTED:github-token]",
+    )
 
 
 def test_x40_m24_console_before_an_error_survives(guest):

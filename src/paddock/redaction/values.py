@@ -15,6 +15,7 @@ MIN_ENTROPY = 2.8
 """Bits for each character of a value that only its name makes a secret."""
 _MIN_CHANGES = 3
 """Changes between letters and digits that names do not have."""
+_MIN_DIGITS = 4
 _MIN_RANDOM_CHARS = 16
 """Characters in a row below which few changes between letters and digits, or of case, tell nothing."""
 
@@ -27,7 +28,8 @@ _PLACEHOLDER = re.compile(
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PIECES = re.compile(r"[A-Za-z0-9]+")
 _CHANGE = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
-_CASE_CHANGE = re.compile(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])")
+_CAMEL_CASE = re.compile(r"(?:[A-Z]{0,5}[a-z]{2,}|[A-Z]{2,})+[0-9]{0,4}")
+_ATTRIBUTE = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _WORD_AND_NUMBER = re.compile(r"[A-Za-z]*[0-9]{0,4}|[0-9]+[A-Za-z]{0,2}|[A-Za-z]{3,}[0-9][A-Za-z]{3,}[0-9]?")
 _TERM = re.compile(
     r"(?:base|b)(?:16|32|64|85)|utf(?:8|16|32)|sha[0-9]{1,3}|md[245]|oauth[12]|http[123]|pbkdf2|argon2(?:id?|d)?|x509|pkcs[0-9]{1,2}"
@@ -62,8 +64,8 @@ _ADDRESS_WORDS = frozenset(
 
 def is_secret(name: str, value: str, quote: str, after: str) -> bool:
     """Tell whether the value of a name looks like a secret; `after` is the character that follows a bare value."""
-    if not quote and after in ("(", "["):
-        return False  # a call, a subscript
+    if not quote and (after in ("(", "[") or _ATTRIBUTE.fullmatch(value)):
+        return False  # a call, a subscript, an attribute
     if "://" in value or _PLACEHOLDER.search(value) or _DATE.match(value):
         return False
     if _PASSWORD.search(name):
@@ -75,10 +77,15 @@ def is_random(value: str) -> bool:
     """Tell whether a value looks random, and not like a name, a path or a number."""
     if _PLACEHOLDER.search(value) or find_entropy(value) < MIN_ENTROPY:
         return False
-    if _is_plain(value):
-        return len(value) >= _MIN_RANDOM_CHARS and 3 * len(_CASE_CHANGE.findall(value)) >= len(value)
-    longest = max(map(len, _PIECES.findall(value)))
-    return longest >= _MIN_RANDOM_CHARS or len(_CHANGE.findall(value)) >= _MIN_CHANGES
+    pieces = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
+    longest = max(pieces, key=len, default="")
+    if all(map(_WORD_AND_NUMBER.fullmatch, pieces)):
+        mixed = not longest.islower() and not longest.isupper()
+        return len(longest) >= _MIN_RANDOM_CHARS and mixed and not _CAMEL_CASE.fullmatch(longest)
+    digits = sum(map(str.isdigit, longest))
+    if len(longest) >= _MIN_RANDOM_CHARS and digits >= _MIN_DIGITS:
+        return True
+    return len(_CHANGE.findall(value)) >= _MIN_CHANGES
 
 
 def find_entropy(text: str | bytes) -> float:
@@ -98,11 +105,6 @@ def _is_password(value: str, quote: str) -> bool:
     rest = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
     mixed = [piece for piece in rest if _CHANGE.search(piece)]
     return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
-
-
-def _is_plain(value: str) -> bool:
-    """Tell whether a value is made of words and numbers."""
-    return all(_WORD_AND_NUMBER.fullmatch(_TERM.sub("", piece)) for piece in _PIECES.findall(value))
 
 
 def _is_value(groups: list[str], after: str) -> bool:

@@ -85,7 +85,9 @@ def test_x28_call_survives_a_crash_with_one_respawn(hub, odd, tmp_path):
 def test_x28_second_crash_is_told_with_the_last_words_but_no_secret(hub, odd, tmp_path):
     async def main():
         starts = tmp_path / "starts"
-        server = odd("odd", "--starts", starts, env={"SECRET": "tok-12345"}, secrets=ServerSecrets(["tok-12345"]))
+        server = odd(
+            "odd", "--starts", starts, env={"SECRET": "tok-12345"}, secrets=ServerSecrets(["tok-12345"])
+        )
         async with hub(server) as h:
             error = await failure(h.call("odd", "crash", {}), ServerUnavailable)
             assert str(error) == (

@@ -214,7 +214,10 @@ def test_secrets_are_in_no_repr(tmp_path):
     assert server.secrets.hide("/home/u tok-123 tok") == "/home/u [REDACTED:server] tok"
     web, _ = one(tmp_path, {"url": "http://u:p@h:1/${TOKEN}?k", "headers": {"K": "Bearer abcd"}}, environ)
     assert repr(web) == "HttpServer('s', host='http://h:1', headers=['K'])"
-    assert web.secrets.hide("Bearer abcd, abcd, tok-123") == "[REDACTED:server], [REDACTED:server], [REDACTED:server]"
+    assert (
+        web.secrets.hide("Bearer abcd, abcd, tok-123")
+        == "[REDACTED:server], [REDACTED:server], [REDACTED:server]"
+    )
     assert "tok-123" not in repr(ServersConfig({"s": server, "w": web}))
 
 
@@ -227,7 +230,10 @@ json_values = st.recursive(
 def test_what_an_address_holds_of_secrets_is_hidden(tmp_path):
     web, _ = one(tmp_path, {"url": "http://bob:p%40ss-1234@h/mcp?key=tok-123456&page=12"})
     said = "p%40ss-1234 p@ss-1234 Basic Ym9iOnBAc3MtMTIzNA== tok-123456 page 12"
-    assert web.secrets.hide(said) == "[REDACTED:server] [REDACTED:server] Basic [REDACTED:server] [REDACTED:server] page 12"
+    assert (
+        web.secrets.hide(said)
+        == "[REDACTED:server] [REDACTED:server] Basic [REDACTED:server] [REDACTED:server] page 12"
+    )
     assert (web.has_credentials, one(tmp_path, {"url": "http://h/?key=tok-123456"})[0].has_credentials) == (
         True,
         False,

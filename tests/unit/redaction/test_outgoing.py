@@ -126,14 +126,19 @@ def test_x36_a_compatible_session_keeps_its_marks(name, mark):
     known.learn(HELD["vault"])
     outgoing = Outgoing(RedactionSettings(), known, compatible=True)
     text = f"token {HELD[name]}"
-    assert (outgoing.text(text), outgoing.json([text])) == (f"token [REDACTED:{mark}]", [f"token [REDACTED:{mark}]"])
+    assert (outgoing.text(text), outgoing.json([text])) == (
+        f"token [REDACTED:{mark}]",
+        [f"token [REDACTED:{mark}]"],
+    )
     assert outgoing.output.redact(b"password=x").data == b"[REDACTED:secret]"
 
 
 def test_what_did_not_run_says_why_without_secrets():
     why = f"git/{HELD['aws-access-key']} is not granted"
     decision = Decision(allowed=False, reasons=(why,), asks=(why,))
-    outcome = Outcome(id="x", status=Status.DENIED, decision=decision, error=ErrorInfo(name="PolicyError", message=why))
+    outcome = Outcome(
+        id="x", status=Status.DENIED, decision=decision, error=ErrorInfo(name="PolicyError", message=why)
+    )
     found = Outgoing(RedactionSettings(), KnownSecrets()).refusal(outcome)
     told = "git/[REDACTED:aws-access-key] is not granted"
     assert (found.decision.reasons, found.decision.asks, found.error.message) == ((told,), (told,), told)

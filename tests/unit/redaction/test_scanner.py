@@ -90,10 +90,36 @@ SHAPES = {
 
 PLACES = ["{}", "x {} y", "<{}>", "({}),", "'{}'.", "`{}`", "a={};", "\t{}\r", "é{}", "k: {}\\n"]
 NAMED = [
-    *("password={}", "PASSWORD: {}", "db_password = {}", "passwd={} ", "secret = '{}'", 'api_key = "{}"', "apiKey: `{}`"),
-    *('{{"client_secret": "{}"}}', "{{'token': '{}'}}", '{{\\"token\\": \\"{}\\"}}', '"secret" => "{}"', "SECRET_KEY='{}'"),
-    *("X-Api-Key: {}", "?access_token={}&x=1", "--token {} -x", '["--password", "{}"]', "password := {}", "token={}, next"),
-    *("Authorization: Bearer {}", 'AUTHORIZATION="Bearer {}"', "authorization: token {}", "<password>{0}</password> token={0}"),
+    *(
+        "password={}",
+        "PASSWORD: {}",
+        "db_password = {}",
+        "passwd={} ",
+        "secret = '{}'",
+        'api_key = "{}"',
+        "apiKey: `{}`",
+    ),
+    *(
+        '{{"client_secret": "{}"}}',
+        "{{'token': '{}'}}",
+        '{{\\"token\\": \\"{}\\"}}',
+        '"secret" => "{}"',
+        "SECRET_KEY='{}'",
+    ),
+    *(
+        "X-Api-Key: {}",
+        "?access_token={}&x=1",
+        "--token {} -x",
+        '["--password", "{}"]',
+        "password := {}",
+        "token={}, next",
+    ),
+    *(
+        "Authorization: Bearer {}",
+        'AUTHORIZATION="Bearer {}"',
+        "authorization: token {}",
+        "<password>{0}</password> token={0}",
+    ),
 ]
 
 
@@ -107,12 +133,16 @@ def test_a_well_known_secret_is_removed_wherever_it_stands(rule: str, place: str
 
 
 @pytest.mark.parametrize("place", NAMED)
-@pytest.mark.parametrize("value", [BODY, "0a1b2c3d-4e5f-6a7b-8c9d-0a1b2c3d4e5f", "aB3xK9mQ2pL7", "xK9/mQ2+pL7zR4w=="])
+@pytest.mark.parametrize(
+    "value", [BODY, "0a1b2c3d-4e5f-6a7b-8c9d-0a1b2c3d4e5f", "aB3xK9mQ2pL7", "xK9/mQ2+pL7zR4w=="]
+)
 def test_a_random_value_with_a_name_is_removed(place: str, value: str) -> None:
     assert value.rstrip("=") not in redact(place.format(value)).replace("<password>" + value, "")
 
 
-@pytest.mark.parametrize("value", ["hunter2secret", "hunter2", "Summer2024!", "p4ssw0rd!x", "Tr0ub4dor&3", "qwerty123"])
+@pytest.mark.parametrize(
+    "value", ["hunter2secret", "hunter2", "Summer2024!", "p4ssw0rd!x", "Tr0ub4dor&3", "qwerty123"]
+)
 def test_a_chosen_password_with_a_name_is_removed(value: str) -> None:
     assert redact(f'{{"password": "{value}"}}') == '{"password": "[REDACTED:secret]"}'
     assert redact_json({"password": value}) == {"password": "[REDACTED:secret]"}
@@ -121,7 +151,12 @@ def test_a_chosen_password_with_a_name_is_removed(value: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("https://ada:{}@example.com/", "postgres://u:{}@db:5432/x", "redis://:{}@cache", "amqp+ssl://a.b:{}@h"),
+        *(
+            "https://ada:{}@example.com/",
+            "postgres://u:{}@db:5432/x",
+            "redis://:{}@cache",
+            "amqp+ssl://a.b:{}@h",
+        ),
         "git clone https://oauth2:{}@git.example.com/x.git",
     ],
 )
@@ -217,11 +252,30 @@ def test_harmless_text_stays_as_it_is(text: str) -> None:
 
 def test_a_mark_is_no_place_to_hide() -> None:
     assert redact(f"[REDACTED:{TOKEN}]") == "[REDACTED:[REDACTED:github-token]]"
-    assert redact("[REDACTED:hunter] password=hunter2secret") == "[REDACTED:hunter] password=[REDACTED:secret]"
+    assert (
+        redact("[REDACTED:hunter] password=hunter2secret") == "[REDACTED:hunter] password=[REDACTED:secret]"
+    )
 
 
 ATOMS = [
-    *(TOKEN, JWT, "eyJ", ".", "sk-", '"password":', '"', "\\", '\\"token\\":', " ", "a", "AKIA", "xoxb-", "1", "=", "token="),
+    *(
+        TOKEN,
+        JWT,
+        "eyJ",
+        ".",
+        "sk-",
+        '"password":',
+        '"',
+        "\\",
+        '\\"token\\":',
+        " ",
+        "a",
+        "AKIA",
+        "xoxb-",
+        "1",
+        "=",
+        "token=",
+    ),
     *(BODY, "[REDACTED:secret]", "https://", ":", "@", "bearer ", "adobe:"),
 ]
 texts = st.lists(st.sampled_from(ATOMS) | st.text(max_size=3), max_size=20).map("".join)
@@ -261,8 +315,26 @@ def test_letters_and_brackets_stay_as_they_are(text: str) -> None:
     "piece",
     [
         *ATOMS,
-        *("eyJa.", "eyJ.", "sk-a", '"password": ', '"password":"', '\\"token\\":\\"', '\\\\"', "a.", '"token":"\\'),
-        *("token=aaaaaa=", "token:token:", '"token":"a=b:c', "https://a:b", "-----BEGIN PRIVATE KEY-----", "\r", "token=\n"),
+        *(
+            "eyJa.",
+            "eyJ.",
+            "sk-a",
+            '"password": ',
+            '"password":"',
+            '\\"token\\":\\"',
+            '\\\\"',
+            "a.",
+            '"token":"\\',
+        ),
+        *(
+            "token=aaaaaa=",
+            "token:token:",
+            '"token":"a=b:c',
+            "https://a:b",
+            "-----BEGIN PRIVATE KEY-----",
+            "\r",
+            "token=\n",
+        ),
         *("password=hunter2secret ", "bearer bearer ", "[REDACTED:secret]", "ghp_", "\\n\\n"),
     ],
 )
@@ -273,7 +345,9 @@ def test_hostile_text_costs_linear_time(piece: str) -> None:
     assert time.process_time() - start < 20
 
 
-@pytest.mark.parametrize("start", ["ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "sk-", "xoxa-", "xoxp-"])
+@pytest.mark.parametrize(
+    "start", ["ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "sk-", "xoxa-", "xoxp-"]
+)
 def test_every_kind_of_key_is_found(start: str) -> None:
     found = redact(f"key: {start}{'A1' * 12}\n")
     assert (found[:15], found[-2:]) == ("key: [REDACTED:", "]\n")

@@ -75,7 +75,10 @@ def test_s43_the_compatible_profile_keeps_its_rules_and_marks(text: str, redacte
         ),
         (f"{BEGIN}\nnot a key!\n{LINES[0]}\n", f"{BEGIN}\nnot a key!\n{LINES[0]}\n"),
         (f"{BEGIN}\nreturn\n{LINES[0]}\n", f"{BEGIN}\nreturn\n{LINES[0]}\n"),
-        (f"{BEGIN}\nProc-Type: 4,ENCRYPTED\n\n{LINES[0]}\nend", f"{BEGIN}\nProc-Type: 4,ENCRYPTED\n\n{MARK}\n{MARK}"),
+        (
+            f"{BEGIN}\nProc-Type: 4,ENCRYPTED\n\n{LINES[0]}\nend",
+            f"{BEGIN}\nProc-Type: 4,ENCRYPTED\n\n{MARK}\n{MARK}",
+        ),
     ],
 )
 def test_defaults(text: str, redacted: str) -> None:
@@ -144,8 +147,35 @@ def test_s43_without_the_defaults_only_custom_patterns_hold() -> None:
 
 ATOMS = st.sampled_from(
     [
-        *(AWS, GITHUB, KEY, BEGIN, END, *LINES, "password", "hunter2secret", "=", ":", " ", "\n", '"token": "', '"', "\\"),
-        *("é", "\u2028", "\r", "eyJhbGciOiJI.eyJz.b", "x" * 50, "https://a:", "@", "adobe", "0a1b2c3d" * 4, "bearer "),
+        *(
+            AWS,
+            GITHUB,
+            KEY,
+            BEGIN,
+            END,
+            *LINES,
+            "password",
+            "hunter2secret",
+            "=",
+            ":",
+            " ",
+            "\n",
+            '"token": "',
+            '"',
+            "\\",
+        ),
+        *(
+            "é",
+            "\u2028",
+            "\r",
+            "eyJhbGciOiJI.eyJz.b",
+            "x" * 50,
+            "https://a:",
+            "@",
+            "adobe",
+            "0a1b2c3d" * 4,
+            "bearer ",
+        ),
         *("[REDACTED:secret]", "[REDACTED:", "]", "sentry", "9"),
     ]
 )
@@ -217,7 +247,12 @@ def test_a_long_line_of_one_secret_is_withheld() -> None:
 @given(CUTS)
 def test_withholding_does_not_depend_on_pieces(places: list[int]) -> None:
     data = (
-        "a" * 10 + " token=" + "aB3xK9mQ2pL7" * (LONGEST // 2) + f" {GITHUB} \n" + "b" * LONGEST + f" {GITHUB}\nend"
+        "a" * 10
+        + " token="
+        + "aB3xK9mQ2pL7" * (LONGEST // 2)
+        + f" {GITHUB} \n"
+        + "b" * LONGEST
+        + f" {GITHUB}\nend"
     ).encode()
     assert streamed(DEFAULT, cut(data, places)) == streamed(DEFAULT, [data])
 
@@ -251,7 +286,10 @@ def test_a_private_key_that_begins_in_a_withheld_line_is_redacted() -> None:
 
 def test_profiles_differ_by_their_own_rules_alone() -> None:
     profiles: tuple[Profile, ...] = ("default", "output", "answer")
-    marked = [redact(Scanner(RedactionSettings(), profile=each), f"<{GITHUB}> glpat-{'a1B2' * 5}") for each in profiles]
+    marked = [
+        redact(Scanner(RedactionSettings(), profile=each), f"<{GITHUB}> glpat-{'a1B2' * 5}")
+        for each in profiles
+    ]
     assert marked == [
         "<[REDACTED:github-token]> [REDACTED:gitlab-token]",
         "<[REDACTED:github-token]> [REDACTED:gitlab-token]",
