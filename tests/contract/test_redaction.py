@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from paddock.blocking import Paddock
+from paddock import BlockingPaddock as Paddock
 from paddock.model.artifact import LineRange, OutputQuery, RunFacts
-from paddock.model.settings import ArtifactSettings, AuditSettings, RedactionSettings, Settings
+from paddock.model.settings import ArtifactSettings, AuditSettings, LimitSettings, RedactionSettings, Settings
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
@@ -57,9 +57,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "description.md").write_text("Says it.\n")
     (folder / "schema.json").write_text('{"type": "object"}')
     (folder / "run.sh").write_text("cat\n")
+    (workspace / "all.txt").write_bytes(ALL.encode())
+    scripts = workspace / ".paddock" / "scripts"
+    scripts.mkdir()
+    (scripts / "say.js").write_text("return await paddock.sequence.run('say')")
     sequences = workspace / ".paddock" / "sequences"
     sequences.mkdir()
-    step = f"[[step]]\nname = 'one'\nruntime = 'shell'\ncode = 'cat'\nstdin = {json.dumps(ALL)}\n"
+    (scripts / "back.js").write_text("return input")
+    step = f"[[step]]\nname = 'one'\nscript = 'back'\ninput = {json.dumps(ALL)}\n"
     (sequences / "say.toml").write_text(step)
     return root
 
@@ -115,13 +120,17 @@ def test_the_output_of_a_program_live_kept_and_stored(opened: Paddock, place: Pa
     artifacts = Artifacts(ArtifactSettings(directory=place / "artifacts"), Scanner(RedactionSettings()))
     reading = Reading(artifacts, outcome.program.artifact, None)
     assert read_bytes(reading, "stdout", 0, 10_000).decode() == EXPECTED
-    lines = LineRange(start=1, end=100)
-    asked = OutputQuery(artifact_handle=outcome.program.artifact, line_range=lines, stream="stdout")
+    lines = LineRange(stream="stdout", start_line=1, end_line=100)
+    asked = OutputQuery(artifact_handle=outcome.program.artifact, line_range=lines)
     assert [each.content for each in opened.query(asked).excerpts] == [EXPECTED.replace("\r\n", "\n")]
 
 
 def test_a_result_that_is_stored(opened: Paddock, place: Path) -> None:
-    outcome = opened.execute("return input", input=ALL, limits={"result_bytes": 50})
+    given = opened.settings.model_copy(
+        update={"limits": LimitSettings.model_validate({"execute": {"result_bytes": 50}})}
+    )
+    with Paddock(place / "ws", settings=given) as small:
+        outcome = small.execute("return input", input=ALL)
     assert outcome.artifact is not None
     artifacts = Artifacts(ArtifactSettings(directory=place / "artifacts"), Scanner(RedactionSettings()))
     stored = read_bytes(Reading(artifacts, outcome.artifact, None), "stdout", 0, 10_000).decode()
@@ -136,7 +145,7 @@ def test_a_script_tool(opened: Paddock) -> None:
 
 
 def test_a_step_of_a_sequence(opened: Paddock) -> None:
-    outcome = opened.execute("return await paddock.sequence.run('say')")
+    outcome = opened.run("say")
     assert outcome.value["steps"][0]["value"] == EXPECTED
     assert outcome.redactions > 0
 
@@ -171,7 +180,7 @@ def _command(place: Path, *arguments: str, stdin: str) -> str:
 def test_the_command_line(place: Path, *, as_json: bool) -> None:
     flags = ["--json"] if as_json else []
     ran = _command(place, "run", "-", *flags, stdin=f"return {json.dumps(ALL)}")
-    executed = _command(place, "exec", "shell", "-c", "cat", *flags, stdin=ALL)
+    executed = _command(place, "exec", *flags, "shell", "-c", "cat all.txt", stdin="")
     if as_json:
         assert (json.loads(ran)["value"], json.loads(ran)["redactions"]) == (EXPECTED, COUNT)
         assert json.loads(executed)["redactions"] == COUNT
@@ -208,7 +217,7 @@ def test_answers_over_mcp_as_text_and_as_data(place: Path) -> None:
         assert result.structured_content["redactions"] == COUNT
         assert [secret for secret in SECRETS if secret in str(result)] == []
         handle = result.structured_content["artifactHandle"]
-        asked = {"artifactHandle": handle, "lineRange": {"start": 1, "end": 100}, "stream": "stdout"}
+        asked = {"artifactHandle": handle, "lineRange": {"stream": "stdout", "startLine": 1, "endLine": 100}}
         found = await client.call_tool("query_output", asked)
         lines = EXPECTED.replace("\r\n", "\n")
         assert found.structured_content["excerpts"][0]["content"] == lines

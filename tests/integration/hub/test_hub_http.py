@@ -10,8 +10,8 @@ import pytest
 from paddock.hub import connection
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import HttpServer
-from paddock.redaction.known import ServerSecrets
 from paddock.model.errors import InvalidArguments, ServerRejected, ServerUnauthorized, ServerUnavailable
+from paddock.redaction.known import ServerSecrets
 
 from .conftest import failure, text
 

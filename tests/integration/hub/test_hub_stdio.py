@@ -9,7 +9,6 @@ from paddock.hub.breaker import Breaker
 from paddock.hub.config import StdioServer
 from paddock.hub.pins import Pins
 from paddock.hub.process import ServerProcess
-from paddock.redaction.known import ServerSecrets
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.hub.session import Session
 from paddock.model.errors import (
@@ -18,6 +17,7 @@ from paddock.model.errors import (
     ServerUnavailable,
     UnknownServer,
 )
+from paddock.redaction.known import ServerSecrets
 
 from .conftest import ended, failure, text
 

@@ -79,6 +79,8 @@ class Shape:
             return self.text(given[3])
         if kind is code.BRANCH:
             return self.text(self.random.choice(given[1]))
+        if kind is code.NOT_LITERAL:
+            return "x"
         if kind is code.ANY:
             return "."
         assert kind is code.AT, kind

@@ -14,7 +14,7 @@ from paddock.redaction.scanner import Scanner
 
 BODY = "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9t0"
 TOKEN = "ghp_" + "a1" * 18
-JWT = ".".join(["eyJhbGciOiJIUzI1NiJ9", "eyJzdWIiOiIxIn0", "c2lnbmF0dXJl"])
+JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxIn0" + ".c2lnbmF0dXJl"
 DEFAULT = Scanner(RedactionSettings())
 ANSWER = Scanner(RedactionSettings(), profile="answer")
 

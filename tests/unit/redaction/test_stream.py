@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.redactor import Removal
-from paddock.redaction.rules import Profile
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import KEY_SIGN, LONGEST, OVERLAP, WITHHELD, StreamRedactor
 
@@ -19,7 +18,7 @@ LINES = ["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw", "ggSjAgEAAoIBAQC7VJTUt9Us8cKB",
 BEGIN, END = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
 KEY = "\n".join([BEGIN, *LINES, END])
 MARK = "[REDACTED:private-key]"
-REDACTED_KEY = "\n".join([BEGIN, MARK, MARK, MARK, END])
+REDACTED_KEY = f"{BEGIN}\n{MARK}\n{MARK}\n{MARK}\n{END}"
 DEFAULT = Scanner(RedactionSettings())
 COMPATIBLE = Scanner(RedactionSettings(), profile="output")
 
@@ -285,7 +284,7 @@ def test_a_private_key_that_begins_in_a_withheld_line_is_redacted() -> None:
 
 
 def test_profiles_differ_by_their_own_rules_alone() -> None:
-    profiles: tuple[Profile, ...] = ("default", "output", "answer")
+    profiles = ("default", "output", "answer")
     marked = [
         redact(Scanner(RedactionSettings(), profile=each), f"<{GITHUB}> glpat-{'a1B2' * 5}")
         for each in profiles
