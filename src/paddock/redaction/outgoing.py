@@ -79,7 +79,7 @@ class Outgoing:
         if outcome.planned:
             changes["planned"] = tuple(_redact_planned(call, removal) for call in outcome.planned)
         if written and not self._scanner.leaves_alone(written):
-            changes["value"] = removal.json(outcome.value)
+            changes["value"] = removal.json(outcome.value, written=written)
         if outcome.tool is not None:
             changes["tool"] = _redact_tool(outcome.tool, removal)
         if outcome.error is not None:

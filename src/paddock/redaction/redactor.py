@@ -17,12 +17,18 @@ class Removal:
 
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
+        self._keywords: tuple[str, ...] | None = None
+        """Keywords that a text of the value at hand may hold; None where any may be in it."""
         self._sees_numbers = False
         self._beginnings: dict[str, bytes] = {}
         self.count = 0
 
     def text(self, text: str) -> str:
         """Return a text without its secrets."""
+        if self._keywords is not None:
+            lowered = text.lower()
+            if not any(word in lowered for word in self._keywords):
+                return text
         data = text.encode("utf-8", "surrogatepass")
         if self._scanner.leaves_alone(data):
             return text
@@ -35,13 +41,17 @@ class Removal:
         self.count += count
         return redacted.decode("utf-8", "surrogatepass") if count else text
 
-    def json(self, value: Json, *, numbers: bool = True) -> Json:
+    def json(self, value: Json, *, numbers: bool = True, written: bytes | None = None) -> Json:
         """Return a JSON value without its secrets, names of members included. The given value stays as it is.
 
-        Patterns of the settings also see `numbers`.
+        Patterns of the settings also see `numbers`. `written` is the value as JSON, which makes this faster.
         """
         self._sees_numbers = numbers and self._scanner.has_patterns
-        return map_members(value, self._scalar, self._member)
+        self._keywords = None if written is None else self._scanner.find_keywords(written)
+        try:
+            return map_members(value, self._scalar, self._member)
+        finally:
+            self._keywords = None
 
     def _scalar(self, scalar: Json) -> Json:
         if isinstance(scalar, str):

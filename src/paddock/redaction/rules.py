@@ -26,6 +26,8 @@ _NESTED_CHARS = 256
 
 _CHECKED_BYTES = 512
 """Bytes of a value that a check looks at."""
+_QUOTES = frozenset({b'"', b"'", b"`", b";"})
+"""What may stand before a quoted value; `;` ends `&quot;`."""
 
 
 class _Keywords(NamedTuple):
@@ -75,6 +77,8 @@ class Match(NamedTuple):
     start: int
     end: int
     rule: "Rule"
+    crosses: bool = False
+    """Whether it is none, but reaches from one line into another."""
 
 
 class Rule:
@@ -96,36 +100,36 @@ class Rule:
         return _re2().compile(b"(?m)" + self._pattern.encode(), _latin())
 
     @cached_property
+    def _groups(self) -> int:
+        return self._regex.groups
+
+    @cached_property
     def _first_group(self) -> int:
-        return min(1, self._regex.groups) if self._group is None else self._group
+        return min(1, self._groups) if self._group is None else self._group
 
     def applies_to(self, lowered: bytes) -> bool:
         """Tell whether a text in lower case holds a keyword."""
         return self.also in lowered and any(word in lowered for word in self.keywords)
 
-    def find(self, data: bytes, *, across_lines: bool = False) -> Iterator[Match]:
-        """Yield the secrets in a line. `across_lines` also yields whatever is no secret but reaches over line ends."""
+    def find(self, data: bytes) -> Iterator[Match]:
+        """Yield the secrets in some lines; and what reaches from one line into another, which is none."""
         position = 0
         while (found := self._regex.search(data, position)) is not None:
+            begin, finish = found.span()
             start, end = self._locate(found)
-            position = max(found.end(), position + 1)
-            if across_lines and b"\n" in found.group():
-                yield Match(found.start(), found.end(), self)
+            position = max(finish, position + 1)
+            if (line_end := data.find(b"\n", begin, finish)) >= 0 and line_end < finish - 1:
+                yield Match(begin, finish, self, crosses=True)
             elif self._accepts(found, data, start, end):
                 yield Match(start, end, self)
-            elif start > found.start() and end - start <= _NESTED_CHARS:
-                position = max(start, found.start() + 1)
+            elif start > begin and end - start <= _NESTED_CHARS:
+                position = max(start, begin + 1)
 
     def _locate(self, found: Untyped) -> tuple[int, int]:
         """Return where the secret of a match stands."""
-        if self._first_group == 0:
-            return found.span()
-        groups = self._regex.groups
-        for group in range(self._first_group, groups + 1):
+        for group in range(self._first_group, self._groups + 1) if self._first_group else ():
             start, end = found.span(group)
             if start < end:
-                if self._check == "value" and group == groups:  # a bare value may end a sentence
-                    end = start + len(found.group(group).rstrip(b"."))
                 return start, end
         return found.span()
 
@@ -134,13 +138,19 @@ class Rule:
             return True
         from paddock.redaction import values  # noqa: PLC0415 - only where a pattern has matched
 
-        if self._entropy and values.find_entropy(data[start:end]) < self._entropy:
+        secret = data[start : min(end, start + _CHECKED_BYTES)]
+        if self._entropy and values.find_entropy(secret) < self._entropy:
             return False
         if not self._check:
             return True
-        groups = [each[:_CHECKED_BYTES].decode("utf-8", "replace") for each in found.groups(b"")]
-        after = data[found.end() : found.end() + 1].decode("latin-1")
-        return values.CHECKS[self._check](groups, after)
+        name = found.group(1).decode("latin-1") if self._first_group > 1 else ""
+        found_value = values.Value(
+            name,
+            secret.decode("utf-8", "replace"),
+            is_quoted=data[start - 1 : start] in _QUOTES,
+            after=data[end : end + 1].decode("latin-1"),
+        )
+        return values.CHECKS[self._check](found_value)
 
 
 class Rules:
@@ -153,6 +163,7 @@ class Rules:
             for word in rule.keywords:
                 by_keyword.setdefault(word, []).append(rule)
         self._by_number: list[list[Rule]] = list(by_keyword.values())
+        self._words = [word.decode() for word in by_keyword]
         self._keywords = _re2().Set.SearchSet(_latin(case_sensitive=False))
         for word in by_keyword:
             self._keywords.Add(_re2().escape(word))
@@ -162,6 +173,11 @@ class Rules:
     def has_keyword(self, data: bytes) -> bool:
         """Tell whether a text holds a keyword."""
         return self._keywords.Match(data) is not None
+
+    def find_keywords(self, data: bytes) -> tuple[str, ...]:
+        """Return the keywords in a text."""
+        found: list[int] = self._keywords.Match(data) or []
+        return tuple(self._words[number] for number in found)
 
     def select(self, data: bytes, profile: Profile) -> list[Rule]:
         """Return the rules of a profile that have a keyword in a text, the first to name a mark first."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.rules import Profile, Rule, Untyped, load_rules, may_match
+from paddock.redaction.rules import Match, Profile, Rule, Untyped, load_rules, may_match
 
 _MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
 _LINE_END = re.compile(rb"([\n\r])")
@@ -81,6 +81,10 @@ class Scanner:
             return False
         return not self._has_rules or not may_match(data)
 
+    def find_keywords(self, data: bytes) -> tuple[str, ...] | None:
+        """Return the keywords in a text; None where more than the built-in rules is looked for."""
+        return None if self._settings or self._known else load_rules().find_keywords(data)
+
     def redact(self, data: bytes) -> Redacted:
         """Return lines without their secrets, each as if it stood alone."""
         data, count = self._known.remove(data)
@@ -88,18 +92,8 @@ class Scanner:
             return self._redact_each_line(data, count)
         if not self._has_rules or not may_match(data):
             return Redacted(data, count)
-        rules = load_rules().select(data, self._profile)
-        if _LINE_END.search(data) is None:
-            data, found = self._redact_line(data, rules)
-            return Redacted(data, count + found)
-        done: list[bytes] = []
-        position = 0
-        for start, end in _find_suspect_lines(data, rules):
-            line, found = self._redact_line(data[start:end], rules)
-            done += (data[position:start], line)
-            count += found
-            position = end
-        return Redacted(b"".join((*done, data[position:])) if done else data, count)
+        data, found = self._remove(data, load_rules().select(data, self._profile))
+        return Redacted(data, count + found)
 
     def redact_tail(self, beginning: bytes, tail: bytes) -> Redacted:
         """Return the tail of a line without the secrets that the line holds; its beginning only gives them a name."""
@@ -123,32 +117,31 @@ class Scanner:
                 done.append(line)
                 continue
             rules = load_rules().select(line, self._profile) if self._has_rules and may_match(line) else []
-            redacted, found = self._redact_line(line, rules)
+            redacted, found = self._remove(line, rules)
             done.append(redacted)
             count += found
         return Redacted(b"".join(done), count)
 
-    def _redact_line(self, line: bytes, rules: Sequence[Rule]) -> tuple[bytes, int]:
+    def _remove(self, data: bytes, rules: Sequence[Rule]) -> tuple[bytes, int]:
+        """Return lines without secrets, and how many there were."""
         count = 0
         for _ in range(_MAX_PASSES):
-            spans = self._find_spans(line, rules)
+            spans = self._find_spans(data, rules)
             if not spans:
                 break
             done: list[bytes] = []
             position = 0
             for start, end, mark in spans:
-                done += (line[position:start], mark)
+                done += (data[position:start], mark)
                 position = end
-            line = b"".join((*done, line[position:]))
+            data = b"".join((*done, data[position:]))
             count += len(spans)
-        return line, count
+        return data, count
 
-    def _find_spans(self, line: bytes, rules: Sequence[Rule]) -> list[_Span]:
-        """Return what to remove from a line, in order; what overlaps is one, named by the rule that comes first."""
-        seen = self._blank_marks(line)
-        lowered = seen.lower()
-        matches = [match for rule in rules if rule.applies_to(lowered) for match in rule.find(seen)]
-        spans = [(start, end, rule.order, rule.mark) for start, end, rule in matches]
+    def _find_spans(self, data: bytes, rules: Sequence[Rule]) -> list[_Span]:
+        """Return what to remove from lines, in order; what overlaps is one, named by the rule that comes first."""
+        seen = self._blank_marks(data).replace(b"\r", b"\n")
+        spans = [(start, end, rule.order, rule.mark) for start, end, rule, _ in _find_matches(seen, rules)]
         for order, pattern in enumerate(self._compiled[0] if self._settings else ()):
             spans += [(start, end, 1_000_000 + order, mark) for start, end, mark in pattern(seen)]
         merged: list[tuple[int, int, int, bytes]] = []
@@ -167,22 +160,33 @@ class Scanner:
         return _MARK.sub(lambda found: b"<" * len(found[0]) if found[0] in self._marks else found[0], line)
 
 
-def _find_suspect_lines(data: bytes, rules: Sequence[Rule]) -> list[tuple[int, int]]:
-    """Return where lines begin and end that a rule may change. Searching all lines at once is many times as fast."""
-    seen = data.replace(b"\r", b"\n")
-    found: set[tuple[int, int]] = set()
+def _find_matches(data: bytes, rules: Sequence[Rule]) -> Iterator[Match]:
+    """Yield the secrets of each line, as if it stood alone. Searching all lines at once is many times as fast."""
+    alone: set[tuple[int, int]] = set()
+    matches: list[tuple[tuple[int, int], Match]] = []
     for rule in rules:
-        end = -1
-        for match in rule.find(seen, across_lines=True):
-            if match.start < end and match.end <= end:
-                continue
-            start = seen.rfind(b"\n", 0, match.start) + 1
-            while start <= match.end:
-                end = seen.find(b"\n", start)
-                end = len(seen) if end < 0 else end
-                found.add((start, end))
-                start = end + 1
-    return sorted(found)
+        for match in rule.find(data):
+            line = _find_line(data, match.start)
+            if match.crosses:
+                alone.add(line)
+                while line[1] < match.end:
+                    line = _find_line(data, line[1] + 1)
+                    alone.add(line)
+            elif rule.applies_to(data[line[0] : line[1]].lower()):
+                matches.append((line, match))
+    yield from (match for line, match in matches if line not in alone)
+    for start, end in alone:
+        line = data[start:end]
+        lowered = line.lower()
+        for rule in rules:
+            if rule.applies_to(lowered):
+                yield from (Match(start + each.start, start + each.end, rule) for each in rule.find(line))
+
+
+def _find_line(data: bytes, position: int) -> tuple[int, int]:
+    """Return where the line of a position begins and ends."""
+    end = data.find(b"\n", position)
+    return data.rfind(b"\n", 0, position) + 1, len(data) if end < 0 else end
 
 
 def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Pattern], tuple[str, ...]]:

@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 MIN_PASSWORD_CHARS = 7
 MIN_SECRET_CHARS = 10
@@ -62,15 +63,29 @@ _ADDRESS_WORDS = frozenset(
 )
 
 
-def is_secret(name: str, value: str, quote: str, after: str) -> bool:
-    """Tell whether the value of a name looks like a secret; `after` is the character that follows a bare value."""
-    if not quote and (after in ("(", "[") or _ATTRIBUTE.fullmatch(value)):
-        return False  # a call, a subscript, an attribute
-    if "://" in value or _PLACEHOLDER.search(value) or _DATE.match(value):
+class Value(NamedTuple):
+    """A value that a pattern has found."""
+
+    name: str
+    """What stands before it; empty where the rule needs no name."""
+    text: str
+    is_quoted: bool
+    after: str
+    """The character that follows it."""
+
+
+def is_secret(value: Value) -> bool:
+    """Tell whether the value of a name looks like a secret."""
+    text = value.text
+    if not value.is_quoted:
+        text = text.rstrip(".")  # the end of a sentence
+        if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text):
+            return False  # a call, a subscript, an attribute
+    if "://" in text or _PLACEHOLDER.search(text) or _DATE.match(text):
         return False
-    if _PASSWORD.search(name):
-        return len(value) >= MIN_PASSWORD_CHARS and _is_password(value, quote)
-    return len(value) >= MIN_SECRET_CHARS and is_random(value)
+    if _PASSWORD.search(value.name):
+        return len(text) >= MIN_PASSWORD_CHARS and _is_password(text, is_quoted=value.is_quoted)
+    return len(text) >= MIN_SECRET_CHARS and is_random(text)
 
 
 def is_random(value: str) -> bool:
@@ -94,60 +109,43 @@ def find_entropy(text: str | bytes) -> float:
     return -sum(count / size * math.log2(count / size) for count in Counter(text).values())
 
 
-def _is_password(value: str, quote: str) -> bool:
+def _is_password(value: str, *, is_quoted: bool) -> bool:
     """Tell whether a value may be a chosen password: `hunter2` is one, `password1` and `sha256` are not."""
     letters = any(map(str.isalpha, value))
     if not letters or not any(map(str.isdigit, value)):
         mixed = any(map(str.isupper, value)) and any(map(str.islower, value))
-        return is_random(value) or bool(quote and letters and mixed and _SPECIAL.search(value))
-    if quote and _SPECIAL.search(value) and " " not in value:
+        return is_random(value) or bool(is_quoted and letters and mixed and _SPECIAL.search(value))
+    if is_quoted and _SPECIAL.search(value) and " " not in value:
         return True
     rest = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
     mixed = [piece for piece in rest if _CHANGE.search(piece)]
     return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
 
 
-def _is_value(groups: list[str], after: str) -> bool:
-    name, double, single, back, html, bare = groups
-    value = double or single or back or html or bare
-    return is_secret(name, value if not bare else bare.rstrip("."), "" if bare else "quote", after)
-
-
-def _is_argument(groups: list[str], after: str) -> bool:
-    return is_secret(groups[0], groups[1], "", after)
-
-
-def _is_key(groups: list[str], _after: str) -> bool:
+def _is_key(value: Value) -> bool:
     """Tell whether what begins with `sk-` is a key, and not a class of a style sheet."""
-    rest = groups[0][3:]
-    return ("-" not in rest and "_" not in rest) or any(map(str.isupper, rest)) or any(map(str.isdigit, rest))
+    rest = value.text[3:]
+    return ("-" not in rest and "_" not in rest) or any(map(str.isupper, rest)) or _has_digit(value)
 
 
-def _is_address(groups: list[str], _after: str) -> bool:
-    value = groups[0]
-    return value.lower() not in _ADDRESS_WORDS and not _PLACEHOLDER.search(value)
+def _is_address_password(value: Value) -> bool:
+    return value.text.lower() not in _ADDRESS_WORDS and not _PLACEHOLDER.search(value.text)
 
 
-def _is_any_random(groups: list[str], _after: str) -> bool:
-    return is_random(groups[0])
+def _has_digit(value: Value) -> bool:
+    return any(map(str.isdigit, value.text))
 
 
-def _has_digit(groups: list[str], _after: str) -> bool:
-    return any(map(str.isdigit, max(groups, key=len)))
+def _has_digit_or_capital(value: Value) -> bool:
+    return any(not each.islower() and each.isalnum() for each in value.text.partition("_")[2])
 
 
-def _has_digit_or_capital(groups: list[str], _after: str) -> bool:
-    secret = groups[0].partition("_")[2]
-    return any(map(str.isdigit, secret)) or any(map(str.isupper, secret))
-
-
-CHECKS: dict[str, Callable[[list[str], str], bool]] = {
-    "value": _is_value,
-    "argument": _is_argument,
-    "random": _is_any_random,
+CHECKS: dict[str, Callable[[Value], bool]] = {
+    "value": is_secret,
+    "random": lambda value: is_random(value.text),
     "key": _is_key,
-    "address": _is_address,
+    "address": _is_address_password,
     "digit": _has_digit,
     "mixed": _has_digit_or_capital,
 }
-"""By name, as rules name them: take the groups of a match and the character after it."""
+"""By name, as rules name them."""
