@@ -43,7 +43,7 @@ def artifacts(place):
 def test_s32_s39_minimal_then_query(place):
     found = answer(place, "printf 'a\\nb\\nc\\n'; echo 'token=a1b2c3d4e5' >&2; exit 42")
     assert (found["status"], found["exitCode"], found["signal"]) == ("failure", 42, None)
-    assert (found["outputLines"], found["outputBytes"]) == (6, 14)
+    assert (found["outputLines"], found["outputBytes"]) == (6, 23)
     assert (found["stdoutSummary"], found["stderrSummary"]) == ("", "")
     assert found["sandbox"]["tier"] in ("namespaces", "landlock")
     assert artifacts(place) == [found["artifactHandle"]]

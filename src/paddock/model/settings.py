@@ -110,7 +110,7 @@ class RedactionSettings(Value):
     """`[redaction]`: what is removed from output, results, console lines, errors and answers."""
 
     enabled: bool = True
-    """Whether rules and patterns are applied. Secrets of the vault that a program has read are removed in any case."""
+    """Whether rules and patterns are applied. Secrets of the vault that a program has read are always removed."""
     include_defaults: bool = True
     """Whether the built-in rules are applied: keys and tokens of well-known shapes, named values that look like secrets,
     passwords in addresses, private keys."""

@@ -45,7 +45,8 @@ def _read() -> list[bytes]:
 
 @cache
 def _keywords() -> _Keywords:
-    words: dict[str, str] = orjson.loads(_read()[0])["keywords"]
+    with _FILE.open("rb") as lines:
+        words: dict[str, str] = orjson.loads(lines.readline())["keywords"]
     also = {word.encode(): more.encode() for word, more in words.items()}
     beginnings = frozenset((word[0], word[1], word[2]) for word in also if len(word) > 2)  # noqa: PLR2004
     return _Keywords(also, beginnings, tuple(word for word in also if len(word) <= 2))  # noqa: PLR2004

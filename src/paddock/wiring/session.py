@@ -156,9 +156,8 @@ async def open_session(
     """Open a session; leaving it ends every process it started and makes the record durable.
 
     `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
-    a request brings nobody along who does. `metrics` of another session count this one too.
-    `compatible` sessions mark removed secrets in the words of the systems that they stand in for.
-    Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot be opened:
+    a request brings nobody along who does. `metrics` of another session count this one too. `compatible` keeps the
+    older marks. Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot be opened:
     without a record nothing runs, but for what `audit.required` lets run.
     """
     _check_name(workspace)
