@@ -112,7 +112,7 @@ class RedactionSettings(Value):
     enabled: bool = True
     """Whether rules and patterns are applied. Secrets of the vault that a program has read are always removed."""
     include_defaults: bool = True
-    """Whether the built-in rules are applied: keys and tokens of well-known shapes, named values that look like secrets,
+    """Whether the built-in rules are applied: keys and tokens of known shapes, named values that look like secrets,
     passwords in addresses, private keys."""
     patterns: tuple[RedactionPattern, ...] = ()
     """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
