@@ -118,8 +118,8 @@ control character spelled out (`\\x1b`), for it could move the cursor, retitle t
 Colours end with the program, so that none of them hides what comes next. A line is shown when it is complete,
 because a secret is recognized only then; a carriage return completes it, so a progress bar is shown as it moves. Switch
 redaction off (`redaction.enabled`) to get every byte at once, if no secret of the vault is read. When output is not
-kept for later, for instance because there is more of it than `artifacts.max_bytes`, the last line on standard error says
-so, unless `--no-keep` or `artifacts.enabled` does.
+kept for later, for instance because there is more of it than `artifacts.max_bytes`, the last line on standard error
+says so, unless `--no-keep` or `artifacts.enabled` does.
 
 Output is passed on as the program writes it. Python runs unbuffered (`PYTHONUNBUFFERED`), so each line comes at once,
 and a program that is killed loses none. That costs a few microseconds for each `print`: a program that prints hundreds

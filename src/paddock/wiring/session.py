@@ -157,8 +157,8 @@ async def open_session(
 
     `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
     a request brings nobody along who does. `metrics` of another session count this one too. `compatible` keeps the
-    older marks. Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot be
-    opened: without a record nothing runs, but for what `audit.required` lets run.
+    older marks. Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot
+    be opened: without a record nothing runs, but for what `audit.required` lets run.
     """
     _check_name(workspace)
     with closing(_open_ledger(settings.audit)) as ledger:
