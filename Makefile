@@ -39,6 +39,7 @@ check: $(READY) ## Check style, types, layers, generated files and the shape of 
 	@$(RUN)basedpyright
 	@$(RUN)lint-imports
 	@$(RUN)python scripts/seccomp_filters.py --check
+	@$(RUN)python scripts/redaction_rules.py --check
 	@$(RUN)python scripts/reference.py --check
 	@$(RUN)python scripts/confinement.py --check
 	@$(RUN)python scripts/runtimes.py --check

@@ -115,11 +115,11 @@ answer, as the protocol has it, but the record names what is kept.
 
 A pipe gets the bytes that a program writes. A terminal gets text: colours and carriage returns as they are, any other
 control character spelled out (`\\x1b`), for it could move the cursor, retitle the window or write to the clipboard.
-Colours end with the program, so that none of them hides what comes next. Lines are shown when they are whole, for a
-secret is known only then; frames of a progress bar, which a carriage return ends, are shown at once where they can hold
-no secret; who needs every byte at once switches redaction off (`redaction.enabled`), and hands out no
-secret of the vault. When output is not kept for later, for instance because there is more of it than
-`artifacts.max_bytes`, the last line on standard error says so, unless `--no-keep` or `artifacts.enabled` does.
+Colours end with the program, so that none of them hides what comes next. A line is shown when it is complete,
+because a secret is recognized only then; a carriage return completes it, so a progress bar is shown as it moves. Switch
+redaction off (`redaction.enabled`) to get every byte at once, if no secret of the vault is read. When output is not
+kept for later, for instance because there is more of it than `artifacts.max_bytes`, the last line on standard error
+says so, unless `--no-keep` or `artifacts.enabled` does.
 
 Output is passed on as the program writes it. Python runs unbuffered (`PYTHONUNBUFFERED`), so each line comes at once,
 and a program that is killed loses none. That costs a few microseconds for each `print`: a program that prints hundreds

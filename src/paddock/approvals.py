@@ -25,8 +25,8 @@ from paddock.model.request import ExecutionRequest
 from paddock.model.rules import ApprovalSettings
 from paddock.policy import asking
 from paddock.policy.decision import answered
-from paddock.policy.outgoing import Outgoing
 from paddock.record import identity
+from paddock.redaction.outgoing import Outgoing
 from paddock.store.audit import AuditSink, Field
 
 Asker = Callable[[Question], Awaitable[Answer]]

@@ -51,10 +51,10 @@ from paddock.model.outcome import (
 from paddock.model.request import ExecutionRequest, GuestRun, Places, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import Settings
 from paddock.policy.decision import Policy
-from paddock.policy.outgoing import OnCall, Outgoing
 from paddock.policy.rehearsal import planned_call, stub, would_ask
 from paddock.programs import Programs
 from paddock.record import CANCELLED, ending, identity
+from paddock.redaction.outgoing import OnCall, Outgoing
 from paddock.results import Results
 from paddock.scripts import Scripts
 from paddock.store.audit import AuditSink
@@ -207,9 +207,7 @@ class Gate:
         end = await self._carry_out(request, beside)
         outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
         if end.written is None:
-            return outcome
-        if not request.parent:
-            outcome = self._outgoing.outcome(outcome, end.written)
+            return outcome if request.parent else self._outgoing.refusal(outcome)
         if self.on_end is not None:
             self.on_end(request, outcome)
         return outcome
@@ -287,19 +285,24 @@ class Gate:
             self._engines.guest.expect(jit=decision.grants.jit)  # it gets ready beside the next line
         book.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
-        result = CANCELLED
+        result = shown = CANCELLED
+        written = b""
         try:
-            result = await self._run(request, decision, beside)
+            result = shown = await self._run(request, decision, beside)
             if beside.on_result is not None and not self._is_renamed(request, result):
                 beside.on_result(result)
+            written = canonical(result.value) if result.has_value else b""
+            if not request.parent:
+                shown = self._outgoing.result(result, written)
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
-            written = canonical(result.value) if result.has_value else b""
             end = {**facts, **ending(request, result, ms, len(written))}
+            if shown.redactions:
+                end["redactions"] = shown.redactions
             # A child's end announces nothing: it goes with the next record, its parent's end at the latest.
             append = book.append_soon if request.parent else book.append
             audit = append("finished", request.id, end, parent=request.parent)
-        return _End(request, result, decision, audit, written)
+        return _End(request, shown, decision, audit, written)
 
     def _rehearsed(self, request: ExecutionRequest, decision: Decision) -> "_End":
         """Return what a rehearsal answers instead of doing it: a stub, or a refusal where nothing can stand for it."""

@@ -22,8 +22,8 @@ from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, GuestRun, Places, ServerCall
 from paddock.offered import METHODS, NotOffered, Offered, meant
-from paddock.policy.outgoing import OnCall
 from paddock.policy.rehearsal import Plan
+from paddock.redaction.outgoing import OnCall
 from paddock.sdk.requests import ENDED, FindTool, child, shown
 
 # Without its record nothing may run; the program's own end will tell the person.

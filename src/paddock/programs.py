@@ -121,7 +121,7 @@ class Programs:
             await recording.discard()
         streams = {"stdout": recording.captured("stdout"), "stderr": recording.captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
-        return result.but(program=program.but(**streams, **kept))
+        return result.but(program=program.but(**streams, **kept), redactions=recording.redactions)
 
     def _facts(
         self,

@@ -56,7 +56,8 @@ class LargeResult:
         advice = "Return less of it" + (
             f": {self.refusal}" if handle is None else f", or read it with: paddock output show {handle}"
         )
-        return result.but(artifact=handle, error=result.error.but(hint=advice))
+        count = 0 if self._recording is None else self._recording.redactions
+        return result.but(artifact=handle, error=result.error.but(hint=advice), redactions=count)
 
     @property
     def refusal(self) -> str:

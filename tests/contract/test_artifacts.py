@@ -19,7 +19,7 @@ import pytest
 from paddock.model.artifact import Handle, RunFacts
 from paddock.model.errors import InvalidHandle, UnknownArtifact
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store import objects
 from paddock.store.artifacts import Artifacts, Swept
 from paddock.store.objects import Bucket
@@ -68,7 +68,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactSettings
 
 @pytest.fixture
 def artifacts(settings: ArtifactSettings, clock: Clock) -> Artifacts:
-    return Artifacts(settings, Redactor(RedactionSettings()), clock=clock)
+    return Artifacts(settings, Scanner(RedactionSettings()), clock=clock)
 
 
 def finished(recording: Recording, facts: RunFacts = FACTS) -> str | None:
@@ -114,11 +114,11 @@ def remove(artifacts: Artifacts, handle: str, name: str) -> None:
 
 
 def test_s39_an_artifact_is_three_files_that_agree(artifacts: Artifacts) -> None:
-    out, err = b"one\ntoken=x\n" + "ü\n".encode(), b"\xff\x00"
+    out, err = b"one\ntoken=a1b2c3d4e5\n" + "ü\n".encode(), b"\xff\x00"
     handle = stored(artifacts, out, err)
     assert re.fullmatch(rf"runtime-my_repo-{NOON.timestamp() * 1000:.0f}-[0-9a-f]{{16}}", handle)
     assert names(artifacts) == ["manifest.json", "stderr.gz", "stdout.gz"]
-    redacted = out.replace(b"token=x", b"[REDACTED:secret]")
+    redacted = out.replace(b"a1b2c3d4e5", b"[REDACTED:secret]")
     assert gzip.decompress(content(artifacts, handle, "stdout.gz")) == redacted
     assert gzip.decompress(content(artifacts, handle, "stderr.gz")) == err
     manifest = json.loads(content(artifacts, handle, "manifest.json"))
@@ -150,10 +150,10 @@ def test_s39_an_artifact_is_three_files_that_agree(artifacts: Artifacts) -> None
 
 def test_s40_without_persistence_nothing_is_created(artifacts: Artifacts) -> None:
     recording = artifacts.record(persist=False)
-    recording.stdout(b"token=x\n")
+    recording.stdout(b"token=a1b2c3d4e5\n")
     assert finished(recording) is None
     assert recording.refusal == "output is not kept"
-    assert recording.captured("stdout").head == "[REDACTED:secret]\n"
+    assert recording.captured("stdout").head == "token=[REDACTED:secret]\n"
     assert not artifacts.settings.directory.exists()
 
 
@@ -222,7 +222,7 @@ def test_what_was_made_ready_for_nothing_goes(artifacts: Artifacts) -> None:
 def test_what_cannot_be_made_ready_is_told_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings = ArtifactSettings(directory=tmp_path / "file" / "artifacts")
-    recording = Artifacts(settings, Redactor(RedactionSettings())).record()
+    recording = Artifacts(settings, Scanner(RedactionSettings())).record()
     recording.prepare(HOME)
     assert recording.refusal == ""
     assert finished(recording) is None
@@ -351,7 +351,7 @@ def test_s42_a_bucket_that_never_answers_holds_nobody_up_for_long(monkeypatch: p
         monkeypatch.setenv("AWS_TIMEOUT", "1 s")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
             monkeypatch.setenv(name, "test")
-        artifacts = Artifacts(ArtifactSettings(url="s3://bucket"), Redactor(RedactionSettings()))
+        artifacts = Artifacts(ArtifactSettings(url="s3://bucket"), Scanner(RedactionSettings()))
         recording = artifacts.record()
         recording.stdout(b"out")
         assert finished(recording) is None

@@ -91,6 +91,12 @@ def test_every_vendored_package_is_documented():
     assert set(locked) >= npm("src/paddock/guest/package.json")
 
 
+def test_the_package_of_vendored_rules_is_documented():
+    script = (ROOT / "scripts/redaction_rules.py").read_text()
+    rows = {name for name, _, _ in documented("Vendored as text")}
+    assert rows == set(re.findall(r'^PACKAGE, VERSION, MEMBER = "([^"]+)"', script, re.MULTILINE))
+
+
 def test_every_server_of_tests_and_demo_is_documented():
     rows = {name for name, _, _ in documented("Servers that tests and the demo talk to")}
     pinned = (ROOT / "tests/servers/requirements.txt").read_text()

@@ -41,16 +41,16 @@ def artifacts(place):
 
 
 def test_s32_s39_minimal_then_query(place):
-    found = answer(place, "printf 'a\\nb\\nc\\n'; echo 'token=x' >&2; exit 42")
+    found = answer(place, "printf 'a\\nb\\nc\\n'; echo 'token=a1b2c3d4e5' >&2; exit 42")
     assert (found["status"], found["exitCode"], found["signal"]) == ("failure", 42, None)
-    assert (found["outputLines"], found["outputBytes"]) == (6, 14)
+    assert (found["outputLines"], found["outputBytes"]) == (6, 23)
     assert (found["stdoutSummary"], found["stderrSummary"]) == ("", "")
     assert found["sandbox"]["tier"] in ("namespaces", "landlock")
     assert artifacts(place) == [found["artifactHandle"]]
     code, out, err = paddock(
         place, "output", "query", found["artifactHandle"], "-t", "secret", "-t", "B", "--context", "0"
     )
-    assert (code, out, err) == (0, "stdout:2: b\n--\nstderr:1: [REDACTED:secret]\n", "")
+    assert (code, out, err) == (0, "stdout:2: b\n--\nstderr:1: token=[REDACTED:secret]\n", "")
     _, out, _ = paddock(place, "output", "show", found["artifactHandle"], "--json")
     manifest = json.loads(out)["manifest"]
     assert {
@@ -104,8 +104,8 @@ def test_s43_patterns_of_settings_hold_live_and_stored(place):
         '[[redaction.patterns]]\nname = "employee"\npattern = "emp-[0-9]+"\n'
         '[[redaction.patterns]]\nname = "bad"\npattern = "(?=x)"\n'
     )
-    code, out, err = paddock(place, "exec", "shell", "-c", "printf em; echo p-77 password=x")
-    assert (code, out) == (0, "[REDACTED:employee] [REDACTED:secret]\n")
+    code, out, err = paddock(place, "exec", "shell", "-c", "printf em; echo p-77 password=hunter2")
+    assert (code, out) == (0, "[REDACTED:employee] password=[REDACTED:secret]\n")
     assert err == (
         "warning: redaction.patterns: `bad` is not used: invalid perl operator: (?=; "
         "write it in the syntax of RE2\n"

@@ -56,4 +56,4 @@ def test_a_server_that_nobody_knows_is_no_write(run: Any) -> None:
 
 def test_a_secret_in_a_plan_is_hidden(run: Any) -> None:
     outcome = run("await servers.odd.echo({password: 'hunter2'})", "dry_run")
-    assert outcome.planned[0].arguments == {"password": "[REDACTED:VALUE]"}
+    assert outcome.planned[0].arguments == {"password": "[REDACTED:secret]"}

@@ -257,14 +257,17 @@ def test_a_failure_is_told_in_its_own_words(guest, also, told, content):
 
 def test_x36_secrets_are_redacted_in_every_part(guest):
     key = "ghp_" + "a" * 36
-    assert guest.value(f"return {{key: 'x {key}', password: 'x'}}") == {
-        "key": "x [REDACTED:KEY]",
-        "password": "[REDACTED:VALUE]",
+    assert guest.value(f"return {{key: 'x {key}', password: 'hunter2'}}") == {
+        "key": "x [REDACTED:github-token]",
+        "password": "[REDACTED:secret]",
     }
     source = f"console.log('{key}'); const e = new Error('{key}'); e.name = '{key}'; throw e"
     outcome = guest.run(source)
-    assert lines(outcome) == [("log", "[REDACTED:KEY]")]
-    assert (outcome.error.name, outcome.error.message) == ("[REDACTED:KEY]", "[REDACTED:KEY]")
+    assert lines(outcome) == [("log", "[REDACTED:github-token]")]
+    assert (outcome.error.name, outcome.error.message) == (
+        "[REDACTED:github-token]",
+        "[REDACTED:github-token]",
+    )
 
 
 def test_x40_m24_console_before_an_error_survives(guest):

@@ -105,7 +105,7 @@ def test_scripts_of_the_seeds_get_the_texts_of_the_seeds(guest):
 
 def test_secrets_in_a_rejection_are_redacted(guest):
     outcome = guest.run(f"Promise.reject(new Error('ghp_{'a' * 36}')); return 1")
-    assert told(outcome) == warned("Error: [REDACTED:KEY] (line 1, column 16)")
+    assert told(outcome) == warned("Error: [REDACTED:github-token] (line 1, column 16)")
 
 
 def test_rejections_count_as_output(guest):

@@ -259,7 +259,7 @@ def test_an_error_has_the_path_of_calls_that_led_to_it(guest, source, frames):
 
 def test_a_secret_in_the_name_of_a_function_is_redacted(guest):
     name = f"ghp_{'a' * 36}"
-    assert path(guest.run(f"function {name}() {{ null.x }} {name}()"))[0][0] == "[REDACTED:KEY]"
+    assert path(guest.run(f"function {name}() {{ null.x }} {name}()"))[0][0] == "[REDACTED:github-token]"
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_secrets_are_in_no_output_and_no_record(desk: Desk) -> None:
         ["servers", "call", "guarded", "whisper"],
     ):
         code, out, err = desk.run(*command)
-        assert (code, "you sent Bearer [REDACTED]" in out) == (0, True)
+        assert (code, "you sent Bearer [REDACTED:server]" in out) == (0, True)
         said += [out, err]
     said += desk.run("servers", "list", "--json")[1:]
     files = [Path(folder, name) for folder, _, names in os.walk(desk.home) for name in names]

@@ -13,7 +13,7 @@ from tests.at_terminal import at_terminal
 
 from paddock.model.artifact import RunFacts
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
@@ -26,7 +26,7 @@ Run = Callable[..., Seen]
 def artifacts(tmp_path: Path) -> Artifacts:
     (tmp_path / "ws").mkdir()
     place = tmp_path / "state/paddock/artifacts"
-    return Artifacts(ArtifactSettings(directory=place), Redactor(RedactionSettings()))
+    return Artifacts(ArtifactSettings(directory=place), Scanner(RedactionSettings()))
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def test_json_is_the_response_of_the_spec(run: Run, artifacts: Artifacts, tmp_pa
 
 
 def test_output_is_shown_as_it_was(run: Run, artifacts: Artifacts, tmp_path: Path) -> None:
-    handle = store(artifacts, tmp_path / "ws", "out\x1b[2J token=x\n", "err\n")
-    assert run("show", handle) == (0, "out\x1b[2J [REDACTED:secret]\n", "err\n")
+    handle = store(artifacts, tmp_path / "ws", "out\x1b[2J token=a1b2c3d4e5\n", "err\n")
+    assert run("show", handle) == (0, "out\x1b[2J token=[REDACTED:secret]\n", "err\n")
     assert run("show", handle, "--stream", "stderr") == (0, "", "err\n")
     code, out, _ = run("show", handle, "--json")
     assert (code, json.loads(out)["manifest"]["workspace"]) == (0, str(tmp_path / "ws"))

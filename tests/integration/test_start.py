@@ -79,7 +79,7 @@ ROOMS = {
         "paddock.hub.config",
         "paddock.hub.pool",
     ),
-    *("paddock.model.artifact", "paddock.model.digest", "paddock.model.schema", "paddock.policy.redaction"),
+    *("paddock.model.artifact", "paddock.model.digest", "paddock.model.schema", "paddock.redaction.values"),
     *(
         "paddock.runtimes.engine",
         "paddock.runtimes.toolchain",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from paddock.model.errors import UnknownArtifact
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 from paddock.store.ledger_verify import verify
 from paddock.store.query import Reading
@@ -116,7 +116,7 @@ def reaped() -> int:
 def halves(place: Path) -> list[str]:
     """Return what is wrong with stored output that can be found."""
     settings = ArtifactSettings(directory=place / "home/.local/state/paddock/artifacts")
-    artifacts = Artifacts(settings, Redactor(RedactionSettings()))
+    artifacts = Artifacts(settings, Scanner(RedactionSettings()))
     wrong = []
     for handle in artifacts.list():
         try:

@@ -14,7 +14,7 @@ from paddock.flows.temporal import Temporals
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 from paddock.store.last_runs import LastRuns
 from paddock.store.ledger import Ledger
@@ -108,7 +108,7 @@ def test_the_record_stays_one_chain_whatever_the_clock_says(
 def test_output_is_swept_although_the_last_sweep_was_in_the_future(tmp_path: Path) -> None:
     now = [NOON]
     artifacts = Artifacts(
-        ArtifactSettings(directory=tmp_path, ttl_hours=1), Redactor(RedactionSettings()), clock=lambda: now[0]
+        ArtifactSettings(directory=tmp_path, ttl_hours=1), Scanner(RedactionSettings()), clock=lambda: now[0]
     )
     old = tmp_path / f"runtime-ws-{int((NOON - timedelta(hours=3)).timestamp() * 1000)}-{'0' * 16}"
     old.mkdir()

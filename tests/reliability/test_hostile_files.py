@@ -19,7 +19,7 @@ from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.artifact import Handle, OutputQuery
 from paddock.model.errors import ArtifactError, ConfigurationError, InvalidHandle, SdkError, VaultError
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 from paddock.store.last_runs import LastRuns
 from paddock.store.query import query
@@ -272,7 +272,7 @@ def test_stored_output_is_read_or_refused(place: Path, manifest: bytes, packed: 
     (folder / "manifest.json").write_bytes(manifest)
     for stream in ("stdout", "stderr"):
         (folder / f"{stream}.gz").write_bytes(b"\x1f\x8b\x08" + packed)
-    artifacts = Artifacts(place_of, Redactor(RedactionSettings()), clock=lambda: HANDLE.created)
+    artifacts = Artifacts(place_of, Scanner(RedactionSettings()), clock=lambda: HANDLE.created)
     with contextlib.suppress(ArtifactError):
         query(artifacts, QUESTION, None)
     assert [str(handle) for handle in artifacts.list()] == [str(HANDLE)]

@@ -25,8 +25,8 @@ from paddock.model.artifact import Handle
 from paddock.model.errors import PaddockError
 from paddock.model.settings import ArtifactSettings, RedactionSettings, Settings
 from paddock.own_files import take_repairs
-from paddock.policy.known import KnownSecrets
-from paddock.policy.redaction import Redactor
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.scanner import Scanner
 from paddock.runtimes.cache import Cache
 from paddock.sdk.webhooks import Webhooks
 from paddock.store.artifacts import Artifacts
@@ -78,7 +78,7 @@ class Own(NamedTuple):
 def artifacts(folder: Path) -> Artifacts:
     return Artifacts(
         ArtifactSettings(directory=folder / "artifacts"),
-        Redactor(RedactionSettings()),
+        Scanner(RedactionSettings()),
         clock=lambda: HANDLE.created,
     )
 

@@ -15,8 +15,8 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.model.rules import ApprovalSettings
 from paddock.model.settings import RedactionSettings
-from paddock.policy.known import KnownSecrets
-from paddock.policy.outgoing import Outgoing
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.outgoing import Outgoing
 
 ASKING = Decision(allowed=False, asks=("why",), reasons=("why",), rule="user rule 1")
 ROOT = ExecutionRequest(id="00", actor="ada", surface="mcp", workspace=Path("/w"), work=GuestRun(source="1"))

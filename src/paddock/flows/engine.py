@@ -18,7 +18,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.places import without_places
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
-from paddock.policy.outgoing import Outgoing
+from paddock.redaction.outgoing import Outgoing
 from paddock.results import Results
 from paddock.sdk.requests import FindTool, script_run, shown
 

@@ -19,8 +19,8 @@ from paddock.hub.failure import TRACE
 from paddock.hub.login import Keeper, Login, remedy
 from paddock.hub.oauth import drive, machine, refreshed
 from paddock.hub.outside import Outside
-from paddock.hub.redaction import Secrets
 from paddock.model.errors import PaddockError
+from paddock.redaction.known import ServerSecrets
 
 T = TypeVar("T")
 _SHOWN = 400
@@ -50,9 +50,9 @@ class Access(httpx2.Auth):
         self._source = source
 
     @property
-    def secrets(self) -> Secrets:
+    def secrets(self) -> ServerSecrets:
         """The secrets of the login, as they are now."""
-        return Secrets(self._source.secrets())
+        return ServerSecrets(self._source.secrets())
 
     async def async_auth_flow(
         self, request: httpx2.Request

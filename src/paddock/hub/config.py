@@ -28,9 +28,9 @@ from pydantic import (
 from paddock.files import read_bounded
 from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
 from paddock.hub.launchers import DOWNLOAD_MS, fetches
-from paddock.hub.redaction import NONE, Secrets, is_credential
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.limits import SERVERS_FILE_BYTES
+from paddock.redaction.known import NO_SECRETS, ServerSecrets, is_credential
 
 DEFAULT_TIMEOUT_MS = 60_000
 STATE_VOLUME = "paddock-state:/state"
@@ -66,8 +66,8 @@ class StdioServer:
     """Working directory; ours when None."""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     lifecycle: Lifecycle = Lifecycle()
-    secrets: Secrets = NONE
-    credentials: Secrets = NONE
+    secrets: ServerSecrets = NO_SECRETS
+    credentials: ServerSecrets = NO_SECRETS
     """Those of the secrets that let somebody in: not even the server's own results hold them."""
     questions: bool = False
     """Whether it may have a person asked in the midst of a call."""
@@ -90,8 +90,8 @@ class HttpServer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     lifecycle: Lifecycle = Lifecycle()
-    secrets: Secrets = NONE
-    credentials: Secrets = NONE
+    secrets: ServerSecrets = NO_SECRETS
+    credentials: ServerSecrets = NO_SECRETS
     """Those of the secrets that let somebody in: not even the server's own results hold them."""
     oauth: OAuth = DEFAULT
     questions: bool = False
@@ -371,8 +371,8 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
         timeout_ms=entry.timeout_ms,
         start_ms=0 if own_time or not fetches(program) else DOWNLOAD_MS,
         lifecycle=_lifecycle(entry),
-        secrets=Secrets(fill.resolved | literal),
-        credentials=Secrets(
+        secrets=ServerSecrets(fill.resolved | literal),
+        credentials=ServerSecrets(
             {value for key, value in env.items() if is_credential(key, value)} | fill.credentials
         ),
     )
@@ -409,8 +409,8 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
         headers=headers,
         timeout_ms=entry.timeout_ms,
         lifecycle=_lifecycle(entry),
-        secrets=Secrets(fill.resolved | literal | {oauth.client_secret, oauth.private_key}),
-        credentials=Secrets(credentials | fill.credentials | {oauth.client_secret, oauth.private_key}),
+        secrets=ServerSecrets(fill.resolved | literal | {oauth.client_secret, oauth.private_key}),
+        credentials=ServerSecrets(credentials | fill.credentials | {oauth.client_secret, oauth.private_key}),
         oauth=oauth,
     )
 

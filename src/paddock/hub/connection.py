@@ -36,7 +36,6 @@ from paddock.hub.output import LINE_LIMIT
 from paddock.hub.person import Unanswerable
 from paddock.hub.process import ServerProcess
 from paddock.hub.questions import Questions, asks_back
-from paddock.hub.redaction import NONE, Secrets
 from paddock.hub.session import AUTH_STATUS, LISTING_CHARS, PAGES, Session
 from paddock.hub.unanswered import unanswered
 from paddock.hub.unasked import (
@@ -59,6 +58,7 @@ from paddock.model.errors import (
 from paddock.model.invisible import spell_invisible
 from paddock.model.json_meter import MOST_VALUES
 from paddock.model.numbers import MARK, marked, unmarked
+from paddock.redaction.known import NO_SECRETS, ServerSecrets
 
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
@@ -358,8 +358,8 @@ class Connection:
         return (self._server.secrets | self._login_secrets).hide(text)
 
     @property
-    def _login_secrets(self) -> Secrets:
-        return self._auth.secrets if self._auth is not None else NONE
+    def _login_secrets(self) -> ServerSecrets:
+        return self._auth.secrets if self._auth is not None else NO_SECRETS
 
 
 def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:

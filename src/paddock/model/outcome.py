@@ -206,6 +206,8 @@ class RawResult(Value):
     """What a rehearsal (`dry_run`) would have called, in order."""
     tool: ToolEnd | None = None
     """What a script tool gave; None for other work."""
+    redactions: int = 0
+    """How many secrets were removed from output, value, console and error."""
     usage: Usage = Usage()
     """What it cost."""
     sandbox: SandboxFacts = Field(default_factory=_nothing_ran)

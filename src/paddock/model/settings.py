@@ -107,13 +107,13 @@ class RedactionPattern(Value):
 
 
 class RedactionSettings(Value):
-    """`[redaction]`: what is removed from output, results, console lines and errors before they are kept or shown."""
+    """`[redaction]`: what is removed from output, results, console lines, errors and answers."""
 
     enabled: bool = True
-    """Whether these rules hold. Results and errors lose what looks like a well-known key or token, and everything loses
-    the secrets of the vault that were handed out, in any case."""
+    """Whether rules and patterns are applied. Secrets of the vault that a program has read are always removed."""
     include_defaults: bool = True
-    """Whether the built-in rules hold: well-known keys and tokens, values with secret names, private keys."""
+    """Whether the built-in rules are applied: keys and tokens of known shapes, named values that look like secrets,
+    passwords in addresses, private keys."""
     patterns: tuple[RedactionPattern, ...] = ()
     """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
 

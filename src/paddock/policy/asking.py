@@ -16,7 +16,7 @@ from paddock.model.canonical import canonical
 from paddock.model.ids import new_id
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.policy.outgoing import Outgoing
+from paddock.redaction.outgoing import Outgoing
 
 _NAME = 200
 _TEXT = 400

@@ -27,7 +27,7 @@ from paddock.model.errors import (
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import Settings
-from paddock.policy.known import KnownSecrets
+from paddock.redaction.known import KnownSecrets
 from paddock.sdk.requests import options_of
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from paddock.model.base import Json
 from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.ids import new_id
 from paddock.model.outcome import Status
-from paddock.policy.known import KnownSecrets
+from paddock.redaction.known import KnownSecrets
 
 if TYPE_CHECKING:
     from paddock.store.vault import Vault

@@ -21,7 +21,7 @@ from paddock.model.errors import ArtifactError, UnknownArtifact
 from paddock.model.limits import KIB
 from paddock.model.settings import ArtifactSettings
 from paddock.own_files import NotOursError
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.objects import Bucket, Folder, Objects
 from paddock.store.recording import OnOutput, Recording, Track
 
@@ -60,10 +60,10 @@ class Artifacts:
     """The artifacts of one place. Nothing is created before something is stored."""
 
     def __init__(
-        self, settings: ArtifactSettings, redactor: Redactor, *, clock: Callable[[], datetime] = _now
+        self, settings: ArtifactSettings, scanner: Scanner, *, clock: Callable[[], datetime] = _now
     ) -> None:
         self.settings = settings
-        self._redactor = redactor
+        self._scanner = scanner
         self._clock = clock
         self._last_sweep = datetime.min.replace(tzinfo=UTC)
         """The last one that is known of; somebody else may have swept since."""
@@ -84,7 +84,7 @@ class Artifacts:
         Of each stream `kept_bytes` stay in memory, of standard error `kept_stderr_bytes` where that is given.
         """
         return Recording(
-            self._redactor,
+            self._scanner,
             kept_bytes={"stdout": kept_bytes, "stderr": kept_stderr_bytes or kept_bytes},
             max_bytes=self.settings.max_bytes,
             shelf=self if persist and self.settings.enabled else None,
@@ -94,7 +94,7 @@ class Artifacts:
     def record_result(self) -> Recording:
         """Return a recording for a result, of which as much is kept as may be read again; nothing stays in memory."""
         return Recording(
-            self._redactor,
+            self._scanner,
             kept_bytes={"stdout": 0, "stderr": 0},
             max_bytes=self.settings.max_read_bytes,
             setting="artifacts.max_read_bytes",

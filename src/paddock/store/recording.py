@@ -22,7 +22,8 @@ from paddock.model.artifact import STREAMS, Handle, RunFacts, Stream
 from paddock.model.capture import Ends
 from paddock.model.errors import ArtifactError
 from paddock.model.program import Captured
-from paddock.policy.redaction import Redactor, StreamRedactor
+from paddock.redaction.scanner import Scanner
+from paddock.redaction.stream import StreamRedactor
 
 OnOutput = Callable[[Stream, bytes], None]
 """Sees redacted output as it comes, in order. Must not block and must not raise."""
@@ -77,7 +78,7 @@ class Recording:
 
     def __init__(
         self,
-        redactor: Redactor,
+        scanner: Scanner,
         *,
         kept_bytes: Mapping[Stream, int],
         max_bytes: int,
@@ -95,13 +96,13 @@ class Recording:
         self._max_bytes = max_bytes
         self._setting = setting
         self._on_output = on_output
-        self._redactor = redactor
+        self._scanner = scanner
         self._kept_bytes = kept_bytes
 
     @cached_property
     def _tracks(self) -> "dict[Stream, Track]":
         """The streams: made when the program has been started, which does not wait for them then."""
-        return {stream: Track(self._redactor, self._kept_bytes[stream]) for stream in STREAMS}
+        return {stream: Track(self._scanner, self._kept_bytes[stream]) for stream in STREAMS}
 
     def prepare(self, workspace: Path) -> None:
         """Make what the artifact needs, while the program runs; harmless when it cannot be, or has ended."""
@@ -178,6 +179,11 @@ class Recording:
         track = self._tracks[stream]
         return track.ends.captured(track.written)
 
+    @property
+    def redactions(self) -> int:
+        """How many secrets were removed so far."""
+        return sum(track.redactions for track in self._tracks.values())
+
     def _is_quick(self, shelf: Shelf) -> bool:
         return not self.refusal and shelf.is_quick(self._max_bytes - self._room)
 
@@ -212,17 +218,22 @@ def _not_kept(why: object) -> str:
 class Track:
     """One stream of a recording."""
 
-    def __init__(self, redactor: Redactor, kept_bytes: int) -> None:
+    def __init__(self, scanner: Scanner, kept_bytes: int) -> None:
         self.ends = Ends(kept_bytes)
         self.ended = False
         """Whether nothing comes any more."""
         self.written = 0
         """Bytes that the program wrote."""
-        self._redactor = StreamRedactor(redactor)
+        self._redactor = StreamRedactor(scanner)
         self._digest = hashlib.sha256()
         self._small = b""
         """Everything spooled, as long as there is little of it: most programs say little, and to one stream."""
         self._packed: _Packed | None = None
+
+    @property
+    def redactions(self) -> int:
+        """How many secrets were removed so far."""
+        return self._redactor.count
 
     def redact(self, data: bytes) -> bytes:
         """Return what is certain after the next bytes."""

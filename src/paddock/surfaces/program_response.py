@@ -1,6 +1,7 @@
 """What an agent is told of a program: the response of spec 5.6, under the names and status words of the seed.
 
-`usage`, `sandbox`, `limit`, `notKept`, `combined`, `violations` and `error` are ours; everything else is the seed's.
+`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are ours; everything else is
+the seed's.
 """
 
 from paddock.model.base import Json
@@ -46,6 +47,8 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     }
     if outcome.status is Status.DENIED:
         response["policyDecision"]["deniedReasons"] = list(outcome.decision.reasons)
+    if outcome.redactions:
+        response["redactions"] = outcome.redactions
     if program is not None and program.limit is not None:
         response["limit"] = program.limit
     if program is not None and program.not_kept:

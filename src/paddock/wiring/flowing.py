@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paddock.model.settings import Settings
-from paddock.policy.outgoing import Outgoing
+from paddock.redaction.outgoing import Outgoing
 from paddock.results import Results
 from paddock.scripts import Scripts
 

@@ -20,9 +20,9 @@ from paddock.guest.launch import Launcher
 from paddock.guest.pool import Pool
 from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.model.settings import AuditSettings, Settings
-from paddock.policy.known import KnownSecrets
-from paddock.policy.outgoing import Outgoing
 from paddock.programs import Programs
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.outgoing import Outgoing
 from paddock.scripts import Scripts
 from paddock.sdk.events import Events
 from paddock.sdk.service import Facts, Services
@@ -151,13 +151,14 @@ async def open_session(
     launcher: Launcher | None = None,
     asker: "Asker | None" = None,
     metrics: "Metrics | None" = None,
+    compatible: bool = False,
 ) -> AsyncGenerator[Session]:
     """Open a session; leaving it ends every process it started and makes the record durable.
 
     `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
-    a request brings nobody along who does. `metrics` of another session count this one too.
-    Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot be opened:
-    without a record nothing runs, but for what `audit.required` lets run.
+    a request brings nobody along who does. `metrics` of another session count this one too. `compatible` keeps the
+    older marks. Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot
+    be opened: without a record nothing runs, but for what `audit.required` lets run.
     """
     _check_name(workspace)
     with closing(_open_ledger(settings.audit)) as ledger:
@@ -168,11 +169,11 @@ async def open_session(
         servers = Servers(settings, workspace, secrets.learn)
         own, files = own_directories(settings), partial(own_files, settings)
         processes = Processes(settings.sandbox, own, files, servers.hold)
-        outgoing = Outgoing(settings.redaction, secrets)
+        outgoing = Outgoing(settings.redaction, secrets, compatible=compatible)
         watch: Watch | None = None
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
-            output = Output(settings, secrets)
+            output = Output(settings, outgoing.output)
             engine = partial(_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
             scripts = Scripts(settings.tools, workspace, processes.sandbox)

@@ -282,7 +282,7 @@ def test_no_alias_stands_for_two_tools(workspace):
 
 def test_code_and_data_of_a_servers_error_reach_everybody(workspace):
     workspace.says(CODED)
-    data = {"retry": True, "seen": "[REDACTED]"}
+    data = {"retry": True, "seen": "[REDACTED:server]"}
     program = (
         "try { await servers.g.coded({}) } catch (error) { return [error.message, error.code, error.data] }"
     )
@@ -295,7 +295,7 @@ def test_code_and_data_of_a_servers_error_reach_everybody(workspace):
     assert workspace.paddock("servers", "call", "g", "coded") == (
         1,
         "",
-        'ToolError: try later\n  the server\'s error: code -32050, data {"retry":true,"seen":"[REDACTED]"}\n',
+        'ToolError: try later\n  the server\'s error: code -32050, data {"retry":true,"seen":"[REDACTED:server]"}\n',
     )
 
 

@@ -10,8 +10,8 @@ import pytest
 from paddock.hub import connection
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import HttpServer
-from paddock.hub.redaction import Secrets
 from paddock.model.errors import InvalidArguments, ServerRejected, ServerUnauthorized, ServerUnavailable
+from paddock.redaction.known import ServerSecrets
 
 from .conftest import failure, text
 
@@ -192,12 +192,12 @@ def test_x30_words_of_refusal_are_an_authorization_error(hub, upstream):
     upstream.body = {"t": {"error": {"code": -32000, "message": "Unauthorized: invalid_token tok-1234"}}}
 
     async def main():
-        server = HttpServer("web", upstream.url, secrets=Secrets(["tok-1234"]))
+        server = HttpServer("web", upstream.url, secrets=ServerSecrets(["tok-1234"]))
         async with hub(server, breaker=Breaker(threshold=1)) as h:
             for _ in range(2):
                 error = await failure(h.call("web", "t", {}), ServerUnauthorized)
                 assert str(error) == (
-                    "Server web refuses our credentials (Unauthorized: invalid_token [REDACTED]);"
+                    "Server web refuses our credentials (Unauthorized: invalid_token [REDACTED:server]);"
                     " correct its `headers`."
                 )
 
@@ -239,13 +239,13 @@ def test_secrets_reach_no_log(hub, odd, upstream, caplog):
     upstream.body = {"t": {"error": {"code": 5, "message": "bad tok-1234"}}}
 
     async def main():
-        secrets = Secrets(["tok-1234"])
+        secrets = ServerSecrets(["tok-1234"])
         web = HttpServer(
             "web", f"{upstream.url}?key=tok-1234", {"Authorization": "tok-1234"}, secrets=secrets
         )
         child = odd("child", env={"SECRET": "tok-1234"}, secrets=secrets)
         async with hub(web, child) as h:
-            assert str(await failure(h.call("web", "t", {}), ServerRejected)) == "bad [REDACTED]"
+            assert str(await failure(h.call("web", "t", {}), ServerRejected)) == "bad [REDACTED:server]"
             await h.call("child", "echo", {"text": "x"})
             await failure(h.call("child", "crash", {}), ServerUnavailable)
             assert "tok-1234" not in repr(h.status())
@@ -288,7 +288,7 @@ def test_server_that_is_not_there_fails_its_own_calls_only(hub):
         url = gone.url
 
     async def main():
-        async with hub(HttpServer("web", f"{url}?key=tok-1234", secrets=Secrets(["tok-1234"]))) as h:
+        async with hub(HttpServer("web", f"{url}?key=tok-1234", secrets=ServerSecrets(["tok-1234"]))) as h:
             error = await failure(h.call("web", "t", {}), ServerUnavailable)
             assert str(error) == (
                 f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: "

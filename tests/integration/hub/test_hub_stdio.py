@@ -14,7 +14,6 @@ from paddock.hub.config import StdioServer
 from paddock.hub.lane import Lane
 from paddock.hub.pins import Pins
 from paddock.hub.process import ServerProcess, start_process
-from paddock.hub.redaction import Secrets
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.hub.session import Session
 from paddock.hub.wire import PipeWriter
@@ -24,6 +23,7 @@ from paddock.model.errors import (
     ServerUnavailable,
     UnknownServer,
 )
+from paddock.redaction.known import ServerSecrets
 
 from .conftest import ended, failure, text
 
@@ -91,12 +91,14 @@ def test_x28_call_survives_a_crash_with_one_respawn(hub, odd, tmp_path):
 def test_x28_second_crash_is_told_with_the_last_words_but_no_secret(hub, odd, tmp_path):
     async def main():
         starts = tmp_path / "starts"
-        server = odd("odd", "--starts", starts, env={"SECRET": "tok-12345"}, secrets=Secrets(["tok-12345"]))
+        server = odd(
+            "odd", "--starts", starts, env={"SECRET": "tok-12345"}, secrets=ServerSecrets(["tok-12345"])
+        )
         async with hub(server) as h:
             error = await failure(h.call("odd", "crash", {}), ServerUnavailable)
             assert str(error) == (
                 "Server odd exited with status 7 without an answer."
-                " Its stderr ends: about to crash with [REDACTED]"
+                " Its stderr ends: about to crash with [REDACTED:server]"
             )
             assert (error.retryable, error.sent) == (True, True)
             assert len(starts.read_text().split()) == 2
@@ -197,10 +199,10 @@ def test_no_answer_of_a_server_holds_its_credentials(hub, odd):
     env = {"API_TOKEN": "tok-12345", "PLACE": "/home/somebody"}
 
     async def main():
-        async with hub(odd(env=env, credentials=Secrets(["tok-12345"]))) as h:
+        async with hub(odd(env=env, credentials=ServerSecrets(["tok-12345"]))) as h:
             seen = (await h.call("odd", "environment", {})).raw["structuredContent"]
-            assert (seen["API_TOKEN"], seen["PLACE"]) == ("[REDACTED]", "/home/somebody")
-            assert text(await h.call("odd", "echo", {"text": "tok-12345"})) == "[REDACTED]"
+            assert (seen["API_TOKEN"], seen["PLACE"]) == ("[REDACTED:server]", "/home/somebody")
+            assert text(await h.call("odd", "echo", {"text": "tok-12345"})) == "[REDACTED:server]"
 
     asyncio.run(main())
 

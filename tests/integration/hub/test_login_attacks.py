@@ -317,7 +317,7 @@ def test_a_server_that_repeats_its_token_in_an_error_does_not_show_it(
         async with Hub({"guarded": server_of(world)}, environment={}, logins=logins) as hub:
             with pytest.raises(ServerRejected) as caught:
                 await hub.call("guarded", "whisper", {})
-        assert str(caught.value) == "your token is Bearer [REDACTED]"
+        assert str(caught.value) == "your token is Bearer [REDACTED:server]"
 
     asyncio.run(main())
 

@@ -258,7 +258,7 @@ def test_what_a_server_says_beside_its_result_is_passed_on(place: Place, mode: s
             told = {name: each for name, each in result.meta.items() if "modelcontextprotocol" not in name}
             assert (result.is_error, told) == (
                 True,
-                {"com.example/cost": 5, "com.example/note": "[REDACTED:KEY]"},
+                {"com.example/cost": 5, "com.example/note": "[REDACTED:github-token]"},
             )
             assert "io.modelcontextprotocol/related-task" not in result.meta
 

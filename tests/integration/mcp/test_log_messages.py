@@ -11,7 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprec
 
 LEVEL = "io.modelcontextprotocol/logLevel"
 PRINTS = "for (const how of ['debug', 'log', 'info', 'warn', 'error']) console[how](how + ' ghp_' + 'a'.repeat(36))"
-TEXT = "[REDACTED:KEY]"
+TEXT = "[REDACTED:github-token]"
 
 
 async def logged(lines: Lines, *, modern: bool = False, **meta: Any) -> list[tuple[str, str, str]]:

@@ -28,7 +28,7 @@ def test_output_comes_back_without_being_asked_for(place: Place) -> None:
     )
     assert shown.content[0].text.partition("--- ")[2] == "stdout\n42"
     assert shown.structured_content["stdoutSummary"] == "42"
-    assert hidden.structured_content["stdoutSummary"] == "[REDACTED:secret]"
+    assert hidden.structured_content["stdoutSummary"] == "api_key=[REDACTED:secret]"
     assert sizes.structured_content["stdoutSummary"] == ""
     assert sizes.content[0].text.splitlines()[-1] == "2 lines, 3 bytes"
     lines = much.structured_content["stdoutSummary"].split("\n")

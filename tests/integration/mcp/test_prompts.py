@@ -43,7 +43,7 @@ def test_the_guide_and_the_scripts(place: Place, mode: str) -> None:
     assert seen["script"].messages[0].content.text == (
         "Run this program with execute_code and tell me what it returns.\n\n```ts\nreturn 'of ' + 'ghp_' + 'x'\n```\n"
     )
-    assert "[REDACTED:KEY]" in seen["leaky"].messages[0].content.text
+    assert "[REDACTED:github-token]" in seen["leaky"].messages[0].content.text
     assert (seen["servers"], seen["scripts"]) == (["odd"], ["leaky", "report"])
     assert seen["refused"] == "there is no script nothing; there are leaky, report"
 

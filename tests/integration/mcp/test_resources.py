@@ -170,7 +170,7 @@ def test_types_scripts_and_guide_are_read_and_completed(place: Place, mode: str)
                 return found.completion.values
 
             assert (await text("paddock://guide")).startswith("# Programs for execute_code\n")
-            assert await text("paddock://scripts/re%20port") == "return '[REDACTED:KEY]'"
+            assert await text("paddock://scripts/re%20port") == "return '[REDACTED:github-token]'"
             assert (await text("paddock://tools/odd/pid")).startswith("// servers.odd\n")
             code = -32002 if mode == "legacy" else -32602
             assert await refused(client, "paddock://tools/odd/pit") == (

@@ -52,7 +52,7 @@ def test_script_tools_are_listed_and_run(place: Place, mode: str) -> None:
                 },
                 "required": ["text"],
             }
-            assert listed["plain"].description == "Says hello with [REDACTED:KEY]."
+            assert listed["plain"].description == "Says hello with [REDACTED:github-token]."
             assert told(await client.call_tool("word_count", {"text": "a few more words"})) == (
                 '{"words":4}',
                 {"words": 4},

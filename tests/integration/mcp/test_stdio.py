@@ -110,7 +110,7 @@ def test_x36_secrets_leave_neither_as_text_nor_as_data(place: Place) -> None:
             call = await client.call_tool(
                 "call_tool", {"server": "odd", "tool": "echo", "args": {"text": key}}
             )
-            assert text(call) == "[REDACTED:KEY]"
+            assert text(call) == "[REDACTED:github-token]"
             for source in (f"return {{a: '{key}'}}", f"console.log('{key}')", f"throw new Error('{key}')"):
                 assert key not in str(await client.call_tool("execute_code", {"code": source}))
 

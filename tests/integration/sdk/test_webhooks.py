@@ -103,7 +103,7 @@ def test_signals_and_ended_scripts_are_told_each_on_the_record(desk, receiver):
     assert [each["type"] for each in told] == ["script.finished"] * (len(told) - 1) + ["signal.captured"]
     assert told[-2]["data"]["status"] == "ok"
     data = told[-1]["data"]
-    assert (data["type"], data["body"]) == ("fact", "a key [REDACTED:KEY]")
+    assert (data["type"], data["body"]) == ("fact", "a key [REDACTED:api-key]")
     mine = [record for record in desk.records() if record.fields.get("name") == "webhook.deliver"]
     assert outcome.id in {record.parent for record in mine}
     assert {signal, script} & {record.request for record in mine} == set()

@@ -365,8 +365,8 @@ def test_secrets_in_what_a_script_prints_are_removed(workshop: Any):
     tool = workshop.make(f"import sys; print('{{\"k\": \"{key}\"}}'); sys.stderr.write('{key}'); sys.exit(1)")
     outcome = workshop.outcome(tool)
     assert key not in outcome.model_dump_json()
-    assert outcome.tool.output == outcome.value == {"k": "[REDACTED:KEY]"}
-    assert (outcome.tool.stderr, outcome.tool.error) == ("[REDACTED:KEY]", "[REDACTED:KEY]")
+    assert outcome.tool.output == outcome.value == {"k": "[REDACTED:github-token]"}
+    assert (outcome.tool.stderr, outcome.tool.error) == ("[REDACTED:github-token]", "[REDACTED:github-token]")
 
 
 def test_a_tool_that_goes_between_request_and_run_is_not_run(workshop: Any):

@@ -230,11 +230,14 @@ def test_x35_unset_variable_stays_literal_with_a_warning(tmp_path):
 def test_secrets_are_in_no_repr(tmp_path):
     environ = {"TOKEN": "tok-123", "HOME": "/home/u"}
     server, _ = one(tmp_path, {"command": "${HOME}/${TOKEN}", "env": {"A": "${TOKEN}"}}, environ)
-    assert repr(server) == "StdioServer('s', command='/home/u/[REDACTED]', 0 args, env=['A'])"
-    assert server.secrets.hide("/home/u tok-123 tok") == "/home/u [REDACTED] tok"
+    assert repr(server) == "StdioServer('s', command='/home/u/[REDACTED:server]', 0 args, env=['A'])"
+    assert server.secrets.hide("/home/u tok-123 tok") == "/home/u [REDACTED:server] tok"
     web, _ = one(tmp_path, {"url": "http://u:p@h:1/${TOKEN}?k", "headers": {"K": "Bearer abcd"}}, environ)
     assert repr(web) == "HttpServer('s', host='http://h:1', headers=['K'])"
-    assert web.secrets.hide("Bearer abcd, abcd, tok-123") == "[REDACTED], [REDACTED], [REDACTED]"
+    assert (
+        web.secrets.hide("Bearer abcd, abcd, tok-123")
+        == "[REDACTED:server], [REDACTED:server], [REDACTED:server]"
+    )
     assert "tok-123" not in repr(ServersConfig({"s": server, "w": web}))
 
 
@@ -247,7 +250,10 @@ json_values = st.recursive(
 def test_what_an_address_holds_of_secrets_is_hidden(tmp_path):
     web, _ = one(tmp_path, {"url": "http://bob:p%40ss-1234@h/mcp?key=tok-123456&page=12"})
     said = "p%40ss-1234 p@ss-1234 Basic Ym9iOnBAc3MtMTIzNA== tok-123456 page 12"
-    assert web.secrets.hide(said) == "[REDACTED] [REDACTED] Basic [REDACTED] [REDACTED] page 12"
+    assert (
+        web.secrets.hide(said)
+        == "[REDACTED:server] [REDACTED:server] Basic [REDACTED:server] [REDACTED:server] page 12"
+    )
     assert (web.has_credentials, one(tmp_path, {"url": "http://h/?key=tok-123456"})[0].has_credentials) == (
         True,
         False,
@@ -268,7 +274,7 @@ def test_space_around_a_header_is_left_out(tmp_path):
     assert (web.headers, warnings, web.secrets.hide("is tok-123")) == (
         {"K": "Bearer tok-123"},
         [],
-        "is [REDACTED]",
+        "is [REDACTED:server]",
     )
 
 
@@ -308,7 +314,7 @@ def test_all_fields_of_oauth(tmp_path):
         callback_port=8123,
         client_metadata_url="https://us.example/client.json",
     )
-    assert server.secrets.hide("the secret is hush-hush") == "the secret is [REDACTED]"
+    assert server.secrets.hide("the secret is hush-hush") == "the secret is [REDACTED:server]"
     assert "hush" not in repr(server) + repr(server.oauth)
 
 

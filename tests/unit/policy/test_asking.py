@@ -13,8 +13,8 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.settings import RedactionSettings
 from paddock.policy.asking import act, details, plain, question, repeatable, sha256
-from paddock.policy.known import KnownSecrets
-from paddock.policy.outgoing import Outgoing
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.outgoing import Outgoing
 
 ASKING = Decision(allowed=False, asks=("why",), rule="user rule 1")
 NOTHING = Outgoing(RedactionSettings(), KnownSecrets())
@@ -71,12 +71,12 @@ def test_secrets_are_not_shown() -> None:
     secrets = KnownSecrets()
     secrets.learn("from-the-vault")
     asked = question(
-        call({"password": "p", "note": "from-the-vault"}),
+        call({"password": "hunter2", "note": "from-the-vault"}),
         ASKING,
         Outgoing(RedactionSettings(), secrets),
         wait_ms=1,
     )
-    assert asked.details == '{"password": "[REDACTED:VALUE]", "note": "[REDACTED:vault]"}'
+    assert asked.details == '{"password": "[REDACTED:secret]", "note": "[REDACTED:vault]"}'
 
 
 def test_what_is_asked_about_each_kind_of_work() -> None:
@@ -122,10 +122,10 @@ def test_the_hash_is_of_all_that_is_done() -> None:
 
 
 def test_an_act_is_shown_as_a_request_is() -> None:
-    asked = act("01", "enable x\x1b", {"token": "t"}, "because\n", NOTHING, wait_ms=5)
+    asked = act("01", "enable x\x1b", {"token": "a1b2c3d4e5"}, "because\n", NOTHING, wait_ms=5)
     assert (asked.what, asked.details, asked.reasons, asked.scopes) == (
         r"enable x\u001b",
-        '{"token": "[REDACTED:VALUE]"}',
+        '{"token": "[REDACTED:secret]"}',
         (r"because\u000a",),
         ("once",),
     )

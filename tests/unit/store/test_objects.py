@@ -21,10 +21,10 @@ def refused(*_):
 sys.modules["obstore"] = None
 threading.Thread.start = refused
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 
-artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Redactor(RedactionSettings()))
+artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Scanner(RedactionSettings()))
 print(sorted(map(str, artifacts.list())), artifacts.size())
 artifacts.sweep_when_due()
 print(sorted(map(str, artifacts.list())), artifacts.size(), artifacts.sweep())

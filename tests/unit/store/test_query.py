@@ -16,7 +16,7 @@ from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifac
 from paddock.model.limits import MIB
 from paddock.model.settings import ArtifactSettings, RedactionSettings
 from paddock.model.text import Lines
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store import query as queries
 from paddock.store.artifacts import Artifacts, Swept
 from paddock.store.query import Reading, query, read_bytes
@@ -26,7 +26,7 @@ HOME = Path("/home/u/repo")
 
 @pytest.fixture
 def artifacts(tmp_path: Path) -> Artifacts:
-    return Artifacts(ArtifactSettings(directory=tmp_path / "artifacts"), Redactor(RedactionSettings()))
+    return Artifacts(ArtifactSettings(directory=tmp_path / "artifacts"), Scanner(RedactionSettings()))
 
 
 def store(artifacts: Artifacts, stdout: str = "", stderr: str = "") -> str:
@@ -244,7 +244,7 @@ def test_a_manifest_that_is_no_file_keeps_nobody_from_the_others(artifacts: Arti
     assert ask(artifacts, handle, queryTerms=["needle"])["matchCount"] == 1
     assert artifacts.sweep() == Swept(0, 1)
     later = datetime.now(UTC) + timedelta(days=400)
-    swept = Artifacts(artifacts.settings, Redactor(RedactionSettings()), clock=lambda: later).sweep()
+    swept = Artifacts(artifacts.settings, Scanner(RedactionSettings()), clock=lambda: later).sweep()
     assert swept == Swept(2, 0)
     assert list(artifacts.list()) == []
 

@@ -21,7 +21,7 @@ from paddock.model.artifact import RunFacts, Stream
 from paddock.model.errors import ArtifactError
 from paddock.model.process import Captured
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store import recording as recordings
 from paddock.store.artifacts import Artifacts
 from paddock.store.recording import Track
@@ -31,7 +31,7 @@ FACTS = RunFacts(workspace="/w/repo", runtime="node")
 
 @pytest.fixture
 def artifacts(tmp_path: Path) -> Artifacts:
-    return Artifacts(ArtifactSettings(directory=tmp_path / "artifacts"), Redactor(RedactionSettings()))
+    return Artifacts(ArtifactSettings(directory=tmp_path / "artifacts"), Scanner(RedactionSettings()))
 
 
 def test_live_output_is_redacted_and_in_order(artifacts: Artifacts) -> None:
@@ -39,8 +39,8 @@ def test_live_output_is_redacted_and_in_order(artifacts: Artifacts) -> None:
     recording = artifacts.record(persist=False, on_output=lambda stream, data: seen.append((stream, data)))
     recording.stdout(b"one\nto")
     recording.stderr(b"err\n")
-    recording.stdout(b"ken=x\nla")
-    assert seen == [("stdout", b"one\n"), ("stderr", b"err\n"), ("stdout", b"[REDACTED:secret]\n")]
+    recording.stdout(b"ken=a1b2c3d4e5\nla")
+    assert seen == [("stdout", b"one\n"), ("stderr", b"err\n"), ("stdout", b"token=[REDACTED:secret]\n")]
     asyncio.run(recording.finish(FACTS))
     assert seen[3:] == [("stdout", b"la")]
 
@@ -48,13 +48,13 @@ def test_live_output_is_redacted_and_in_order(artifacts: Artifacts) -> None:
 def test_what_is_kept_in_memory_is_redacted_across_its_ends(artifacts: Artifacts) -> None:
     """The tail of the raw stream would begin in the middle of the secret."""
     recording = artifacts.record(persist=False, kept_bytes=64)
-    recording.stdout(b"a" * 40 + b"\n" + b"password=" + b"s" * 30 + b"\n" + b"b" * 30)
+    recording.stdout(b"a" * 40 + b"\n" + b"password=" + b"s1Z" * 10 + b"\n" + b"b" * 30)
     asyncio.run(recording.finish(FACTS))
     assert recording.captured("stdout") == Captured(
         head="a" * 32,
         tail="]\n" + "b" * 30,
         total_bytes=111,
-        omitted_bytes=25,
+        omitted_bytes=34,
         omitted_line_ends=1,
     )
 
@@ -86,7 +86,7 @@ def test_a_full_disk_costs_the_artifact_and_nothing_else(
 def test_a_store_that_cannot_be_opened_costs_the_artifact_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     place = ArtifactSettings(directory=tmp_path / "file" / "below")
-    recording = Artifacts(place, Redactor(RedactionSettings())).record()
+    recording = Artifacts(place, Scanner(RedactionSettings())).record()
     recording.stdout(b"x")
     assert asyncio.run(recording.finish(FACTS)) is None
     assert recording.refusal.startswith(
@@ -158,11 +158,11 @@ import asyncio, resource, sys
 from pathlib import Path
 from paddock.model.artifact import RunFacts
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 
 settings = ArtifactSettings(directory=Path(sys.argv[1]), max_bytes=2**40)
-artifacts = Artifacts(settings, Redactor(RedactionSettings()))
+artifacts = Artifacts(settings, Scanner(RedactionSettings()))
 
 def record(pieces):
     recording = artifacts.record()
@@ -188,10 +188,10 @@ CRASH = """
 import os, sys
 from pathlib import Path
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 
-artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Redactor(RedactionSettings()))
+artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Scanner(RedactionSettings()))
 recording = artifacts.record()
 recording.stdout(os.urandom(5_000_000))
 os.kill(os.getpid(), 9)
@@ -260,7 +260,7 @@ def test_small_output_is_stored_when_both_streams_have_ended_and_can_be_read_whe
 @example([b"x" * 512, b"y"])
 @example([b"x" * 513])
 def test_what_is_packed_is_what_came_however_much_and_in_whatever_pieces(pieces: list[bytes]) -> None:
-    track = Track(Redactor(RedactionSettings(enabled=False)), 10)
+    track = Track(Scanner(RedactionSettings(enabled=False)), 10)
     for piece in pieces:
         track.spool(piece)
     whole = b"".join(pieces)

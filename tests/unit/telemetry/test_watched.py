@@ -7,7 +7,7 @@ import pytest
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
 from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.policy.redaction import Redactor
+from paddock.redaction.scanner import Scanner
 from paddock.store.artifacts import Artifacts
 from paddock.store.memory import MemoryAudit
 from paddock.telemetry.metrics import SERVERS, Metrics
@@ -18,7 +18,7 @@ CALL = {"kind": "server", "name": "a/b", "status": "ok", "ms": 1.0}
 
 def sources(directory, workers=1):
     """What is known of a session whose output is stored in a directory."""
-    artifacts = Artifacts(ArtifactSettings(directory=directory), Redactor(RedactionSettings()))
+    artifacts = Artifacts(ArtifactSettings(directory=directory), Scanner(RedactionSettings()))
     return Sources(
         lambda server, tool: (server, tool), lambda: 2, lambda: workers, lambda: 1, lambda: artifacts
     )

@@ -133,7 +133,8 @@ async def _serve(
 
     stop = asyncio.Event()
     with cancelled_by_signals(stop):
-        async with open_session(settings, workspace, launcher=launcher) as session:
+        compatible = names == "seed"
+        async with open_session(settings, workspace, launcher=launcher, compatible=compatible) as session:
             served = service.Service(session, settings, workspace, names, settings_of)
             stay()
             await (served.stdio(stop) if door is None else served.http(door, stop))

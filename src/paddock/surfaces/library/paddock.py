@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from paddock.guest.job import OnConsole
     from paddock.model.artifact import OutputFound, OutputQuery
-    from paddock.policy.outgoing import OnCall
+    from paddock.redaction.outgoing import OnCall
     from paddock.store.audit import AuditRecord
     from paddock.store.recording import OnOutput
     from paddock.surfaces.library.asking import Asking

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from paddock.guest.job import OnConsole
     from paddock.model.outcome import Outcome
     from paddock.model.request import ExecutionRequest
-    from paddock.policy.outgoing import OnCall
+    from paddock.redaction.outgoing import OnCall
     from paddock.store.recording import OnOutput
     from paddock.wiring.session import Session
 

@@ -15,7 +15,6 @@ from mcp.shared.uri_template import UriTemplate
 from paddock.model.artifact import STREAMS, Handle, Stream, safe_name
 from paddock.model.base import Json
 from paddock.model.errors import ArtifactError, UnknownArtifact
-from paddock.policy.redact import redact_text
 
 if TYPE_CHECKING:
     from paddock.store.artifacts import Artifacts, Found
@@ -174,4 +173,4 @@ def _contents(data: bytes, *, after: int, more: bool) -> tuple[dict[str, Json], 
         blob = base64.b64encode(data).decode()
         return {"mimeType": "application/octet-stream", "blob": blob}, len(data)
     left = len(decoder.getstate()[0])
-    return {"mimeType": "text/plain", "text": redact_text(text)}, len(data) - left
+    return {"mimeType": "text/plain", "text": text}, len(data) - left

@@ -11,13 +11,13 @@ from paddock.hub.signatures import signature
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.policy.asking import plain
-from paddock.policy.redact import redact_text
 from paddock.surfaces.mcp.discovery import PATIENCE_S
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.resources import SavedScripts, beginning, guide
 from paddock.surfaces.mcp.tools import Inquire
 
 if TYPE_CHECKING:
+    from paddock.redaction.outgoing import Outgoing
     from paddock.wiring.servers import Servers
 
 _CHOICE = "script"
@@ -30,8 +30,9 @@ class UnknownPromptError(ValueError):
 class Prompts:
     """The prompts of a session; texts have at most `cap` characters."""
 
-    def __init__(self, servers: "Servers", workspace: Path, cap: int) -> None:
+    def __init__(self, servers: "Servers", outgoing: "Outgoing", workspace: Path, cap: int) -> None:
         self._servers = servers
+        self._outgoing = outgoing
         self._scripts = SavedScripts(workspace)
         self._cap = cap
 
@@ -83,7 +84,7 @@ class Prompts:
                 raise UnknownPromptError(
                     f"there is no prompt {name[:100]}; there are write-program and run-script"
                 )
-        return redact_text(cut(text, self._cap))
+        return cut(self._outgoing.text(text), self._cap)
 
     async def _tools(self, server: str) -> str:
         listing = await self._servers.catalog.listing(server, patience_s=PATIENCE_S)

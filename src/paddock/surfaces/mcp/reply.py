@@ -32,13 +32,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
 
     `single` is for what is one call itself, of a server's tool or of a script tool.
     """
-    data: dict[str, Json] = {
-        "status": outcome.status.value,
-        "run": outcome.id,
-        "ms": round(outcome.usage.wall_ms),
-    }
-    if outcome.calls:
-        data["calls"] = dict(Counter(call.server for call in outcome.calls))
+    data = _facts(outcome)
     parts = [_headline(outcome)]
     if not outcome.ok:
         explained = cut(render.explanation(outcome), cap // 2)
@@ -74,6 +68,19 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
         if lines != whole:
             data["truncated"] = True
     return Answer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
+
+
+def _facts(outcome: Outcome) -> dict[str, Json]:
+    data: dict[str, Json] = {
+        "status": outcome.status.value,
+        "run": outcome.id,
+        "ms": round(outcome.usage.wall_ms),
+    }
+    if outcome.redactions:
+        data["redactions"] = outcome.redactions
+    if outcome.calls:
+        data["calls"] = dict(Counter(call.server for call in outcome.calls))
+    return data
 
 
 def value_text(value: Json) -> str:

@@ -13,7 +13,6 @@ from mcp.shared.uri_template import UriTemplate
 from paddock.hub.signatures import Described
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
-from paddock.policy.redact import redact_text
 from paddock.store.scripts import listed, saved
 from paddock.surfaces.mcp.discovery import PATIENCE_S, declared
 from paddock.surfaces.mcp.outputs import StoredOutput, UnknownResourceError
@@ -117,7 +116,7 @@ class SavedScripts:
                 f"there is no script {name[:100]}; there are {', '.join(known) or 'none'}"
             )
         try:
-            return _text(uri, self.source(name, known[name]))
+            return _contents(uri, self.source(name, known[name]))
         except ScriptNotFound as problem:
             raise UnknownResourceError(str(problem)) from None
 
@@ -144,7 +143,7 @@ class ToolTypes:
         name = f"{found['server']}.{found['tool']}"
         (entry,), _ = await self._servers.catalog.describe([name], patience_s=PATIENCE_S)
         if isinstance(entry, Described):
-            return _text(uri, cut(declared(entry), self._cap))
+            return _contents(uri, cut(declared(entry), self._cap))
         raise UnknownResourceError(declared(entry).removeprefix("// "))
 
     async def candidates(self, argument: str, given: Mapping[str, str]) -> Iterable[str]:
@@ -165,6 +164,7 @@ class Resources:
     """The resources of a session; texts have at most `cap` characters, stored output has ranges."""
 
     def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
+        self._redact = session.outgoing.text
         self._outputs = StoredOutput(session, workspace)
         self.scripts = SavedScripts(workspace)
         self._kinds: tuple[Kind, ...] = (self._outputs, ToolTypes(session.servers, cap), self.scripts)
@@ -187,10 +187,10 @@ class Resources:
     async def read(self, uri: str) -> dict[str, Json]:
         """Return the contents of a resource. Raises UnknownResourceError."""
         if uri == GUIDE:
-            return {**_text(uri, guide()), "mimeType": "text/markdown"}
+            return {**_contents(uri, guide()), "mimeType": "text/markdown"}
         for kind in self._kinds:
             if (contents := await kind.read(uri)) is not None:
-                return contents
+                return contents | {"text": self._redact(text)} if (text := contents.get("text")) else contents
         raise UnknownResourceError(
             "there is no such resource; see resources/list and resources/templates/list"
         )
@@ -215,5 +215,5 @@ def beginning(names: Iterable[str], begun: str) -> list[str]:
     return list(islice((name for name in names if name.startswith(begun)), COMPLETIONS))
 
 
-def _text(uri: str, text: str) -> dict[str, Json]:
-    return {"uri": uri, "mimeType": "text/plain", "text": redact_text(encodable(text))}
+def _contents(uri: str, text: str) -> dict[str, Json]:
+    return {"uri": uri, "mimeType": "text/plain", "text": encodable(text)}

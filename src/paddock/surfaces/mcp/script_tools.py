@@ -6,20 +6,21 @@ import threading
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from paddock.gate import Gate
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.model.settings import ToolSettings
-from paddock.policy.redact import redact_text
 from paddock.scripts import open_library, tool_run
 from paddock.surfaces.mcp.reply import answer, cut, value_text
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 from paddock.surfaces.program_response import put_back
 from paddock.surfaces.terminal_text import encodable
+
+if TYPE_CHECKING:
+    from paddock.wiring.session import Session
 
 LOOK_SECONDS = 2.0
 """Between two looks at the directories for who waits for changes."""
@@ -35,8 +36,11 @@ _DEEPEST = 64
 class ScriptTools:
     """The enabled script tools of a workspace; results have at most `cap` characters, and `rest` keeps larger ones."""
 
-    def __init__(self, gate: Gate, settings: ToolSettings, workspace: Path, cap: int, rest: Rest) -> None:
-        self._gate = gate
+    def __init__(
+        self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, rest: Rest
+    ) -> None:
+        self._gate = session.gate
+        self._outgoing = session.outgoing
         self._rest = rest
         self._workspace = workspace
         self._cap = cap
@@ -84,15 +88,21 @@ class ScriptTools:
             changed = put_back(outcome)
             return replace(given, content=[*given.content, text_block(changed)]) if changed else given
 
-        said = redact_text(encodable(description))
+        said = self._outgoing.text(encodable(description))
         return Tool(
             name=name,
             title=name,
             description=cut(said, _DESCRIPTION) or "A script tool of this workspace.",
-            input_schema=_listed(schema),
+            input_schema=self._list_schema(schema),
             run=run,
             checks=False,
         )
+
+    def _list_schema(self, schema: dict[str, Json]) -> dict[str, Json]:
+        """Return a schema as clients are sent it: one out of bounds says only that arguments are an object."""
+        if not _shallow(schema) or len(json.dumps(schema, ensure_ascii=False)) > _SCHEMA:
+            return {"type": "object"}
+        return {**cast("dict[str, Json]", self._outgoing.json(schema)), "type": "object"}
 
     async def _answer(self, outcome: Outcome, name: str) -> Answer:
         """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
@@ -106,13 +116,6 @@ class ScriptTools:
         if len(text) <= self._cap:
             return Answer([text_block(text)], _data(outcome.value))
         return await self._rest.told(outcome, Answer([text_block(cut(text, self._cap))]), what=name)
-
-
-def _listed(schema: dict[str, Json]) -> dict[str, Json]:
-    """Return a schema as clients are told it; that arguments are an object is all they learn of one out of bounds."""
-    if not _shallow(schema) or len(text := json.dumps(schema, ensure_ascii=False)) > _SCHEMA:
-        return {"type": "object"}
-    return {**json.loads(redact_text(text)), "type": "object"}
 
 
 def _data(value: Json) -> Json:

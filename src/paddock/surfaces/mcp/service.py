@@ -69,20 +69,22 @@ class Service:
         programs = Programs(session, workspace, cap)
         own += [provision_tool(session, workspace, cap), *program_tools(programs)]
         own.append(compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
-        opened = partial(_programs, settings_of, session.metrics)
+        opened = partial(_programs, settings_of, session.metrics, names == "seed")
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
         seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
         seed.append(seed_compute_tool(session.gate, workspace))
         seed = [replace(tool, exact=True) for tool in seed]
-        self._scripts = ScriptTools(session.gate, settings.tools, workspace, cap, rest)
+        self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
         further = self._scripts.tools
         if names == "native":
-            self._tools = Toolbox(own, seed, further=further)
+            self._tools = Toolbox(own, seed, further=further, outgoing=session.outgoing)
         else:
-            self._tools = Toolbox(seed, own, suggests=False, further=further, shows_further=False)
+            self._tools = Toolbox(
+                seed, own, suggests=False, further=further, shows_further=False, outgoing=session.outgoing
+            )
         resources = Resources(session, workspace, cap)
         self._saved = resources.scripts
-        self._offers = Offers(Prompts(session.servers, workspace, cap), resources)
+        self._offers = Offers(Prompts(session.servers, session.outgoing, workspace, cap), resources)
         self._announcer = Announcer()
         self._metrics = session.metrics.page if session.metrics else None
         self._changes = names == "native"
@@ -163,9 +165,12 @@ class Service:
 
 @asynccontextmanager
 async def _programs(
-    settings_of: SettingsOf, metrics: "Metrics | None", workspace: Path
+    settings_of: SettingsOf,
+    metrics: "Metrics | None",
+    compatible: bool,  # noqa: FBT001 - bound once
+    workspace: Path,
 ) -> "AsyncGenerator[Programs]":
     """Give what runs programs in a workspace, under its own settings; `metrics` count what runs there too."""
     settings = settings_of(workspace)
-    async with open_session(settings, workspace, metrics=metrics) as session:
+    async with open_session(settings, workspace, metrics=metrics, compatible=compatible) as session:
         yield Programs(session, workspace, settings.mcp.answer_characters)

@@ -20,7 +20,9 @@ from paddock.model.errors import PaddockError
 from paddock.model.numbers import MARK, marked, unmarked
 from paddock.model.outcome import Status
 from paddock.model.schema import Schema
-from paddock.policy.redact import may_hold_secrets, redact_json
+from paddock.model.settings import RedactionSettings
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.outgoing import Outgoing
 from paddock.surfaces.mcp.arguments import read_arguments
 from paddock.surfaces.mcp.icons import icons
 from paddock.surfaces.terminal_text import encodable
@@ -157,7 +159,10 @@ class Toolbox:
         suggests: bool = True,
         further: Callable[[], Awaitable[Iterable[Tool]]] | None = None,
         shows_further: bool = True,
+        outgoing: Outgoing | None = None,
     ) -> None:
+        """Remove from answers what `outgoing` removes; None removes what the default settings do."""
+        self._outgoing = outgoing or Outgoing(RedactionSettings(), KnownSecrets())
         self._suggests = suggests
         self._listed = tuple(listed)
         self._known = {tool.name: tool for tool in (*understood, *self._listed)}
@@ -180,7 +185,7 @@ class Toolbox:
 
         Raises MCPError for what the tool wants to be answered with an error of the protocol.
         """
-        return _fit_to_leave(await self._answer(name, arguments, caller))
+        return _fit_to_leave(await self._answer(name, arguments, caller), self._outgoing)
 
     async def stop(self) -> None:
         """Have all calls end, and all that come: programs with an outcome, the others with a refusal."""
@@ -254,7 +259,7 @@ def _is_finite(given: Json) -> bool:
     return True
 
 
-def _fit_to_leave(answer: Answer) -> Answer:
+def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
     """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold, marked for the library."""
     parts: Any = [answer.content, answer.structured, answer.meta]
     try:
@@ -262,8 +267,8 @@ def _fit_to_leave(answer: Answer) -> Answer:
     except TypeError:
         text = json.dumps(parts)
         parts = marked(parts)
-    if may_hold_secrets(text):
-        parts = redact_json(parts)
+    if not outgoing.leaves_alone([text]):
+        parts = outgoing.json(parts, numbers=False)
     if _SURROGATE in text:
         parts = json.loads(encodable(json.dumps(parts, ensure_ascii=False)))
     return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

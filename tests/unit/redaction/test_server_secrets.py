@@ -5,7 +5,7 @@ import json
 import pytest
 
 from paddock.hub.config import load_servers
-from paddock.hub.redaction import NONE, Secrets, is_credential
+from paddock.redaction.known import NO_SECRETS, ServerSecrets, is_credential
 
 CREDENTIALS = {
     "GITHUB_TOKEN": "ghx-12345678",
@@ -54,14 +54,14 @@ def test_a_result_holds_no_secret_in_its_texts_and_names(secret):
         "half": "\ud800",
     }
     hidden = {
-        "content": [{"text": "it is [REDACTED]."}, 1, None],
-        "[REDACTED]": ["[REDACTED]"],
+        "content": [{"text": "it is [REDACTED:server]."}, 1, None],
+        "[REDACTED:server]": ["[REDACTED:server]"],
         "big": 10**30,
         "half": "\ud800",
     }
-    assert Secrets([secret]).hide_in(value) == hidden
-    assert Secrets(["other-secret"]).hide_in(value) is value
-    assert NONE.hide_in(value) is value
+    assert ServerSecrets([secret]).hide_in(value) == hidden
+    assert ServerSecrets(["other-secret"]).hide_in(value) is value
+    assert NO_SECRETS.hide_in(value) is value
 
 
 def test_the_servers_file_says_which_of_its_secrets_let_somebody_in(tmp_path):
@@ -77,10 +77,10 @@ def test_the_servers_file_says_which_of_its_secrets_let_somebody_in(tmp_path):
     file = tmp_path / "servers.json"
     file.write_text(json.dumps({"mcpServers": servers}))
     found = load_servers(file, {"TOKEN": "tok-12345", "ROOT": "/home/somebody"}).servers
-    assert found["local"].credentials == Secrets(["own-token"])
-    assert found["blank"].credentials == Secrets(["        "])
-    assert found["arguments"].credentials == Secrets(["tok-12345"])
+    assert found["local"].credentials == ServerSecrets(["own-token"])
+    assert found["blank"].credentials == ServerSecrets(["        "])
+    assert found["arguments"].credentials == ServerSecrets(["tok-12345"])
     text = "tok-12345 id=12345678 pass-word query-key paddock-one de-DE bWU6cGFzcy13b3Jk"
     assert found["web"].credentials.hide(text) == (
-        "[REDACTED] [REDACTED] [REDACTED] [REDACTED] paddock-one de-DE [REDACTED]"
+        "[REDACTED:server] [REDACTED:server] [REDACTED:server] [REDACTED:server] paddock-one de-DE [REDACTED:server]"
     )

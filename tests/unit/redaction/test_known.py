@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.settings import RedactionSettings
-from paddock.policy.known import MARK, KnownSecrets
-from paddock.policy.outgoing import Outgoing
-from paddock.policy.redaction import Redactor, StreamRedactor
+from paddock.redaction.known import VAULT_MARK, KnownSecrets
+from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.redactor import Removal
+from paddock.redaction.scanner import Scanner
+from paddock.redaction.stream import StreamRedactor
+
+MARK = VAULT_MARK
 
 VALUES = st.text(min_size=4, max_size=20).filter(lambda text: text not in MARK and not set(text) <= set(MARK))
 
@@ -135,7 +139,7 @@ def test_a_value_that_rules_know_a_part_of_is_hidden_whole():
     known = knowing(secret)
     assert Outgoing(RedactionSettings(), known).text(f"it is {secret}.") == f"it is {MARK}."
     assert Outgoing(RedactionSettings(), known).json({"a": [secret]}) == {"a": [MARK]}
-    assert Redactor(RedactionSettings(), known).text(f"it is {secret}.\n") == f"it is {MARK}.\n"
+    assert Removal(Scanner(RedactionSettings(), known)).text(f"it is {secret}.\n") == f"it is {MARK}.\n"
 
 
 def test_facts_for_the_record_hold_no_value_at_any_depth():
@@ -161,7 +165,7 @@ def test_a_value_cut_by_pieces_of_a_stream_is_found(data, before, after):
     secrets = knowing("s3cr3t-v4lue")
     raw = f"{before}s3cr3t-v4lue{after}".encode()
     cut = data.draw(st.integers(0, len(raw)))
-    stream = StreamRedactor(Redactor(RedactionSettings(), secrets))
+    stream = StreamRedactor(Scanner(RedactionSettings(), secrets))
     out = stream.feed(raw[:cut]) + stream.feed(raw[cut:]) + stream.end()
     assert out.decode() == f"{before}{MARK}{after}"
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, Status
+from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, PlannedCall, Status
 from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.model.tool import ToolEnd
-from paddock.policy.known import KnownSecrets
-from paddock.policy.outgoing import Outgoing
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.outgoing import Outgoing
 
 PATTERNS = (
     RedactionPattern(pattern=r"\b\d{16}\b", name="card"),
@@ -75,7 +75,7 @@ def test_what_is_given_stays_as_it_is():
     assert json.dumps(value) == before
 
 
-HELD = {"pattern": "acme-secret", "vault": "hunter2hunter2", "KEY": "AKIAIOSFODNN7EXAMPLE"}
+HELD = {"pattern": "acme-secret", "vault": "hunter2hunter2", "aws-access-key": "AKIA" + "IOSFODNN7EXAMPLE"}
 """A secret of each kind, by what stands in its place."""
 
 
@@ -110,18 +110,45 @@ def leaving(secret):
     given = holding(secret)
     return Outgoing(
         RedactionSettings(patterns=(pattern,) if secret == HELD["pattern"] else ()), known
-    ).outcome(given, json.dumps(given.value).encode())
+    ).result(given, json.dumps(given.value).encode())
 
 
 @pytest.mark.parametrize("name", HELD)
 def test_x36_an_outcome_leaves_without_secrets_wherever_they_were(name):
-    assert leaving(HELD[name]) == holding(f"[REDACTED:{name}]")
+    found = leaving(HELD[name])
+    assert found == holding(f"[REDACTED:{name}]").model_copy(update={"redactions": found.redactions})
+    assert found.redactions == 18
+
+
+@pytest.mark.parametrize(("name", "mark"), [("vault", "vault"), ("aws-access-key", "KEY")])
+def test_x36_a_compatible_session_keeps_its_marks(name, mark):
+    known = KnownSecrets()
+    known.learn(HELD["vault"])
+    outgoing = Outgoing(RedactionSettings(), known, compatible=True)
+    text = f"token {HELD[name]}"
+    assert (outgoing.text(text), outgoing.json([text])) == (
+        f"token [REDACTED:{mark}]",
+        [f"token [REDACTED:{mark}]"],
+    )
+    assert outgoing.output.redact(b"password=x").data == b"[REDACTED:secret]"
+
+
+def test_what_did_not_run_says_why_without_secrets():
+    why = f"git/{HELD['aws-access-key']} is not granted"
+    decision = Decision(allowed=False, reasons=(why,), asks=(why,))
+    outcome = Outcome(
+        id="x", status=Status.DENIED, decision=decision, error=ErrorInfo(name="PolicyError", message=why)
+    )
+    found = Outgoing(RedactionSettings(), KnownSecrets()).refusal(outcome)
+    told = "git/[REDACTED:aws-access-key] is not granted"
+    assert (found.decision.reasons, found.decision.asks, found.error.message) == ((told,), (told,), told)
+    assert found.redactions == 3
 
 
 def test_an_outcome_without_secrets_leaves_as_it_is():
     assert leaving("plain") == holding("plain")
     bare = Outcome(id="x", status=Status.OK, value=1, has_value=True)
-    assert outgoing().outcome(bare, b"1") == bare
+    assert outgoing().result(bare, b"1") == bare
 
 
 def test_facts_for_the_record_lose_what_was_handed_out():

@@ -1,0 +1,121 @@
+"""Secrets that Paddock knows by their value: those of the vault that were handed out, and those of server entries."""
+
+import re
+from collections.abc import Iterable
+from typing import Self
+
+from paddock.model.base import Json
+from paddock.model.numbers import dumps, loads
+from paddock.redaction.structured import map_scalars
+
+VAULT_MARK = "[REDACTED:vault]"
+SERVER_MARK = "[REDACTED:server]"
+MIN_CHARS = 4
+"""Characters of a value, or of a line of it, below which removing it would only garble texts."""
+MIN_CREDENTIAL_CHARS = 8
+
+_LINE_ENDS = re.compile("[\n\r]")
+_NAME = re.compile(
+    r"(?:^|[_.-])(?:token|secret|passphrase|credentials?|authorization|cookie|jwt|pat"
+    r"|(?:api|private|access|secret|auth|signing|encryption|service|account|license)[_-]?key)(?:$|[_.-])"
+    r"|passw(?:or)?d$",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NO_CREDENTIAL = re.compile(r"[~./]|[0-9]+$|[a-z]+://[^@]*$", re.IGNORECASE)
+"""Paths, numbers and addresses that need no password."""
+
+
+class KnownSecrets:
+    """The values that a session handed out, in every promised spelling. A value that was learnt is never forgotten."""
+
+    def __init__(self) -> None:
+        self._forms: tuple[bytes, ...] = ()
+        self._mark = VAULT_MARK.encode()
+
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
+    def learn(self, value: str) -> None:
+        """Take a value; of one with several lines each line counts, because output is redacted line by line."""
+        from paddock.redaction.spellings import spellings  # noqa: PLC0415 - only needed where there are secrets
+
+        # A file ends with a line end, which programs strip.
+        values = {each for text in (value, value.replace("\r\n", "\n")) for each in (text, text.strip())}
+        lines = [form for each in values for line in _LINE_ENDS.split(each) for form in (line, line.strip())]
+        others = [form for each in values if len(each) >= MIN_CHARS for form in spellings(each)]
+        forms = {form for form in (*lines, *others) if len(form) >= MIN_CHARS and not _LINE_ENDS.search(form)}
+        encoded = {*self._forms, *(form.encode("utf-8", "surrogatepass") for form in forms)}
+        # The longest first: one value may be a part of another.
+        self._forms = tuple(sorted(encoded, key=lambda form: (-len(form), form)))
+
+    def remove(self, data: bytes) -> tuple[bytes, int]:
+        """Return a text without them, and how many there were."""
+        count = 0
+        for form in self._forms:
+            if form in data:
+                count += data.count(form)
+                data = data.replace(form, self._mark)
+        return data, count
+
+    def hide(self, text: str) -> str:
+        """Return a text without them."""
+        if not self._forms:
+            return text
+        data, count = self.remove(text.encode("utf-8", "surrogatepass"))
+        return data.decode("utf-8", "surrogatepass") if count else text
+
+    def hide_json(self, value: Json) -> Json:
+        """Return a JSON value without them, names of members included."""
+        return map_scalars(value, lambda scalar: self.hide(scalar) if isinstance(scalar, str) else scalar)
+
+
+class ServerSecrets:
+    """The secret values of a server's entry and login. No repr shows them.
+
+    Values under four characters are left alone: hiding every `1` would destroy the text and hide nothing.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values = tuple(sorted({v for v in values if len(v) >= MIN_CHARS}, key=len, reverse=True))
+
+    def hide(self, text: str) -> str:
+        """Return a text with every value replaced by the mark, the longest first."""
+        for value in self._values:
+            text = text.replace(value, SERVER_MARK)
+        return text
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def hide_in(self, value: object) -> object:
+        """Return a JSON value with every secret value in its texts and names replaced."""
+        if not self._values:
+            return value
+        text = dumps(value, ensure_ascii=False)
+        spelled = [dumps(secret, ensure_ascii=False)[1:-1] for secret in self._values]
+        return loads(ServerSecrets(spelled).hide(text)) if any(form in text for form in spelled) else value
+
+    def __or__(self, other: Self) -> "ServerSecrets":
+        return ServerSecrets(self._values + other._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ServerSecrets) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(self._values)
+
+    def __repr__(self) -> str:
+        return f"<{len(self._values)} secrets>"
+
+
+NO_SECRETS = ServerSecrets()
+"""Nothing to hide."""
+
+
+def is_credential(name: str, value: str) -> bool:
+    """Tell whether a variable or header of that name lets in whoever has its value."""
+    named = _NAME.search(_WORDS.sub("_", name)) is not None
+    return named and len(value) >= MIN_CREDENTIAL_CHARS and _NO_CREDENTIAL.match(value) is None

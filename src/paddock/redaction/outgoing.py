@@ -1,0 +1,133 @@
+"""An outcome as it may leave Paddock: without secrets."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from paddock.model.base import Json
+from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, RawResult
+from paddock.model.settings import RedactionSettings
+from paddock.model.tool import ToolEnd
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.redactor import Removal
+from paddock.redaction.scanner import Scanner
+
+OnConsole = Callable[[ConsoleLine], None]
+OnCall = Callable[[CallRecord], None]
+
+_Result = TypeVar("_Result", bound=RawResult)
+
+_NAMES = ("name", "executable", "cwd", "file", "prompt", "actor")
+"""Facts for the record whose text somebody else chose."""
+
+
+class Outgoing:
+    """What a session removes from everything that leaves it."""
+
+    def __init__(
+        self, settings: RedactionSettings, secrets: KnownSecrets, *, compatible: bool = False
+    ) -> None:
+        """Remove the secrets that were handed out, and what the settings say; `compatible` with the older marks."""
+        self._scanner = Scanner(settings, secrets, "answer" if compatible else "default")
+        self.output = Scanner(settings, secrets, "output") if compatible else self._scanner
+        """What scans the output of programs."""
+        self._secrets = secrets
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which patterns of the settings are not used, and why."""
+        return self._scanner.warnings
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return Removal(self._scanner).text(text)
+
+    def json(self, value: Json, *, numbers: bool = True) -> Json:
+        """Return a JSON value without secrets, names of members included; patterns also see `numbers`."""
+        return Removal(self._scanner).json(value, numbers=numbers)
+
+    def leaves_alone(self, texts: Iterable[str]) -> bool:
+        """Tell, quickly, that no text holds a secret. False is no more than a guess."""
+        return self._scanner.leaves_alone("\n".join(texts).encode("utf-8", "surrogatepass"))
+
+    def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return facts for the record without secrets: a program chooses the names that it calls."""
+        if self._secrets:
+            facts = {key: self._secrets.hide_json(value) for key, value in facts.items()}
+        names = {key: text for key in _NAMES if isinstance(text := facts.get(key), str)}
+        if self.leaves_alone(names.values()):
+            return facts
+        return facts | {key: self.text(text) for key, text in names.items()}
+
+    def console(self, on_console: OnConsole | None) -> OnConsole | None:
+        """Return what hears each console line as it may leave."""
+        return on_console and (lambda line: on_console(_redact_line(line, Removal(self._scanner))))
+
+    def calls(self, on_call: OnCall | None) -> OnCall | None:
+        """Return what hears each ended call as it may leave."""
+        return on_call and (lambda call: on_call(_redact_call(call, Removal(self._scanner))))
+
+    def result(self, outcome: _Result, written: bytes) -> _Result:
+        """Return a result as it may leave, with the number of removals; `written` is its value as JSON."""
+        removal = Removal(self._scanner)
+        changes: dict[str, object] = {}
+        if outcome.console and not self.leaves_alone(line.text for line in outcome.console):
+            changes["console"] = tuple(_redact_line(line, removal) for line in outcome.console)
+        if outcome.calls and not self.leaves_alone(
+            name for call in outcome.calls for name in (call.server, call.tool)
+        ):
+            changes["calls"] = tuple(_redact_call(call, removal) for call in outcome.calls)
+        if outcome.planned:
+            changes["planned"] = tuple(_redact_planned(call, removal) for call in outcome.planned)
+        if written and not self._scanner.leaves_alone(written):
+            changes["value"] = removal.json(outcome.value, written=written)
+        if outcome.tool is not None:
+            changes["tool"] = _redact_tool(outcome.tool, removal)
+        if outcome.error is not None:
+            changes["error"] = _redact_error(outcome.error, removal)
+        if removal.count:
+            changes["redactions"] = outcome.redactions + removal.count
+        return outcome.model_copy(update=changes) if changes else outcome
+
+    def refusal(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of what did not run as it may leave: reasons name what the program asked for."""
+        outcome = self.result(outcome, b"")
+        removal = Removal(self._scanner)
+        texts = {
+            name: tuple(map(removal.text, getattr(outcome.decision, name))) for name in ("reasons", "asks")
+        }
+        if not removal.count:
+            return outcome
+        changes = {"decision": outcome.decision.model_copy(update=texts)}
+        return outcome.model_copy(update={**changes, "redactions": outcome.redactions + removal.count})
+
+
+def _redact_line(line: ConsoleLine, removal: Removal) -> ConsoleLine:
+    text = removal.text(line.text)
+    return line if text == line.text else line.model_copy(update={"text": text})
+
+
+def _redact_call(call: CallRecord, removal: Removal) -> CallRecord:
+    """Return a call whose names, which the program chose, hold no secret."""
+    names = {"server": removal.text(call.server), "tool": removal.text(call.tool)}
+    return call if names == {"server": call.server, "tool": call.tool} else call.model_copy(update=names)
+
+
+def _redact_planned(call: PlannedCall, removal: Removal) -> PlannedCall:
+    """Return a planned call without secrets; they may be in its names, and so in what would have been asked."""
+    names = {"server": removal.text(call.server), "tool": removal.text(call.tool)}
+    rest = {"arguments": removal.json(call.arguments), "asks": tuple(map(removal.text, call.asks))}
+    return call.model_copy(update={**names, **rest})
+
+
+def _redact_tool(end: ToolEnd, removal: Removal) -> ToolEnd:
+    texts = {name: removal.text(getattr(end, name)) for name in ("stdout", "stderr")}
+    error = None if end.error is None else removal.text(end.error)
+    return end.model_copy(update={**texts, "error": error, "output": removal.json(end.output)})
+
+
+def _redact_error(error: ErrorInfo, removal: Removal) -> ErrorInfo:
+    texts = {
+        key: removal.text(getattr(error, key)) for key in ("name", "message", "excerpt", "thrown", "hint")
+    }
+    frames = tuple(each.model_copy(update={"function": removal.text(each.function)}) for each in error.frames)
+    return error.model_copy(update={**texts, "frames": frames, "data": removal.json(error.data)})

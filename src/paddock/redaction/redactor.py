@@ -1,0 +1,85 @@
+"""Whole texts and JSON values without their secrets, and the number of removals."""
+
+import json
+
+from paddock.model.base import Json
+from paddock.redaction.rules import may_match
+from paddock.redaction.scanner import Scanner
+from paddock.redaction.stream import KEY_SIGN, StreamRedactor
+from paddock.redaction.structured import map_members
+
+_MAX_NAME_BYTES = 256
+"""Maximum length of a member's name that decides about its value."""
+
+
+class Removal:
+    """One pass over the texts of one answer. `count` is how many secrets it has removed so far."""
+
+    def __init__(self, scanner: Scanner) -> None:
+        self._scanner = scanner
+        self._keywords: tuple[str, ...] | None = None
+        """Keywords that a text of the value at hand may hold; None where any may be in it."""
+        self._sees_numbers = False
+        self._beginnings: dict[str, bytes] = {}
+        self.count = 0
+
+    def text(self, text: str) -> str:
+        """Return a text without its secrets."""
+        if self._keywords is not None:
+            lowered = text.lower()
+            if not any(word in lowered for word in self._keywords):
+                return text
+        data = text.encode("utf-8", "surrogatepass")
+        if self._scanner.leaves_alone(data):
+            return text
+        if KEY_SIGN in data:
+            stream = StreamRedactor(self._scanner)
+            redacted = stream.feed(data) + stream.end()
+            count = stream.count
+        else:
+            redacted, count = self._scanner.redact(data)
+        self.count += count
+        return redacted.decode("utf-8", "surrogatepass") if count else text
+
+    def json(self, value: Json, *, numbers: bool = True, written: bytes | None = None) -> Json:
+        """Return a JSON value without its secrets, names of members included. The given value stays as it is.
+
+        Patterns of the settings also see `numbers`. `written` is the value as JSON, which makes this faster.
+        """
+        self._sees_numbers = numbers and self._scanner.has_patterns
+        self._keywords = None if written is None else self._scanner.find_keywords(written)
+        try:
+            return map_members(value, self._scalar, self._member)
+        finally:
+            self._keywords = None
+
+    def _scalar(self, scalar: Json) -> Json:
+        if isinstance(scalar, str):
+            return self.text(scalar)
+        if scalar is None or isinstance(scalar, bool) or not self._sees_numbers:
+            return scalar
+        written = json.dumps(scalar)
+        return scalar if (left := self.text(written)) == written else left
+
+    def _member(self, name: str, scalar: Json) -> Json:
+        """Return the scalar of a member: its first line is what stands behind `"name": "` in a text."""
+        if not isinstance(scalar, str):
+            return self._scalar(scalar)
+        alone = self.text(scalar)
+        beginning = self._beginning(name)
+        if not beginning:
+            return alone
+        end = min((at for at in map(alone.find, "\n\r") if at >= 0), default=len(alone))
+        line = alone[:end].encode("utf-8", "surrogatepass")
+        redacted, count = self._scanner.redact_tail(beginning, line)
+        self.count += count
+        return redacted.decode("utf-8", "surrogatepass") + alone[end:] if count else alone
+
+    def _beginning(self, name: str) -> bytes:
+        """Return what stands before the value of a member in a text; nothing where the name decides about no value."""
+        found = self._beginnings.get(name)
+        if found is None:
+            found = f'"{name}": "'.encode("utf-8", "surrogatepass")
+            decides = self._scanner.has_rules and len(found) <= _MAX_NAME_BYTES and b"\n" not in found
+            found = self._beginnings[name] = found if decides and may_match(found) else b""
+        return found

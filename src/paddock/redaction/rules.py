@@ -1,0 +1,217 @@
+"""The built-in rules: loaded from `rules.jsonl`, and run by RE2.
+
+Most texts hold no keyword of any rule. That is found out without RE2, whose import takes longer than most programs,
+until a process has looked at enough text that RE2 pays for itself.
+"""
+
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+Profile = Literal["default", "output", "answer"]
+"""`output` and `answer` begin with the rules of the compatible profile for that outlet."""
+
+Untyped = Any
+"""What `re2` gives, which comes without types."""
+
+_FILE = Path(__file__).with_name("rules.jsonl")
+_LOAD_AFTER_BYTES = 64 * 1024
+"""Text that a process looks at without RE2."""
+_NESTED_CHARS = 256
+"""Maximum length of a rejected value that is searched for a name and value of its own."""
+
+
+_CHECKED_BYTES = 512
+"""Bytes of a value that a check looks at."""
+_QUOTES = frozenset({b'"', b"'", b"`", b";"})
+"""What may stand before a quoted value; `;` ends `&quot;`."""
+
+
+class _Keywords(NamedTuple):
+    also: dict[bytes, bytes]
+    """By keyword: what must be in the text besides."""
+    beginnings: frozenset[tuple[int, int, int]]
+    short: tuple[bytes, ...]
+    """Those that are shorter than a beginning."""
+
+
+@cache
+def _read() -> list[bytes]:
+    return _FILE.read_bytes().splitlines()
+
+
+@cache
+def _keywords() -> _Keywords:
+    with _FILE.open("rb") as lines:
+        words: dict[str, str] = orjson.loads(lines.readline())["keywords"]
+    also = {word.encode(): more.encode() for word, more in words.items()}
+    beginnings = frozenset((word[0], word[1], word[2]) for word in also if len(word) > 2)  # noqa: PLR2004
+    return _Keywords(also, beginnings, tuple(word for word in also if len(word) <= 2))  # noqa: PLR2004
+
+
+class _Looked:
+    size = 0
+    """Bytes that were looked at without RE2."""
+    rules: "Rules | None" = None
+
+
+def may_match(data: bytes) -> bool:
+    """Tell whether a rule may match a text; False is sure."""
+    if _Looked.rules is not None:
+        return _Looked.rules.has_keyword(data)
+    _Looked.size += len(data)
+    if _Looked.size > _LOAD_AFTER_BYTES:
+        return load_rules().has_keyword(data)
+    lowered, keywords = data.lower(), _keywords()
+    beginnings = zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
+    if keywords.beginnings.isdisjoint(beginnings) and not any(word in lowered for word in keywords.short):
+        return False
+    return any(word in lowered and also in lowered for word, also in keywords.also.items())
+
+
+class Match(NamedTuple):
+    """A secret in a text."""
+
+    start: int
+    end: int
+    rule: "Rule"
+    crosses: bool = False
+    """Whether it is none, but reaches from one line into another."""
+
+
+class Rule:
+    """One rule. Its pattern is compiled when a text holds one of its keywords."""
+
+    def __init__(self, facts: dict[str, Any], order: int) -> None:
+        self.mark = f"[REDACTED:{facts['name']}]".encode()
+        self.keywords: tuple[bytes, ...] = tuple(word.encode() for word in facts["keywords"])
+        self.also: bytes = facts.get("also", "").encode()
+        self.profile: str | None = facts.get("profile")
+        self.order = order if self.profile is None else order - 1_000_000
+        self._pattern: str = facts["pattern"]
+        self._group: int | None = facts.get("group")
+        self._entropy: float = facts.get("entropy", 0)
+        self._check: str = facts.get("check", "")
+
+    @cached_property
+    def _regex(self) -> Untyped:
+        return _re2().compile(b"(?m)" + self._pattern.encode(), _latin())
+
+    @cached_property
+    def _groups(self) -> int:
+        return self._regex.groups
+
+    @cached_property
+    def _first_group(self) -> int:
+        return min(1, self._groups) if self._group is None else self._group
+
+    def applies_to(self, lowered: bytes) -> bool:
+        """Tell whether a text in lower case holds a keyword."""
+        return self.also in lowered and any(word in lowered for word in self.keywords)
+
+    def find(self, data: bytes) -> Iterator[Match]:
+        """Yield the secrets in some lines; and what reaches from one line into another, which is none."""
+        position = 0
+        while (found := self._regex.search(data, position)) is not None:
+            begin, finish = found.span()
+            start, end = self._locate(found)
+            position = max(finish, position + 1)
+            if (line_end := data.find(b"\n", begin, finish)) >= 0 and line_end < finish - 1:
+                yield Match(begin, finish, self, crosses=True)
+            elif self._accepts(found, data, start, end):
+                yield Match(start, end, self)
+            elif start > begin and end - start <= _NESTED_CHARS:
+                position = max(start, begin + 1)
+
+    def _locate(self, found: Untyped) -> tuple[int, int]:
+        """Return where the secret of a match stands."""
+        for group in range(self._first_group, self._groups + 1) if self._first_group else ():
+            start, end = found.span(group)
+            if start < end:
+                return start, end
+        return found.span()
+
+    def _accepts(self, found: Untyped, data: bytes, start: int, end: int) -> bool:
+        if not self._check and not self._entropy:
+            return True
+        from paddock.redaction import values  # noqa: PLC0415 - only where a pattern has matched
+
+        secret = data[start : min(end, start + _CHECKED_BYTES)]
+        if self._entropy and values.find_entropy(secret) < self._entropy:
+            return False
+        if not self._check:
+            return True
+        name = found.group(1).decode("latin-1") if self._first_group > 1 else ""
+        found_value = values.Value(
+            name,
+            secret.decode("utf-8", "replace"),
+            is_quoted=data[start - 1 : start] in _QUOTES,
+            after=data[end : end + 1].decode("latin-1"),
+        )
+        return values.CHECKS[self._check](found_value)
+
+
+class Rules:
+    """All built-in rules."""
+
+    def __init__(self) -> None:
+        self.all = tuple(Rule(orjson.loads(line), number) for number, line in enumerate(_read()[1:]))
+        by_keyword: dict[bytes, list[Rule]] = {}
+        for rule in self.all:
+            for word in rule.keywords:
+                by_keyword.setdefault(word, []).append(rule)
+        self._by_number: list[list[Rule]] = list(by_keyword.values())
+        self._words = [word.decode() for word in by_keyword]
+        self._keywords = _re2().Set.SearchSet(_latin(case_sensitive=False))
+        for word in by_keyword:
+            self._keywords.Add(_re2().escape(word))
+        self._keywords.Compile()
+        self.marks = frozenset(rule.mark for rule in self.all)
+
+    def has_keyword(self, data: bytes) -> bool:
+        """Tell whether a text holds a keyword."""
+        return self._keywords.Match(data) is not None
+
+    def find_keywords(self, data: bytes) -> tuple[str, ...]:
+        """Return the keywords in a text."""
+        found: list[int] = self._keywords.Match(data) or []
+        return tuple(self._words[number] for number in found)
+
+    def select(self, data: bytes, profile: Profile) -> list[Rule]:
+        """Return the rules of a profile that have a keyword in a text, the first to name a mark first."""
+        found: list[int] | None = self._keywords.Match(data)
+        if found is None:
+            return []
+        rules = {
+            rule
+            for number in found
+            for rule in self._by_number[number]
+            if rule.profile in (None, profile) and rule.also in data
+        }
+        return sorted(rules, key=lambda rule: rule.order)
+
+
+@cache
+def load_rules() -> Rules:
+    """Return the rules; the first call loads RE2."""
+    _Looked.rules = Rules()
+    return _Looked.rules
+
+
+def _re2() -> Untyped:
+    import re2  # noqa: PLC0415 - takes longer than most programs
+
+    return re2
+
+
+@cache
+def _latin(*, case_sensitive: bool = True) -> Untyped:
+    """Return options for bytes of any encoding: a character is a byte, and case is that of ASCII letters."""
+    options = _re2().Options()
+    options.encoding = _re2().Options.Encoding.LATIN1
+    options.log_errors = False
+    options.case_sensitive = case_sensitive
+    return options

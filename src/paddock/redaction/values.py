@@ -1,0 +1,151 @@
+"""Whether a value that stands beside a name such as `password` looks like a secret, or like ordinary source.
+
+Ordinary source names values: `None`, `str`, `request.form["password"]`, `token_v2`, `sha256`, `${TOKEN}`, a path, a
+date. A secret is random, or at least mixes letters and digits in a way that names do not.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+MIN_PASSWORD_CHARS = 7
+MIN_SECRET_CHARS = 10
+MIN_ENTROPY = 2.8
+"""Bits for each character of a value that only its name makes a secret."""
+_MIN_CHANGES = 3
+"""Changes between letters and digits that names do not have."""
+_MIN_DIGITS = 4
+_MIN_RANDOM_CHARS = 16
+"""Characters in a row below which few changes between letters and digits, or of case, tell nothing."""
+
+_PASSWORD = re.compile(r"pass|pwd", re.IGNORECASE)
+_PLACEHOLDER = re.compile(
+    r"^\$|\$[({]|\{\{|\}\}|%[(sdr]|\{[A-Za-z_0-9.]*\}|\*{3}|\.{3}|x{4}|^<|>$|<<<|…|•{3}|redacted|example|placeholder"
+    r"|change.?me|your[_-]|dummy",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_PIECES = re.compile(r"[A-Za-z0-9]+")
+_CHANGE = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_CAMEL_CASE = re.compile(r"(?:[A-Z]{0,5}[a-z]{2,}|[A-Z]{2,})+[0-9]{0,4}")
+_ATTRIBUTE = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
+_WORD_AND_NUMBER = re.compile(r"[A-Za-z]*[0-9]{0,4}|[0-9]+[A-Za-z]{0,2}|[A-Za-z]{3,}[0-9][A-Za-z]{3,}[0-9]?")
+_TERM = re.compile(
+    r"(?:base|b)(?:16|32|64|85)|utf(?:8|16|32)|sha[0-9]{1,3}|md[245]|oauth[12]|http[123]|pbkdf2|argon2(?:id?|d)?|x509|pkcs[0-9]{1,2}"
+    r"|ed25519|x25519|secp[0-9]{3}[kr]1|p(?:256|384|521)|aes(?:128|192|256)|[rhep]s(?:256|384|512)|u?int(?:8|16|32|64)"
+    r"|ipv[46]|e2e|i18n|l10n|k8s|s3|ec2|r2d2|v[0-9]{1,3}|2fa|u2f|p12|ntlmv[12]|md4|sm[234]|crc(?:16|32)|http2",
+    re.IGNORECASE,
+)
+"""Terms of the field with digits in them."""
+_NAME_WORDS = re.compile(
+    r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|auth|user(?:name)?|name|field|value|val|test|arg|param|str|string|hash"
+    r"|input|old|new|my|the|is|has|get|set)+",
+    re.IGNORECASE,
+)
+_SPECIAL = re.compile(r"[A-Za-z0-9][!@#$%^&*+=~?][A-Za-z0-9!@#$%^&*+=~?]")
+_ADDRESS_WORDS = frozenset(
+    {
+        "password",
+        "passwd",
+        "pass",
+        "pwd",
+        "secret",
+        "token",
+        "pw",
+        "yourpassword",
+        "user",
+        "username",
+        "passphrase",
+        "...",
+    }
+)
+
+
+class Value(NamedTuple):
+    """A value that a pattern has found."""
+
+    name: str
+    """What stands before it; empty where the rule needs no name."""
+    text: str
+    is_quoted: bool
+    after: str
+    """The character that follows it."""
+
+
+def is_secret(value: Value) -> bool:
+    """Tell whether the value of a name looks like a secret."""
+    text = value.text
+    if not value.is_quoted:
+        text = text.rstrip(".")  # the end of a sentence
+        if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text):
+            return False  # a call, a subscript, an attribute
+    if "://" in text or _PLACEHOLDER.search(text) or _DATE.match(text):
+        return False
+    if _PASSWORD.search(value.name):
+        return len(text) >= MIN_PASSWORD_CHARS and _is_password(text, is_quoted=value.is_quoted)
+    return len(text) >= MIN_SECRET_CHARS and is_random(text)
+
+
+def is_random(value: str) -> bool:
+    """Tell whether a value looks random, and not like a name, a path or a number."""
+    if _PLACEHOLDER.search(value) or find_entropy(value) < MIN_ENTROPY:
+        return False
+    pieces = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
+    longest = max(pieces, key=len, default="")
+    if all(map(_WORD_AND_NUMBER.fullmatch, pieces)):
+        mixed = not longest.islower() and not longest.isupper()
+        return len(longest) >= _MIN_RANDOM_CHARS and mixed and not _CAMEL_CASE.fullmatch(longest)
+    digits = sum(map(str.isdigit, longest))
+    if len(longest) >= _MIN_RANDOM_CHARS and digits >= _MIN_DIGITS:
+        return True
+    return len(_CHANGE.findall(value)) >= _MIN_CHANGES
+
+
+def find_entropy(text: str | bytes) -> float:
+    """Return the Shannon entropy of a text, in bits for each character."""
+    size = len(text)
+    return -sum(count / size * math.log2(count / size) for count in Counter(text).values())
+
+
+def _is_password(value: str, *, is_quoted: bool) -> bool:
+    """Tell whether a value may be a chosen password: `hunter2` is one, `password1` and `sha256` are not."""
+    letters = any(map(str.isalpha, value))
+    if not letters or not any(map(str.isdigit, value)):
+        mixed = any(map(str.isupper, value)) and any(map(str.islower, value))
+        return is_random(value) or bool(is_quoted and letters and mixed and _SPECIAL.search(value))
+    if is_quoted and _SPECIAL.search(value) and " " not in value:
+        return True
+    rest = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
+    mixed = [piece for piece in rest if _CHANGE.search(piece)]
+    return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
+
+
+def _is_key(value: Value) -> bool:
+    """Tell whether what begins with `sk-` is a key, and not a class of a style sheet."""
+    rest = value.text[3:]
+    return ("-" not in rest and "_" not in rest) or any(map(str.isupper, rest)) or _has_digit(value)
+
+
+def _is_address_password(value: Value) -> bool:
+    return value.text.lower() not in _ADDRESS_WORDS and not _PLACEHOLDER.search(value.text)
+
+
+def _has_digit(value: Value) -> bool:
+    return any(map(str.isdigit, value.text))
+
+
+def _has_digit_or_capital(value: Value) -> bool:
+    return any(not each.islower() and each.isalnum() for each in value.text.partition("_")[2])
+
+
+CHECKS: dict[str, Callable[[Value], bool]] = {
+    "value": is_secret,
+    "random": lambda value: is_random(value.text),
+    "key": _is_key,
+    "address": _is_address_password,
+    "digit": _has_digit,
+    "mixed": _has_digit_or_capital,
+}
+"""By name, as rules name them."""
