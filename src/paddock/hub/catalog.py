@@ -49,6 +49,12 @@ class Listing:
     ranking: str = ""
     """Why a search ranked the tools by words alone, where their meaning should have counted, too."""
 
+    def remarks(self) -> list[str]:
+        """Return a line for each thing that is missing."""
+        notes = [f"{name}: {note}" for name, notes in self.notes.items() for note in notes]
+        failures = [f"{name}: {why}" for name, why in self.failures.items()]
+        return [*failures, *notes, *([self.ranking] if self.ranking else [])]
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:

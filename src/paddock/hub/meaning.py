@@ -69,7 +69,7 @@ class Meaning:
     def _open(self, missing: Sequence[str]) -> "Semantics":
         if missing:
             raise ConfigurationError(
-                f'servers.semantic_search is "on", and {", ".join(missing)} is not installed; '
+                f'servers.semantic_search is "on", and packages are missing: {", ".join(missing)}; '
                 "run: pip install 'paddock[semantic]'"
             )
         try:

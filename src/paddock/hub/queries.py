@@ -54,7 +54,11 @@ def telling_words(query: str) -> list[str]:
 
 def default_limit(queries: str | Sequence[str]) -> int:
     """Return how many tools a search returns when its caller does not say: 8, and at least 2 for each query."""
-    return _DEFAULT_RESULTS if isinstance(queries, str) else max(_DEFAULT_RESULTS, _RESULTS_PER_QUERY * len(queries))
+    return (
+        _DEFAULT_RESULTS
+        if isinstance(queries, str)
+        else max(_DEFAULT_RESULTS, _RESULTS_PER_QUERY * len(queries))
+    )
 
 
 def plan_queries(queries: str | Sequence[str]) -> list[list[str]]:
@@ -70,7 +74,7 @@ def plan_queries(queries: str | Sequence[str]) -> list[list[str]]:
 
 
 def split_query(query: str, most: int = MAX_PIECES) -> list[str]:
-    """Split a query at the ends of its sentences into 1 to `most` pieces, which joined by spaces are the query.
+    """Split a query at the ends of its sentences into 1 to `most` pieces, which keep its order and lose nothing.
 
     It is never split within a sentence: a comma or an "and" separates steps as often as it does not.
     """

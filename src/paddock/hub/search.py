@@ -24,7 +24,9 @@ SEARCHED_CHARS = 4_000
 SEARCHED_PARAMETERS = 100
 """Parameters of a tool that are searched."""
 _MOST_WORDS = 32
-_RANKED = f"SELECT rowid, -bm25(tools, {', '.join(map(str, _COLUMNS.values()))}) FROM tools WHERE tools MATCH ?"  # noqa: S608 - constants
+_RANKED = (
+    f"SELECT rowid, -bm25(tools, {', '.join(map(str, _COLUMNS.values()))}) FROM tools WHERE tools MATCH ?"  # noqa: S608 - constants
+)
 
 Scores = Mapping[int, float]
 """Scores of tools by their number in the index; a tool without one does not suit at all."""

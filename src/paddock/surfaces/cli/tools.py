@@ -39,7 +39,11 @@ _NOTHING = "nothing found; try other words, or see `paddock servers list` for th
 )
 @click.argument("queries", metavar="QUERY...", nargs=-1, required=True)
 @click.option("--server", shell_complete=candidates.servers, help="Look only among the tools of this server.")
-@click.option("--limit", type=click.IntRange(1, 100), help="Most tools to show; by default 8, and at least 2 for each query.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    help="Most tools to show; by default 8, at least 2 a query.",
+)
 @options.workspace
 @options.settings
 @options.as_json
@@ -57,7 +61,9 @@ def search(
     For a task of several steps give a short query for each step, in quotes: the best tool of each comes first.
     """
     if len(queries) > MAX_QUERIES:
-        raise Failure(f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2)
+        raise Failure(
+            f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2
+        )
     settings = load(workspace, flags=flags).settings
     hits, listing = heeding_signals(_search(settings, workspace, queries, server, limit))
     _tell(listing)
@@ -174,13 +180,8 @@ async def _approve(
 
 
 def _tell(listing: "Listing") -> None:
-    for name, why in listing.failures.items():
-        warn(f"{name}: {why}")
-    for name, notes in listing.notes.items():
-        for note in notes:
-            warn(f"{name}: {note}")
-    if listing.ranking:
-        warn(listing.ranking)
+    for remark in listing.remarks():
+        warn(remark)
 
 
 def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:

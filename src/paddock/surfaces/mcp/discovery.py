@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
     from paddock.wiring.servers import Servers
 
-SEARCH_TOOLS = "Use this first to find tools: one short query per step in `queries`. Gives TypeScript signatures."
+SEARCH_TOOLS = (
+    "Use this first to find tools: one short query per step in `queries`. Gives TypeScript signatures."
+)
 DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript declarations."
 PATIENCE_S = 30.0
 """Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
