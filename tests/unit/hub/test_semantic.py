@@ -198,7 +198,7 @@ def test_a_model_that_fails_is_tried_again(tmp_path):
 
     async def main():
         semantics = Semantics(VectorCache(tmp_path), load)
-        with pytest.raises(ConfigurationError, match="^no model$"):
+        with pytest.raises(ConfigurationError, match=r"^no model$"):
             await semantics.mixer(TOOLS, ["rain"])
         return (await semantics.mixer(TOOLS, ["rain"]))("rain", {})
 
@@ -234,7 +234,7 @@ def test_the_oldest_vectors_make_room(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda data: b"",
+        lambda _: b"",
         lambda data: data[:-1],
         lambda data: data + b"\0",
         lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:],
@@ -325,7 +325,7 @@ def test_a_model_that_cannot_be_loaded_is_said_and_words_rank(tmp_path, monkeypa
 
     monkeypatch.setattr("paddock.hub.semantic.SentenceModel.__init__", refuse)
     assert found(Meaning("auto", tmp_path)) == ([], ["ranked by words alone: the model is broken"])
-    with pytest.raises(ConfigurationError, match="^the model is broken$"):
+    with pytest.raises(ConfigurationError, match=r"^the model is broken$"):
         found(Meaning("on", tmp_path))
 
 
