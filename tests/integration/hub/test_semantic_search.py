@@ -33,7 +33,7 @@ def test_texts_of_similar_meaning_have_similar_vectors(model):
     assert rain.shape == (DIMENSIONS,)
     assert rain.dtype == np.float32
     assert np.linalg.norm(rain) == pytest.approx(1)
-    assert rain @ umbrella > 0.4 > 0.2 > rain @ invoice
+    assert rain @ umbrella > 2 * abs(rain @ invoice)
 
 
 def test_a_vector_depends_on_its_text_alone(model):

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from paddock.model.artifact import OutputFound
     from paddock.wiring.session import Session
 
-RUN_PROGRAM = "Use this to run a program, confined in the workspace. Returns its output; query_output reads what was cut."
+RUN_PROGRAM = (
+    "Use this to run a program, confined in the workspace. Returns its output; query_output reads what was cut."
+)
 QUERY_OUTPUT = "Use this to search or page stored output."
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
