@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Any, cast
 
 from paddock.hub.queries import default_limit, fuse_scores, interleave, plan_queries, telling_words, words
@@ -105,11 +106,10 @@ class Index:
         found: dict[int, float] = {}
         for pieces in plan_queries(queries):
             scores = fuse_scores([self._score(piece, mix) for piece in pieces])
-            numbers = [
-                number
-                for number, _ in sorted(scores.items(), key=lambda each: (-each[1], each[0]))
-                if server is None or self._tools[number].server == server
-            ][:most]
+            if server is not None:
+                scores = {n: score for n, score in scores.items() if self._tools[n].server == server}
+            # Of equal scores the first tool is taken, as `sorted` would.
+            numbers = nlargest(most, sorted(scores), key=scores.__getitem__)
             ranked.append(numbers)
             for number in numbers:
                 found[number] = max(found.get(number, 0.0), scores[number])
