@@ -1,24 +1,63 @@
-"""Search over tools: how well it finds what people ask for, and how fast. Catalogue and questions: `discovery/`."""
+"""Search over tools: how well it finds what people ask for, and how fast. Tools and questions: `discovery/`.
 
+There are two sets of questions. Half of `questions.txt` chose the weights of BM25's columns, and the other half judges
+them, over the tools of `tools.json`. `steps.txt` and `tasks.txt` chose nothing. They are asked over all tools, and
+compare ways to search. All questions are Paddock's own.
+"""
+
+import asyncio
 import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import NamedTuple
 
 from benchmarks.measure import Line, Scale, Target, milliseconds
+from paddock.hub.queries import plan_queries
 from paddock.hub.result import ToolInfo
 from paddock.hub.search import CatalogTool, Index
+from paddock.hub.semantic import Semantics
 from paddock.hub.signatures import signature
+from paddock.hub.vector_cache import VectorCache
 
 TITLE = "Discovery"
+NOTE = (
+    "All questions are Paddock's own. A *task* is a text that takes 2 to 4 tools, and its figure is the share of these\n"
+    "among the first ten; a *step* takes one tool. *Plain BM25* ranks by all words of names and descriptions. *Today*\n"
+    "is one query, as a whole; *sentences* is the same, split at their ends; *list* is one short query for each step.\n"
+    "*Semantic* is the same three with the model of `paddock[semantic]`."
+)
 
 _DATA = Path(__file__).parent / "discovery"
 _MANY = 500
+_FIRST = 10
+
+_MARKS = str.maketrans(".!?", ",,,")
 
 Question = tuple[str, frozenset[str]]
+Search = Callable[[str | Sequence[str]], list[str]]
+
+
+class Step(NamedTuple):
+    """A short query, and the tools of which any one does what it asks for."""
+
+    query: str
+    right: frozenset[str]
+
+
+class Task(NamedTuple):
+    """What somebody asks for, and the steps that it takes."""
+
+    text: str
+    steps: tuple[Step, ...]
 
 
 def catalog() -> list[CatalogTool]:
-    """Return the tools of the real servers, as they list them."""
+    """Return the tools of `tools.json`: those of real servers as they list them, and some that are invented."""
     listed = json.loads((_DATA / "tools.json").read_text())["servers"]
     return [
         CatalogTool(
@@ -30,11 +69,46 @@ def catalog() -> list[CatalogTool]:
     ]
 
 
+def invented() -> list[CatalogTool]:
+    """Return the tools of `invented.txt`."""
+    rows = [[part.strip() for part in line.split("|")] for line in _lines("invented.txt")]
+    return [
+        CatalogTool(
+            server,
+            ToolInfo(
+                name,
+                description,
+                {
+                    "type": "object",
+                    "properties": {each.strip(): {"type": "string"} for each in names.split(",") if each},
+                },
+                None,
+                {},
+            ),
+        )
+        for server, name, description, names in rows
+    ]
+
+
 def questions() -> list[Question]:
     """Return the labelled questions with the names of the tools that answer them."""
-    lines = (_DATA / "questions.txt").read_text().splitlines()
-    pairs = [line.split(" | ") for line in lines if line and not line.startswith("#")]
+    pairs = [line.split(" | ") for line in _lines("questions.txt")]
     return [(question, frozenset(answers.split(", "))) for question, answers in pairs]
+
+
+def steps() -> list[Task]:
+    """Return the questions that take one tool, as tasks of one step."""
+    found = [_step(line) for line in _lines("steps.txt")]
+    return [Task(step.query, (step,)) for step in found]
+
+
+def tasks() -> list[Task]:
+    """Return the tasks that take several tools."""
+    found: list[Task] = []
+    for line in _lines("tasks.txt"):
+        text, *parts = line.split(" || ")
+        found.append(Task(text, tuple(map(_step, parts))))
+    return found
 
 
 def recall(index: Index, asked: list[Question], limit: int) -> float:
@@ -46,10 +120,68 @@ def recall(index: Index, asked: list[Question], limit: int) -> float:
     return sum(shares) / len(shares)
 
 
+def share_of_steps(search: Search, asked: Sequence[Task], *, as_list: bool = False) -> float:
+    """Return the mean share of a task's steps for which one of the right tools is among the first ten."""
+    shares: list[float] = []
+    for task in asked:
+        found = set(search([step.query for step in task.steps] if as_list else task.text))
+        shares.append(sum(bool(step.right & found) for step in task.steps) / len(task.steps))
+    return sum(shares) / len(shares)
+
+
+def plain_bm25(tools: Sequence[CatalogTool]) -> Search:
+    """Return the floor: BM25 over names and descriptions as they are written, without stems, weights or fillers."""
+    base = sqlite3.connect(":memory:")
+    base.execute("CREATE VIRTUAL TABLE plain USING fts5(text, tokenize='unicode61')")
+    rows = [(number, f"{tool.name} {tool.tool.description}") for number, tool in enumerate(tools)]
+    base.executemany("INSERT INTO plain (rowid, text) VALUES (?, ?)", rows)
+    ranked = f"SELECT rowid FROM plain WHERE plain MATCH ? ORDER BY bm25(plain), rowid LIMIT {_FIRST}"
+
+    def search(query: str | Sequence[str]) -> list[str]:
+        text = query if isinstance(query, str) else " ".join(query)
+        match = " OR ".join(f'"{word}"' for word in dict.fromkeys(_plain_words(text)))
+        with closing(base.execute(ranked, (match,))) as found:
+            return [tools[number].name for (number,) in found]
+
+    return search
+
+
+def by_words(index: Index, *, whole: bool = False) -> Search:
+    """Return the search without the model; a text is one piece where `whole`."""
+
+    def search(query: str | Sequence[str]) -> list[str]:
+        return [hit.tool.name for hit in index.search(_joined(query) if whole else query, limit=_FIRST)]
+
+    return search
+
+
+class ByMeaning:
+    """The search with the model, over tools whose vectors are there."""
+
+    def __init__(self, index: Index, tools: Sequence[CatalogTool], directory: Path) -> None:
+        self._index, self._tools = index, tuple(tools)
+        self._semantics = Semantics(VectorCache(directory))
+        self._loop = asyncio.new_event_loop()
+
+    def searching(self, *, whole: bool = False) -> Search:
+        def search(query: str | Sequence[str]) -> list[str]:
+            asked = _joined(query) if whole else query
+            texts = list(dict.fromkeys(piece for pieces in plan_queries(asked) for piece in pieces))
+            mix = self._loop.run_until_complete(self._semantics.mixer(self._tools, texts))
+            return [hit.tool.name for hit in self._index.search(asked, limit=_FIRST, mix=mix)]
+
+        return search
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._semantics.close())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
 def measure(scale: Scale) -> list[Line]:
     tools, asked = catalog(), questions()
     index, judged = Index(tools), asked[1::2]
-    note = f"{len(judged)} questions that tuned nothing, {len(tools)} tools"
+    note = f"{len(judged)} questions of our own that tuned nothing, {len(tools)} tools"
     lines = [
         Line("recall@5", round(recall(index, judged, 5), 3), "", Target(0.8, at_least=True), note),
         Line("recall@10", round(recall(index, judged, 10), 3), "", Target(0.9, at_least=True), note),
@@ -68,4 +200,63 @@ def measure(scale: Scale) -> list[Line]:
     lines.append(Line(f"a search over {_MANY} tools, slowest question", max(searches), "ms"))
     signatures = [len(signature(tool)) for tool in tools]
     lines.append(Line("one-line signature, median", median(signatures), "characters"))
+    return lines + _compare([*tools, *invented()], scale)
+
+
+def _compare(tools: list[CatalogTool], scale: Scale) -> list[Line]:
+    """Return what each way to search finds of the questions that chose nothing, and how long one takes."""
+    every, single = tasks(), steps()
+    tools = tools[: scale.of(len(tools), 40)]
+    every, single = every[: scale.of(len(every), 10)], single[: scale.of(len(single), 10)]
+    note = f"{len(every)} tasks and {len(single)} steps of our own, {len(tools)} tools"
+    index = Index(tools)
+    with TemporaryDirectory() as directory:
+        meaning = ByMeaning(index, tools, Path(directory))
+        started = perf_counter()
+        meaning.searching()("warm")
+        prepared = perf_counter() - started
+        ways = {
+            "plain BM25": (plain_bm25(tools), False),
+            "today": (by_words(index, whole=True), False),
+            "sentences": (by_words(index), False),
+            "list": (by_words(index), True),
+            "semantic, today": (meaning.searching(whole=True), False),
+            "semantic, sentences": (meaning.searching(), False),
+            "semantic, list": (meaning.searching(), True),
+        }
+        lines: list[Line] = []
+        for name, (search, as_list) in ways.items():
+            found = share_of_steps(search, every, as_list=as_list)
+            lines.append(Line(f"tasks, recall@10: {name}", round(found, 3), "", None, note))
+            if not as_list:
+                found = share_of_steps(search, single)
+                lines.append(Line(f"steps, recall@10: {name}", round(found, 3), "", None, note))
+        for name, (search, as_list) in ways.items():
+            spent = [
+                milliseconds(lambda q=[s.query for s in task.steps] if as_list else task.text: search(q))
+                for task in every
+            ]
+            lines.append(Line(f"a task: {name}, median", median(spent), "ms"))
+        meaning.close()
+    lines.append(Line(f"vectors of {len(tools)} tools, once", prepared, "s"))
     return lines
+
+
+def _joined(query: str | Sequence[str]) -> str:
+    """Return a query in which no sentence ends, so that it is searched as a whole."""
+    text = query if isinstance(query, str) else " ".join(query)
+    return text.translate(_MARKS)
+
+
+def _lines(name: str) -> list[str]:
+    lines = (_DATA / name).read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _step(line: str) -> Step:
+    query, right = line.split(" | ")
+    return Step(query, frozenset(right.split(", ")))
+
+
+def _plain_words(text: str) -> list[str]:
+    return "".join(each if each.isalnum() else " " for each in text.lower()).split()

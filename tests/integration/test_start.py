@@ -67,7 +67,7 @@ def started(home: Path, *arguments: str, stdin: str = "") -> Start:
 LIBRARIES = {
     *("anyio", "cryptography", "httpx", "jsonschema_rs", "keyring", "mcp", "obstore", "py_mini_racer", "re2"),
     *("rich", "yaml", "zstandard", "opentelemetry", "prometheus_client", "requests"),
-    *("difflib", "sqlite3", "tomllib"),
+    *("difflib", "numpy", "onnxruntime", "sqlite3", "tokenizers", "tomllib"),
 }
 """Libraries that no program needs which calls nothing."""
 
@@ -77,6 +77,7 @@ ROOMS = {
         "paddock.confine.plan",
         "paddock.flows",
         "paddock.hub.config",
+        "paddock.hub.meaning",
         "paddock.hub.pool",
     ),
     *("paddock.model.artifact", "paddock.model.digest", "paddock.model.schema", "paddock.redaction.values"),

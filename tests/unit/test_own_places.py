@@ -45,6 +45,7 @@ def files(settings: Settings, folder: Path) -> dict[str, Path]:
         "vault": settings.vault.directory / "key",
         "approvals": settings.approvals.directory / "a.question",
         "parsed programs": folder / "cache/paddock/intake/a",
+        "vectors of tools": folder / "cache/paddock/vectors/tools.bin",
         "pins and logins": settings.servers.state / "a" / "pins.json",
         "signals": settings.sdk.signals,
         "webhooks": settings.sdk.webhooks,

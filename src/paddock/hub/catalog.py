@@ -6,16 +6,19 @@ A server that cannot be asked costs its own tools and a line that says why, neve
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Protocol
 
+from paddock.hub.queries import plan_queries
 from paddock.hub.search import (
     SEARCHED_CHARS,
     SEARCHED_PARAMETERS,
     CatalogTool,
     Hit,
     Index,
+    Mix,
     is_searched_in_part,
 )
 from paddock.hub.signatures import Described, describe
@@ -43,6 +46,14 @@ class Listing:
     """By server: why its tools are missing, or which of them are left out."""
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """By server: what else is missing of its tools, or of what is searched."""
+    ranking: str = ""
+    """Why a search ranked the tools by words alone, where their meaning should have counted, too."""
+
+    def remarks(self) -> list[str]:
+        """Return a line for each thing that is missing."""
+        notes = [f"{name}: {note}" for name, notes in self.notes.items() for note in notes]
+        failures = [f"{name}: {why}" for name, why in self.failures.items()]
+        return [*failures, *notes, *([self.ranking] if self.ranking else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +73,23 @@ class _Known:
     notes: tuple[str, ...] = ()
 
 
+class Ranking(Protocol):
+    """Ranks tools by more than their words; `hub/meaning.py` says what its method returns."""
+
+    async def mixer(
+        self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
+    ) -> tuple[Mix | None, str]:
+        """Return what mixes the scores of tools for texts, or None and why it is missing."""
+        ...
+
+
 class Catalog:
     """Asks servers for their tools at the first use and remembers what they said.
 
     `ask` returns the tools of one server or raises ServerError. `version` tells how often a server has said
     that its tools changed; with another number it is asked again. `notes` gives what is missing of its last listing,
-    `observed` the type of a tool's results so far, `unchecked` what of its arguments is not checked. `clock` gives
-    seconds.
+    `observed` the type of a tool's results so far, `unchecked` what of its arguments is not checked. `meaning` ranks
+    tools by more than their words. `clock` gives seconds.
     """
 
     def __init__(
@@ -80,6 +101,7 @@ class Catalog:
         notes: Callable[[str], Sequence[str]] = lambda _: (),
         observed: Callable[[str, str], Mapping[str, Json] | None] = lambda _server, _tool: None,
         unchecked: Callable[[str, str], str] = lambda _server, _tool: "",
+        meaning: Ranking | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._servers = tuple(servers)
@@ -88,6 +110,7 @@ class Catalog:
         self._notes = notes
         self._observed = observed
         self._unchecked = unchecked
+        self._meaning = meaning
         self._clock = clock
         self._known: dict[str, _Known] = {}
         self._asking: dict[str, tuple[asyncio.Task[_Known], float]] = {}
@@ -112,13 +135,27 @@ class Catalog:
         )
 
     async def search(
-        self, query: str, *, server: str | None = None, limit: int = 8, patience_s: float | None = None
+        self,
+        queries: str | Sequence[str],
+        *,
+        server: str | None = None,
+        limit: int | None = None,
+        patience_s: float | None = None,
     ) -> tuple[tuple[Hit, ...], Listing]:
-        """Return the tools that suit a question best, best first, and where they were looked for."""
+        """Return the tools that suit a query best, or several queries, and where they were looked for.
+
+        See `Index.search`. Tools whose meaning is not known after `patience_s` are ranked by their words. Raises
+        ValueError for too many queries, ConfigurationError where `servers.semantic_search` is "on" and cannot be.
+        """
+        texts = list(dict.fromkeys(piece for pieces in plan_queries(queries) for piece in pieces))
         listing = await self.listing(server, patience_s=patience_s)
         if self._index is None or self._index[0] != listing.tools:
             self._index = (listing.tools, Index(listing.tools))
-        return self._index[1].search(query, server=server, limit=limit), listing
+        index, mix = self._index[1], None
+        if self._meaning is not None and listing.tools:
+            mix, ranking = await self._meaning.mixer(listing.tools, texts, patience_s=patience_s)
+            listing = replace(listing, ranking=ranking)
+        return index.search(queries, server=server, limit=limit, mix=mix), listing
 
     async def describe(
         self, names: Sequence[str], *, patience_s: float | None = None

@@ -2,16 +2,18 @@
 
 Ranking is BM25 as SQLite has it (FTS5): in every Python, loaded in milliseconds, with weights for the columns and
 Porter's stemmer. Ours is only what it is fed: names taken apart at case, digits and underscores. The weights
-come from `benchmarks/bench_search.py`, which measures them on labelled questions.
+come from `benchmarks/bench_discovery.py`, which measures them on labelled questions. Where the extra `semantic` is
+installed, `semantic.py` mixes these scores with those of a model.
 """
 
-import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Any, cast
 
+from paddock.hub.queries import default_limit, fuse_scores, interleave, plan_queries, telling_words, words
 from paddock.hub.result import ToolInfo, has_hidden
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
@@ -23,15 +25,14 @@ SEARCHED_CHARS = 4_000
 SEARCHED_PARAMETERS = 100
 """Parameters of a tool that are searched."""
 _MOST_WORDS = 32
-
-_SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])")
-_WORD = re.compile(r"[^\W_]+")
-_FILLERS = frozenset(
-    "a an and are as at be by can do does for from get give have how i in into is it its let me my of on or our out"  # noqa: SIM905 - words
-    " please show so some tell that the their them then there this to us use want was we what when where which who"
-    " will with would you your".split()
+_RANKED = (
+    f"SELECT rowid, -bm25(tools, {', '.join(map(str, _COLUMNS.values()))}) FROM tools WHERE tools MATCH ?"  # noqa: S608 - constants
 )
-"""Words of questions that say nothing about a tool. `get` is one: every other tool's name begins with it."""
+
+Scores = Mapping[int, float]
+"""Scores of tools by their number in the index; a tool without one does not suit at all."""
+Mix = Callable[[str, Scores], Scores]
+"""Returns the scores of a text from those that its words give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class CatalogTool:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A tool that was found. `score` is comparable within one search; larger is better."""
+    """A tool that was found. `score` is comparable within one query; larger is better."""
 
     tool: CatalogTool
     score: float
@@ -87,33 +88,43 @@ class Index:
     def __del__(self) -> None:
         self._base.close()
 
-    def search(self, query: str, *, server: str | None = None, limit: int = 8) -> tuple[Hit, ...]:
-        """Return the best tools for a question, best first; the same question has the same answer.
+    def search(
+        self,
+        queries: str | Sequence[str],
+        *,
+        server: str | None = None,
+        limit: int | None = None,
+        mix: Mix | None = None,
+    ) -> tuple[Hit, ...]:
+        """Return the best tools for a query, best first, or for several, interleaved by rank without repeats.
 
-        Only tools of `server` when it is given. Empty when no word of the question is known.
+        Only tools of `server` when it is given; at most `limit`, by default 8 and at least 2 for each query. Empty when
+        no word of the queries is known. The same queries have the same answer. Raises ValueError for too many queries.
         """
-        terms = _terms(query)
-        if not terms:
-            return ()
-        # Every term in quotes: the question is words, never the query language of FTS5.
-        match = " OR ".join(f'"{term}"' for term in terms)
-        weights = ", ".join(str(weight) for weight in _COLUMNS.values())
-        score = f"-bm25(tools, {weights}) AS score"
-        ranked = f"SELECT rowid, {score} FROM tools WHERE tools MATCH ? ORDER BY score DESC, rowid"  # noqa: S608 - constants
-        hits: list[Hit] = []
-        with closing(self._base.execute(ranked, (match,))) as rows:
-            for number, score in cast("Iterable[tuple[int, float]]", rows):
-                entry = self._tools[number]
-                if server is None or entry.server == server:
-                    hits.append(Hit(entry, float(f"{score:.4g}")))
-                if len(hits) == limit:
-                    break
-        return tuple(hits)
+        most = default_limit(queries) if limit is None else limit
+        ranked: list[list[int]] = []
+        found: dict[int, float] = {}
+        for pieces in plan_queries(queries):
+            scores = fuse_scores([self._score(piece, mix) for piece in pieces])
+            if server is not None:
+                scores = {n: score for n, score in scores.items() if self._tools[n].server == server}
+            # Of equal scores the first tool is taken, as `sorted` would.
+            numbers = nlargest(most, sorted(scores), key=scores.__getitem__)
+            ranked.append(numbers)
+            for number in numbers:
+                found[number] = max(found.get(number, 0.0), scores[number])
+        return tuple(
+            Hit(self._tools[number], float(f"{found[number]:.4g}")) for number in interleave(ranked)[:most]
+        )
 
-
-def words(text: str) -> list[str]:
-    """Return the words of a name or text in lower case, taken apart at case, digits, underscores and marks."""
-    return _WORD.findall(_SEAM.sub(" ", text).lower())
+    def _score(self, text: str, mix: Mix | None) -> Scores:
+        scores: Scores = {}
+        if terms := telling_words(text)[:_MOST_WORDS]:
+            # Every term in quotes: the question is words, never the query language of FTS5.
+            match = " OR ".join(f'"{term}"' for term in terms)
+            with closing(self._base.execute(_RANKED, (match,))) as rows:
+                scores = dict(cast("Iterable[tuple[int, float]]", rows))
+        return scores if mix is None else mix(text, scores)
 
 
 def keyword_search(tools: Sequence[CatalogTool], query: str, *, limit: int = 20) -> tuple[Hit, ...]:
@@ -144,13 +155,6 @@ def confidence(score: float, query: str) -> float:
     """Return the seed's confidence of a score from 0 to 1: `min(score / (words * 12), 1)`, two decimals (spec 2.1)."""
     count = len(query.split())
     return round(min(score / (count * 12), 1), 2) if count else 0.0
-
-
-def _terms(query: str) -> list[str]:
-    """Return the different words of a question; its fillers only when there is nothing else."""
-    found = dict.fromkeys(words(query[:SEARCHED_CHARS]))
-    telling = [word for word in found if word not in _FILLERS]
-    return (telling or list(found))[:_MOST_WORDS]
 
 
 def _texts(entry: CatalogTool) -> tuple[str, str, str, str]:

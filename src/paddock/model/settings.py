@@ -190,6 +190,9 @@ class ServerSettings(Value):
     questions: tuple[str, ...] = ()
     """Servers (globs over names) that may have a person asked in the midst of a call. The person sees the question and
     the answer that the form holds by itself, and agrees or not; a program never answers."""
+    semantic_search: Literal["auto", "on", "off"] = "auto"
+    """Whether a search for tools ranks them by meaning, too, with a model that runs on this machine: `auto` does where
+    the extra `paddock[semantic]` is installed, `on` reports an error where it is not, `off` ranks by words alone."""
     max_live: PositiveInt = 20
     """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
     idle_timeout_ms: PositiveInt = 300_000

@@ -231,6 +231,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "servers.questions": _subset,
     "servers.registry": _same,
     "servers.registry_source": _same,
+    "servers.semantic_search": _stricter("on", "auto", "off"),
     "servers.state": _same,
     "servers.trust": _same,
 }

@@ -47,6 +47,7 @@ def look_at_places(settings: Settings) -> list[PlaceReport]:
         _Directory("schedules", settings.sdk.temporals, 0),
         _Directory("compiled programs", user_cache_path("paddock") / "programs", 0),
         _Directory("parsed programs", answers.directory(), 1),
+        _Directory("vectors of tools", user_cache_path("paddock") / "vectors", 1),
     )
     found = [_report(each.name, each.path, _findings(each)) for each in directories]
     found.append(_report("pins and logins", settings.servers.state, _memories(settings.servers.state)))

@@ -6,6 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from platformdirs import user_cache_path
+
 from paddock.files import read_bounded
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from paddock.hub.admission import Admission
     from paddock.hub.catalog import Catalog
     from paddock.hub.config import ServersConfig
+    from paddock.hub.meaning import Meaning
     from paddock.hub.observed import Observed
     from paddock.hub.pins import Pins
     from paddock.hub.pool import Hub, ServerStatus
@@ -171,7 +174,15 @@ class Servers:
             notes=hub.left_out,
             observed=self.observed.type_of,
             unchecked=self.admission.unchecked,
+            meaning=self.meaning,
         )
+
+    @cached_property
+    def meaning(self) -> "Meaning":
+        """How a search ranks tools by their meaning."""
+        from paddock.hub.meaning import Meaning  # noqa: PLC0415 - only those who search pay for it
+
+        return Meaning(self._settings.semantic_search, user_cache_path("paddock") / "vectors")
 
     @cached_property
     def provisioning(self) -> "Provisioning":
@@ -202,7 +213,9 @@ class Servers:
         return self._live().status()
 
     async def close(self) -> None:
-        """End every server that was started."""
+        """End every server that was started, and what is still computed of their tools."""
+        if "meaning" in vars(self):
+            await self.meaning.close()
         if self._hub is not None:
             await self._hub.close()
 

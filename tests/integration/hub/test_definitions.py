@@ -63,6 +63,7 @@ class Workspace:
             "XDG_STATE_HOME": str(self.directory / "state"),
             "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
             "LANG": "C.UTF-8",
+            "PADDOCK_SERVERS_SEMANTIC_SEARCH": "off",
         }
         done = subprocess.run(
             [PADDOCK, *args], cwd=self.directory, env=environment, input=stdin,

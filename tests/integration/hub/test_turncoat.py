@@ -69,6 +69,7 @@ class Workspace:
             "HOME": str(self.directory / "home"),
             "XDG_STATE_HOME": str(self.directory / "state"),
             "LANG": "C.UTF-8",
+            "PADDOCK_SERVERS_SEMANTIC_SEARCH": "off",
         }
         done = subprocess.run(
             [PADDOCK, "servers", *args], cwd=self.directory, env=environment,

@@ -50,6 +50,7 @@ class Place:
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
+            "PADDOCK_SERVERS_SEMANTIC_SEARCH": "off",
             "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
         }
         entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD)]}

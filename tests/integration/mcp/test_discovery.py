@@ -213,3 +213,62 @@ def test_names_that_are_not_described_are_counted(place: Place) -> None:
             assert (none.is_error, none.content[0].text) == (True, "invalid\n`names` is empty")
 
     asyncio.run(main())
+
+
+def test_a_list_of_queries_gives_the_best_tool_of_each_first(place: Place) -> None:
+    tools = [
+        {"name": name, "description": text, "inputSchema": {"type": "object"}}
+        for name, text in (
+            ("open_issues", "List issues of a repository"),
+            ("old_issues", "List old issues"),
+            ("send", "Send a mail"),
+        )
+    ]
+    file = place.workspace / "steps.json"
+    file.write_text(json.dumps(tools))
+    place.servers({"g": {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}})
+
+    async def main() -> Any:
+        async with place.client(mode="auto") as client:
+            asked = (
+                {"queries": ["list issues", "send mail"]},
+                {"query": "send mail", "queries": ["list issues"], "limit": 2},
+                {"queries": []},
+                {"server": "g"},
+                {"queries": ["x"] * 13},
+            )
+            return [await client.call_tool("search_tools", arguments) for arguments in asked]
+
+    answers = [answer.content[0].text.splitlines() for answer in asyncio.run(main())]
+    first, second, third = (
+        "g.old_issues() // List old issues",
+        "g.send() // Send a mail",
+        "g.open_issues() // List issues of a repository",
+    )
+    missing = "search_tools: `queries` is missing: give one short query for each step of the task"
+    assert answers == [
+        ["ok · 3 of 3 tools", first, second, third],
+        ["ok · 2 of 3 tools", second, first],
+        ["invalid", missing],
+        ["invalid", missing],
+        ["invalid", "search_tools: 13 queries are too many: give at most 12 at a time"],
+    ]
+
+
+def test_agents_find_tools_by_meaning_and_are_told_when_that_cannot_be(place: Place) -> None:
+    place.environment["PADDOCK_SERVERS_SEMANTIC_SEARCH"] = "on"
+    place.environment["XDG_CACHE_HOME"] = str(place.home / "cache")
+    text = "Write to somebody by electronic mail"
+    tools = [{"name": name, "description": text, "inputSchema": {"type": "object"}} for name in ("letter",)]
+    tools.append(
+        {"name": "clock", "description": "Current time in a zone", "inputSchema": {"type": "object"}}
+    )
+    file = place.workspace / "meaning.json"
+    file.write_text(json.dumps(tools))
+    place.servers({"g": {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}})
+
+    async def main() -> Any:
+        async with place.client(mode="auto") as client:
+            return await client.call_tool("search_tools", {"queries": ["email Anna"]})
+
+    assert asyncio.run(main()).content[0].text == f"ok · 1 of 2 tools\ng.letter() // {text}"

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.hub.queries import words
 from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool, Hit, Index, confidence, keyword_score, keyword_search, words
+from paddock.hub.search import CatalogTool, Hit, Index, confidence, keyword_score, keyword_search
 
 
 def tool(server, name, description="", parameters=None):

@@ -40,6 +40,7 @@ CHOICES = {
     "audit.directory": [Path("/a"), Path("/b")],
     "servers.config": [Path("/a.json"), Path("/b.json")],
     "servers.questions": [("a", "b"), ("a",), ()],
+    "servers.semantic_search": ["on", "auto", "off"],
     "servers.registry_source": ["https://a.example", "https://b.example"],
     "servers.registry": [Path("/a"), Path("/b")],
     "servers.state": [Path("/a"), Path("/b")],

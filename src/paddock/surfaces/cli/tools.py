@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.configuration import load
+from paddock.hub.queries import MAX_QUERIES
 from paddock.model.base import Json
 from paddock.model.errors import UnknownServer
 from paddock.model.settings import Settings
@@ -32,21 +33,40 @@ _NOTHING = "nothing found; try other words, or see `paddock servers list` for th
 @click.command(
     "search",
     epilog=examples(
-        "paddock servers search 'open issues'", "paddock servers search commit --server git --json"
+        "paddock servers search 'open issues'",
+        "paddock servers search 'weather tomorrow' 'send a mail'",
+        "paddock servers search commit --server git --json",
     ),
 )
-@click.argument("query")
+@click.argument("queries", metavar="QUERY...", nargs=-1, required=True)
 @click.option("--server", shell_complete=candidates.servers, help="Look only among the tools of this server.")
-@click.option("--limit", type=click.IntRange(1, 100), default=8, help="Most tools to show; 8 by default.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    help="Most tools to show; by default 8, at least 2 a query.",
+)
 @options.workspace
 @options.settings
 @options.as_json
 def search(
-    query: str, server: str | None, limit: int, workspace: Path, flags: dict[str, str], *, as_json: bool
+    queries: tuple[str, ...],
+    server: str | None,
+    limit: int | None,
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    as_json: bool,
 ) -> None:
-    """Find tools by what they do; this starts the servers. The best comes first."""
+    """Find tools by what they do; this starts the servers. The best comes first.
+
+    For a task of several steps give a short query for each step, in quotes: the best tool of each comes first.
+    """
+    if len(queries) > MAX_QUERIES:
+        raise Failure(
+            f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2
+        )
     settings = load(workspace, flags=flags).settings
-    hits, listing, config = heeding_signals(_search(settings, workspace, query, server, limit))
+    hits, listing, config = heeding_signals(_search(settings, workspace, queries, server, limit))
     _tell(listing)
     for hit, _ in hits:
         if hit.tool.warning:
@@ -131,7 +151,7 @@ def approve(
 
 
 async def _search(
-    settings: Settings, workspace: Path, query: str, server: str | None, limit: int
+    settings: Settings, workspace: Path, queries: tuple[str, ...], server: str | None, limit: int | None
 ) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
     from paddock.hub.signatures import signature  # noqa: PLC0415 - help does without
 
@@ -139,7 +159,7 @@ async def _search(
         config, catalog = opened.servers.config, opened.servers.catalog
         if server is not None and server not in config.servers:
             raise Failure(str(UnknownServer(server, config.servers, config.absent)))
-        hits, listing = await catalog.search(query, server=server, limit=limit)
+        hits, listing = await catalog.search(queries, server=server, limit=limit)
         return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing, config
 
 
@@ -189,11 +209,8 @@ async def _approve(
 
 
 def _tell(listing: "Listing") -> None:
-    for name, why in listing.failures.items():
-        warn(f"{name}: {why}")
-    for name, notes in listing.notes.items():
-        for note in notes:
-            warn(f"{name}: {note}")
+    for remark in listing.remarks():
+        warn(remark)
 
 
 def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:

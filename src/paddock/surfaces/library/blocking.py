@@ -116,6 +116,7 @@ class BlockingPaddock:
     prompt = _waiting(Paddock.prompt)
     compute = _waiting(Paddock.compute)
     call = _waiting(Paddock.call)
+    search_tools = _waiting(Paddock.search_tools)
     query = _waiting(Paddock.query)
     find_records = _waiting(Paddock.find_records)
 

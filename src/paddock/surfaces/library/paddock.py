@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from paddock.configuration import load
 from paddock.files import below
 from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError
+from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.program import Access, Network, Runtime
@@ -23,6 +23,7 @@ from paddock.model.tool import ToolEnd
 from paddock.scripts import tool_run
 from paddock.store.scripts import read, saved, text
 from paddock.surfaces.library.asking import on_a_loop
+from paddock.surfaces.library.found import FoundTool, FoundTools
 from paddock.surfaces.library.running import Running
 from paddock.surfaces.render import tool_end
 from paddock.wiring.session import Session, open_session
@@ -282,6 +283,36 @@ class Paddock:
             raise ValueError(f"the arguments are no JSON object: {problem}") from None
         work = ServerCall(server=server, tool=tool, arguments={} if given is None else given)
         return await self._ask(work, timeout_ms)
+
+    async def search_tools(
+        self, queries: str | Sequence[str], *, server: str | None = None, limit: int | None = None
+    ) -> FoundTools:
+        """Find tools of the configured servers by what they do; this starts the servers.
+
+        For a task of several steps give a list of short queries, one for each step, at most 12: their results are
+        interleaved by rank. At most `limit` tools, by default 8 and at least 2 for each query; only those of `server`
+        when it is given. Raises PaddockError for an unknown server, ValueError for no or too many queries.
+        """
+        from paddock.hub.signatures import signature  # noqa: PLC0415 - only those who ask pay for it
+
+        if not queries or (limit is not None and limit < 1):
+            raise ValueError("a search needs at least one query, and a limit of at least 1")
+        servers = self._opened().servers
+        if server is not None and server not in servers.config.servers:
+            raise UnknownServer(server, servers.config.servers, servers.config.absent)
+        hits, listing = await servers.catalog.search(queries, server=server, limit=limit)
+        return FoundTools(
+            tuple(
+                FoundTool(
+                    hit.tool.server,
+                    hit.tool.tool.name,
+                    hit.score,
+                    signature(hit.tool, servers.catalog.observed(hit.tool)),
+                )
+                for hit in hits
+            ),
+            (*(hit.tool.warning for hit in hits if hit.tool.warning), *listing.remarks()),
+        )
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":
         """Search stored output of programs (spec 5.8). Raises PaddockError for a handle that cannot be read."""

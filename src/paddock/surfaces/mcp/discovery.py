@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from paddock.hub.queries import MAX_QUERIES, default_limit
 from paddock.hub.signatures import Described, signature
 from paddock.model.base import Json
 from paddock.model.errors import UnknownServer
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
     from paddock.wiring.servers import Servers
 
-SEARCH_TOOLS = "Use this first to find tools by what they do. Gives TypeScript signatures for execute_code."
+SEARCH_TOOLS = (
+    "Use this first to find tools: one short query per step in `queries`. Gives TypeScript signatures."
+)
 DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript declarations."
 PATIENCE_S = 30.0
 """Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
@@ -52,11 +55,16 @@ class _Discovery:
         if server is not None and server not in config.servers:
             unknown = UnknownServer(server[:200], config.servers, config.absent)
             return refusal(Status.INVALID, "UnknownServer", str(unknown))
-        asked = arguments.get("limit", 8)
+        queries = [*([arguments["query"]] if "query" in arguments else []), *arguments.get("queries", [])]
+        if not queries:
+            told = "search_tools: `queries` is missing: give one short query for each step of the task"
+            return refusal(Status.INVALID, "InvalidArguments", told)
+        if len(queries) > MAX_QUERIES:
+            told = f"search_tools: {len(queries)} queries are too many: give at most {MAX_QUERIES} at a time"
+            return refusal(Status.INVALID, "InvalidArguments", told)
+        asked = arguments.get("limit", default_limit(queries))
         limit = min(asked, _MOST)
-        hits, listing = await catalog.search(
-            arguments["query"], server=server, limit=limit, patience_s=PATIENCE_S
-        )
+        hits, listing = await catalog.search(queries, server=server, limit=limit, patience_s=PATIENCE_S)
         lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits]
         found: list[Json] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
@@ -96,7 +104,8 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
             title="Find tools",
             description=SEARCH_TOOLS,
             input_schema=object_schema(
-                ["query"],
+                [],
+                queries={"type": "array", "items": {"type": "string"}},
                 query={"type": "string"},
                 server={"type": "string"},
                 limit={"type": "integer", "minimum": 1},
@@ -143,6 +152,7 @@ def _answer(headline: str, texts: list[str], found: list[Json], notes: list[str]
 def _notes(listing: "Listing") -> list[str]:
     """Return which tools are missing, and why."""
     notes = [_unavailable(name, why) for name, why in listing.failures.items()]
+    notes += [f"note: {cut(listing.ranking, 500)}"] if listing.ranking else []
     return notes + [f"note: {name}: {cut(why, 200)}" for name, each in listing.notes.items() for why in each]
 
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from paddock.wiring.session import Session
 
 RUN_PROGRAM = (
-    "Use this to run a program in a language, confined in the workspace. Returns its output; query_output reads what "
-    "was cut."
+    "Use this to run a program, confined in the workspace. "
+    "Returns its output; query_output reads what was cut."
 )
 QUERY_OUTPUT = "Use this to search or page stored output."
 _LINES = {"type": "integer"}

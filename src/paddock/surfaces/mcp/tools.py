@@ -87,7 +87,8 @@ def text_block(text: str) -> dict[str, Json]:
 
 def object_schema(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:
     """Return the schema of arguments: these, and no others."""
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    must = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **must, "additionalProperties": False}
 
 
 def refusal(status: Status, name: str, text: str) -> Answer:
