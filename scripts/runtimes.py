@@ -121,17 +121,14 @@ no secret; who needs every byte at once switches redaction off (`redaction.enabl
 secret of the vault. When output is not kept for later, for instance because there is more of it than
 `artifacts.max_bytes`, the last line on standard error says so, unless `--no-keep` or `artifacts.enabled` does.
 
-Output is passed on as the program writes it. Python runs unbuffered (`PYTHONUNBUFFERED`), so each line comes at once,
-and a program that is killed loses none. That costs a few microseconds for each `print`: a program that prints hundreds
-of thousands of lines calls `sys.stdout.reconfigure(write_through=False)`, or joins them before it prints. C, C++, Ruby,
-Perl and R buffer what they write to a pipe, unless the program flushes.
-
 Standard output and standard error are two pipes, and the order between two pipes is not known. Where both go to the
 same place, on a terminal or with `2>&1`, the program writes to one pipe, and the order is kept. `--combined`, the
 argument `combined` of `run_program` and `exec(..., combined=True)` ask for one: all of it is standard output then.
 
-In `--mode`, in answers to agents and in `query_output`, a line that was redrawn with carriage returns is shown as its
-last frame. What is kept is every byte: `paddock output show`.
+In `--mode`, in answers to agents and in `query_output`, output that redraws itself is shown as a terminal leaves it:
+progress as its last frame. That holds for carriage returns, for lines that are erased and drawn anew, and for several
+lines that the cursor goes up to, as docker, npm and cargo do. Lines are numbered as they are shown. What is kept is
+every byte: `paddock output show`.
 
 When nobody reads any more, the program ends and the exit code is 141. A stream that was closed is as good as
 `/dev/null`. Output that cannot be written, for instance to a full disk, is an error with the exit code 125.
@@ -151,6 +148,23 @@ Paddock that runs as root, as in many containers, runs programs in a workspace a
 granted for writing where that user may write.
 """
 
+OUTPUT = """
+## When output comes
+
+Output is passed on as the program writes it, and a program that is killed loses none that it has written. Buffers of
+the language itself are switched off, so that each line comes at once:
+
+| runtime | output leaves the program | how a program buffers it |
+|---|---|---|
+"""
+
+AFTER_OUTPUT = """
+Each write costs one to three microseconds of CPU time. Languages that would have buffered (C, C++, Perl, Python and
+Ruby) take a second or two longer for a million lines. A program that prints so much buffers it as the table says; then
+lines come late, out of order with standard error, and are lost when the program is killed. In C++, `std::cout` is
+flushed at each line until `sync_with_stdio(false)`. Programs that a shell program compiles or starts are not changed.
+"""
+
 
 def page() -> str:
     """Return the page."""
@@ -159,6 +173,12 @@ def page() -> str:
     return "".join(
         [
             HEAD,
+            OUTPUT,
+            *(
+                f"| `{recipe.name}` | {recipe.output} | {recipe.output_buffered.replace('|', chr(92) + '|')} |\n"
+                for recipe in recipes().values()
+            ),
+            AFTER_OUTPUT,
             "\n## Languages\n\n",
             "| runtime | executable | file | needs as well | install | remark |\n|---|---|---|---|---|---|\n",
             *rows,

@@ -87,7 +87,7 @@ class Way(Value):
     """What a job must read, as globs; what every job can read need not be named."""
     environment: Mapping[str, str] = Field(default_factory=dict)
     files: Mapping[str, str] = Field(default_factory=dict)
-    """Further files that stand beside the program's."""
+    """Further files that stand beside the program's; with arguments alone, those that `environment` names."""
     compile: Words = ()
     """Makes `{output}`, a file or a directory, from `{source}`; empty when nothing is compiled. A word with a `*`
     stands for every file that it matches."""
@@ -145,6 +145,10 @@ class Recipe(Value):
     """Variables of Paddock's own environment that the toolchain goes by (spec 5.1, "required env keys")."""
     hello: str = Field(min_length=1)
     """A program that prints GREETING."""
+    output: str = Field(min_length=1)
+    """When what a program prints leaves it, if its standard output is a pipe; for the documentation."""
+    output_buffered: str = ""
+    """What a program does to buffer its output, which is faster."""
     install: tuple[Install, ...]
     """What to install, the best first."""
     elsewhere: str = ""
