@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from paddock.runtimes.recipe import Recipe, Way, recipes
@@ -165,6 +166,18 @@ lines come late, out of order with standard error, and are lost when the program
 flushed at each line until `sync_with_stdio(false)`. Programs that a shell program compiles or starts are not changed.
 """
 
+MEMORY = """
+## Out of memory
+
+A program that uses more memory than it may is ended with the status `memory_limit`. A runtime that gets no more memory
+ends by itself, often before: its heap has a limit, and one allocation may be larger than all there is. That is
+`memory_limit`, too, where the runtime shows it by its exit code or signal together with its own last words on standard
+error: in {known}.
+
+{others} show no such thing. There the status is `failed`, and the hint says how much memory the
+program had.
+"""
+
 
 def page() -> str:
     """Return the page."""
@@ -179,6 +192,7 @@ def page() -> str:
                 for recipe in recipes().values()
             ),
             AFTER_OUTPUT,
+            memory(),
             "\n## Languages\n\n",
             "| runtime | executable | file | needs as well | install | remark |\n|---|---|---|---|---|---|\n",
             *rows,
@@ -187,6 +201,18 @@ def page() -> str:
             *commands,
         ]
     )
+
+
+def memory() -> str:
+    """Return the section about runtimes that get no more memory."""
+    known = [recipe.title for recipe in recipes().values() if recipe.ways[0].out_of_memory]
+    others = [recipe.title for recipe in recipes().values() if recipe.title not in known]
+    return MEMORY.format(known=listed(known), others=listed(others))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as they are listed in a sentence."""
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def row(recipe: Recipe, way: Way) -> str:

@@ -33,7 +33,7 @@ from paddock.runtimes.recipe import executables
 from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
-from paddock.runtimes.verdict import Begun, error_of, result_of, slow, withheld
+from paddock.runtimes.verdict import Begun, error_of, is_out_of_memory, result_of, slow, withheld
 
 if TYPE_CHECKING:
     from paddock.confine.process import Place
@@ -227,6 +227,8 @@ class RuntimeEngine:
             )
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
+            if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
+                result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
             closed = _closed_to(task, result)
             foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user, task.sandbox.tier)
             hint = closed or foreign or self._lacks(task, result) or task.withheld(result, "run", grants)
