@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from paddock.runtimes.recipe import Recipe, Way, recipes
@@ -121,17 +122,14 @@ redaction off (`redaction.enabled`) to get every byte at once, if no secret of t
 kept for later, for instance because there is more of it than `artifacts.max_bytes`, the last line on standard error
 says so, unless `--no-keep` or `artifacts.enabled` does.
 
-Output is passed on as the program writes it. Python runs unbuffered (`PYTHONUNBUFFERED`), so each line comes at once,
-and a program that is killed loses none. That costs a few microseconds for each `print`: a program that prints hundreds
-of thousands of lines calls `sys.stdout.reconfigure(write_through=False)`, or joins them before it prints. C, C++, Ruby,
-Perl and R buffer what they write to a pipe, unless the program flushes.
-
 Standard output and standard error are two pipes, and the order between two pipes is not known. Where both go to the
 same place, on a terminal or with `2>&1`, the program writes to one pipe, and the order is kept. `--combined`, the
 argument `combined` of `run_program` and `exec(..., combined=True)` ask for one: all of it is standard output then.
 
-In `--mode`, in answers to agents and in `query_output`, a line that was redrawn with carriage returns is shown as its
-last frame. What is kept is every byte: `paddock output show`.
+In `--mode`, in answers to agents and in `query_output`, output that redraws itself is shown as a terminal leaves it:
+progress as its last frame. That holds for carriage returns, for lines that are erased and drawn anew, and for several
+lines that the cursor goes up to, as docker, npm and cargo do. Lines are numbered as they are shown. What is kept is
+every byte: `paddock output show`.
 
 When nobody reads any more, the program ends and the exit code is 141. A stream that was closed is as good as
 `/dev/null`. Output that cannot be written, for instance to a full disk, is an error with the exit code 125.
@@ -151,6 +149,35 @@ Paddock that runs as root, as in many containers, runs programs in a workspace a
 granted for writing where that user may write.
 """
 
+OUTPUT = """
+## When output comes
+
+Output is passed on as the program writes it, and a program that is killed loses none that it has written. Buffers of
+the language itself are switched off, so that each line comes at once:
+
+| runtime | output leaves the program | how a program buffers it |
+|---|---|---|
+"""
+
+AFTER_OUTPUT = """
+Each write costs one to three microseconds of CPU time. Languages that would have buffered (C, C++, Perl, Python and
+Ruby) take a second or two longer for a million lines. A program that prints so much buffers it as the table says; then
+lines come late, out of order with standard error, and are lost when the program is killed. In C++, `std::cout` is
+flushed at each line until `sync_with_stdio(false)`. Programs that a shell program compiles or starts are not changed.
+"""
+
+MEMORY = """
+## Out of memory
+
+A program that uses more memory than it may is ended with the status `memory_limit`. A runtime that gets no more memory
+ends by itself, often before: its heap has a limit, and one allocation may be larger than all there is. That is
+`memory_limit`, too, where the runtime shows it by its exit code or signal together with its own last words on standard
+error: in {known}.
+
+{others} show no such thing. There the status is `failed`, and the hint says how much memory the
+program had.
+"""
+
 
 def page() -> str:
     """Return the page."""
@@ -159,6 +186,13 @@ def page() -> str:
     return "".join(
         [
             HEAD,
+            OUTPUT,
+            *(
+                f"| `{recipe.name}` | {recipe.output} | {recipe.output_buffered.replace('|', chr(92) + '|')} |\n"
+                for recipe in recipes().values()
+            ),
+            AFTER_OUTPUT,
+            memory(),
             "\n## Languages\n\n",
             "| runtime | executable | file | needs as well | install | remark |\n|---|---|---|---|---|---|\n",
             *rows,
@@ -167,6 +201,18 @@ def page() -> str:
             *commands,
         ]
     )
+
+
+def memory() -> str:
+    """Return the section about runtimes that get no more memory."""
+    known = [recipe.title for recipe in recipes().values() if recipe.ways[0].out_of_memory]
+    others = [recipe.title for recipe in recipes().values() if recipe.title not in known]
+    return MEMORY.format(known=listed(known), others=listed(others))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as they are listed in a sentence."""
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def row(recipe: Recipe, way: Way) -> str:

@@ -4,13 +4,13 @@ A line ends at `\\n` and nowhere else; a text that ends with `\\n` has no empty 
 are looked at one by one; there may be millions between, of which no more is asked than which of them hold a term.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paddock.model.artifact import Excerpt, Stream
 from paddock.model.program import Captured
+from paddock.model.redraw import last_frames, later_frames
 
 LINE_CHARS = 500
 """Characters of a line that are ever shown (S35)."""
@@ -20,58 +20,6 @@ _SEARCHED = 64 * 1024
 """Characters of a line that are searched at a time."""
 _BEFORE = 100
 """Characters shown before what was found, where the beginning of its line does not show it."""
-
-
-_NOTHING = re.compile(r"(?:\s|\x1b\[[0-9;?]*[A-Za-z])*+")
-"""What a frame holds that shows nothing: white space, and sequences that erase a line or set its colour."""
-
-
-def last_frame(line: str, terms: Sequence[str] = ()) -> str:
-    """Return what a terminal shows of a line in the end: what follows its last carriage return.
-
-    Progress is drawn in frames, each of which begins or ends with a carriage return; one that shows nothing does not
-    count. Of a line that holds a term (in either case) it is the last frame that holds one.
-    """
-    if "\r" not in line:
-        return line
-    frames = line.split("\r")
-    wanted = [term.lower() for term in terms]
-    if wanted:
-        found = [frame for frame in frames if any(term in frame.lower() for term in wanted)]
-        frames = found or frames
-    return next((frame for frame in reversed(frames) if not _NOTHING.fullmatch(frame)), "")
-
-
-def last_frames(texts: Iterable[str], terms: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a text that comes in pieces with the last frame of each line in place of the line (`last_frame`).
-
-    A frame of more than 64 Ki characters is passed on as it is, and so is the rest of its line: memory is bounded.
-    """
-    held, passes = "", False
-    for text in texts:
-        whole, end, rest = text.rpartition("\n")
-        if passes and not end:
-            yield text
-            continue
-        if end:
-            begun, inner_end, further = whole.partition("\n")
-            first = begun if passes else _collapsed(held + begun, terms)
-            yield f"{first}{inner_end}{_collapsed(further, terms)}\n"
-            held, passes = "", False
-        held += rest
-        if len(held) > _SEARCHED:
-            before, frame_end, frame = held.rpartition("\r")
-            held = last_frame(before, terms) + frame_end + frame
-        if len(held) > _SEARCHED:
-            yield held
-            held, passes = "", True
-    yield last_frame(held, terms)
-
-
-def _collapsed(lines: str, terms: Sequence[str]) -> str:
-    if "\r" not in lines:
-        return lines
-    return "\n".join(last_frame(line, terms) for line in lines.split("\n"))
 
 
 def clipped(line: str) -> str:
@@ -273,8 +221,8 @@ class Gist:
     """What is told of one stream: some lines from its start, some from its end, and excerpts.
 
     Between start and end lines are counted, not guessed: every line has its true number. A line that is cut where the
-    known start ends says so, and the rest of a line that began before the known end is left out. Of a line that was
-    redrawn with carriage returns the last frame is shown.
+    known start ends says so, and the rest of a line that began before the known end is left out. Output that redraws
+    itself is shown as a terminal leaves it (`paddock.model.redraw`), and its lines are numbered like that.
     """
 
     first: tuple[str, ...]
@@ -315,8 +263,13 @@ def gist(
     """Return the gist of a stream, with `keep` lines from either end and up to `limit` excerpts around terms."""
     cut = captured.truncated
     head, tail = (captured.head, captured.tail) if cut else (captured.head + captured.tail, "")
-    total = head.count("\n") + captured.omitted_line_ends + tail.count("\n")
-    total += captured.total_bytes > 0 and not (tail or head).endswith("\n")
+    # The rest of a line that begins in what is omitted is no line, but its later frames may be whole.
+    begun, line_end, rest = tail.partition("\n")
+    frames = later_frames(begun)
+    rest = _redrawn(rest if frames is None else frames + line_end + rest, terms)
+    head = _redrawn(head, terms)
+    total = head.count("\n") + captured.omitted_line_ends + (line_end if frames is None else "").count("\n")
+    total += rest.count("\n") + ((cut or head != "") and not (tail or head).endswith("\n"))
     first: list[str] = []
     excerpts: list[Excerpt] = []
 
@@ -325,7 +278,7 @@ def gist(
         lines = lines_of(text)
 
         def shown(start: int, end: int) -> list[str]:
-            found = [_shown(line, terms) for line in lines[start:end]]
+            found = [_around(line, terms) for line in lines[start:end]]
             if found and partial == number + start + len(found):  # no other one is the last
                 found[-1] = found[-1].removesuffix(CUT) + CUT
             return found
@@ -341,19 +294,18 @@ def gist(
 
     last = read(head, 0, partial=head.count("\n") + 1 if cut else 0)
     if cut:
-        # The rest of a line that begins in what is omitted is no line, but its last frame may be whole.
-        begun, end, rest = tail.partition("\n")
-        if "\r" in begun:
-            rest = begun.partition("\r")[2] + end + rest
         number = total - len(lines_of(rest))
         del first[number:]
         last = read(rest, number)
     return Gist(tuple(first), tuple(last), total, tuple(excerpts))
 
 
-def _shown(line: str, terms: Sequence[str]) -> str:
-    """Return the last frame of a line as `Lines` does a line."""
-    line = last_frame(line, terms)
+def _redrawn(text: str, terms: Sequence[str]) -> str:
+    return "".join(last_frames([text], terms)) if "\r" in text or "\x1b" in text else text
+
+
+def _around(line: str, terms: Sequence[str]) -> str:
+    """Return a line as `Lines` shows it."""
     if len(line) <= LINE_CHARS:
         return line
     [(shown, _)] = Lines(terms).feed(f"{line}\n")

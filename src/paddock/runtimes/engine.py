@@ -24,6 +24,7 @@ from paddock.model.program import Executables, Phase, Runtime
 from paddock.model.settings import RuntimeSettings
 from paddock.runtimes import cache, trees
 from paddock.runtimes.cache import Cache
+from paddock.runtimes.closed_files import closed_file
 from paddock.runtimes.environments import missing_module
 from paddock.runtimes.found import Toolchains
 from paddock.runtimes.job import ProgramJob, Sinks
@@ -32,7 +33,7 @@ from paddock.runtimes.recipe import executables
 from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
-from paddock.runtimes.verdict import Begun, error_of, result_of, slow, withheld
+from paddock.runtimes.verdict import Begun, error_of, is_out_of_memory, result_of, slow, withheld
 
 if TYPE_CHECKING:
     from paddock.confine.process import Place
@@ -226,8 +227,11 @@ class RuntimeEngine:
             )
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
+            if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
+                result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
+            closed = _closed_to(task, result)
             foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user, task.sandbox.tier)
-            hint = foreign or self._lacks(task, result) or task.withheld(result, "run", grants)
+            hint = closed or foreign or self._lacks(task, result) or task.withheld(result, "run", grants)
             return task.result(result, "run", compiled, hint=hint)
         finally:
             place.release()
@@ -309,6 +313,14 @@ class RuntimeEngine:
         except OSError as error:  # what it closed to its own user, or what is deeper down than paths reach
             return f"Compile succeeded but its output cannot be taken over: {error.strerror}"
         return ""
+
+
+def _closed_to(task: _Task, ended: ProcessResult) -> str:
+    """Return which file of the workspace a program failed for that it may not use, or ""."""
+    if ended.status is not Status.FAILED:
+        return ""
+    said = task.with_errors(ended).stderr
+    return closed_file(f"{said.head}\n{said.tail}", task.job, task.sandbox.user(task.job.grants()))
 
 
 def _limits(job: ProgramJob, wall_ms: int) -> ProcessLimits:

@@ -5,6 +5,7 @@ name places in braces; `paddock.runtimes.toolchain` and `paddock.runtimes.steps`
 """
 
 import re
+import signal
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -32,10 +33,19 @@ _ALSO = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "type
 """What people call runtimes besides."""
 
 
+def _regular(text: str) -> str:
+    re.compile(text)
+    return text
+
+
 def _pattern(text: str) -> str:
     if re.compile(text).groups < 1:
         raise ValueError("the pattern of a version needs a group")
     return text
+
+
+def _signal(name: str) -> str:
+    return signal.Signals[name].name
 
 
 Style = Literal["plain", "csharp", "java", "kotlin", "php"]
@@ -74,6 +84,15 @@ class Warm(Value):
     """Further files beside the program: names and texts."""
 
 
+class OutOfMemory(Value):
+    """How a runtime ends that gets no more memory. Neither its exit nor its words alone are evidence."""
+
+    exit_code: int | None = None
+    signal: Annotated[str, AfterValidator(_signal)] | None = None
+    said: Annotated[str, AfterValidator(_regular)]
+    """Regular expression for the last lines of standard error, from the beginning of a line to the end."""
+
+
 class Way(Value):
     """One way to run a language: an executable and what goes with it."""
 
@@ -87,7 +106,7 @@ class Way(Value):
     """What a job must read, as globs; what every job can read need not be named."""
     environment: Mapping[str, str] = Field(default_factory=dict)
     files: Mapping[str, str] = Field(default_factory=dict)
-    """Further files that stand beside the program's."""
+    """Further files that stand beside the program's; with arguments alone, those that `environment` names."""
     compile: Words = ()
     """Makes `{output}`, a file or a directory, from `{source}`; empty when nothing is compiled. A word with a `*`
     stands for every file that it matches."""
@@ -103,6 +122,7 @@ class Way(Value):
     """First arguments that take the place of the last of these words: it is `go test`, not `go run test`."""
     hello: str = ""
     """A program that prints GREETING, where that of the recipe asks too much of this way."""
+    out_of_memory: tuple[OutOfMemory, ...] = ()
     version: Version
     warm: Warm | None = None
     shim: Shim | None = None
@@ -145,6 +165,10 @@ class Recipe(Value):
     """Variables of Paddock's own environment that the toolchain goes by (spec 5.1, "required env keys")."""
     hello: str = Field(min_length=1)
     """A program that prints GREETING."""
+    output: str = Field(min_length=1)
+    """When what a program prints leaves it, if its standard output is a pipe; for the documentation."""
+    output_buffered: str = ""
+    """What a program does to buffer its output, which is faster."""
     install: tuple[Install, ...]
     """What to install, the best first."""
     elsewhere: str = ""

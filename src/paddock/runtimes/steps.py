@@ -107,7 +107,9 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (),
             )
         itself = bool(arguments) and arguments[0] in way.subcommands
         alone = _step(toolchain, way.arguments[:-1] if itself else way.arguments, {}, arguments)
-        return Steps(run=replace(alone, variables={**alone.variables, **way.arguments_environment}))
+        alone = replace(alone, variables={**alone.variables, **way.arguments_environment})
+        named = " ".join(alone.variables.values())
+        return Steps(run=alone, files={name: text for name, text in way.files.items() if f"/{name}" in named})
     program = prepared(recipe.style, code, recipe.extensions[0], _stem(way, file))
     places = {"main": program.main}
     return Steps(

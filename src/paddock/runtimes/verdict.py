@@ -1,6 +1,8 @@
 """From the end of a process to the result of a program: who is to blame, and in which words."""
 
+import re
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +10,7 @@ from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
+from paddock.runtimes.recipe import OutOfMemory
 
 _LIMITS = {
     "wall": ("it ran out of time", "it had {wall_ms} ms; ask for more, up to runtimes.max_duration_ms"),
@@ -131,6 +134,22 @@ def result_of(ended: ProcessResult, begun: Begun, error: ErrorInfo | None = None
         console_bytes=ended.stdout.total_bytes + ended.stderr.total_bytes,
     )
     return RawResult(status=ended.status, program=program, error=error, usage=usage, sandbox=ended.sandbox)
+
+
+def is_out_of_memory(ended: ProcessResult, ways: Iterable[OutOfMemory]) -> bool:
+    """Return whether a step failed because its runtime got no more memory, as its recipe describes that.
+
+    A program could end in the same way on purpose, and would deceive nobody except its caller.
+    """
+    if ended.status is not Status.FAILED:
+        return False
+    said = "\n".join(filter(None, (ended.stderr.head, ended.stderr.tail))).rstrip()
+    number = None if ended.signal is None else signal_name(ended.signal)
+    return any(
+        (way.exit_code, way.signal) == (ended.exit_code, number)
+        and re.search(rf"(?:\A|\n)(?:{way.said})\Z", said)
+        for way in ways
+    )
 
 
 def withheld(

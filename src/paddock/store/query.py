@@ -13,6 +13,7 @@ from pathlib import Path
 
 from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
 from paddock.model.errors import ArtifactError, ArtifactTooLarge
+from paddock.model.redraw import last_frames
 from paddock.model.text import (
     CUT,
     LINE_CHARS,
@@ -22,7 +23,6 @@ from paddock.model.text import (
     excerpt,
     holding,
     is_cut,
-    last_frames,
 )
 from paddock.store.artifacts import Artifacts, Found
 
@@ -161,7 +161,7 @@ class _Search:
     def _within(self, stream: Stream, wanted: int, after: int) -> OutputFound:
         """Return what a line holds after so many characters; the cursor goes on in it, or with the next line."""
         line, length, shown, whole = 1, 0, "", 0
-        for text in self._texts(stream):
+        for text in last_frames(self._texts(stream)):
             ends = text.count("\n")
             if not line <= wanted <= line + ends:
                 line, length = line + ends, len(text) - text.rfind("\n") - 1 + (0 if ends else length)

@@ -131,6 +131,19 @@ def test_a_program_of_a_language_gives_its_exit_code_and_output_which_can_be_sea
     assert (found.match_count, found.match_status) == (1, "matched")
 
 
+def test_both_streams_of_a_program_can_be_one_in_the_order_of_writing(opened):
+    code = "for n in 1 2; do echo out $n; echo err $n >&2; done"
+    heard: list[tuple[str, bytes]] = []
+    both = opened.exec("shell", code, combined=True, on_output=lambda *each: heard.append(each))
+    assert (both.ok, both.program.combined, both.program.stderr.head) == (True, True, "")
+    assert both.program.stdout.head == "out 1\nerr 1\nout 2\nerr 2\n"
+    assert {stream for stream, _ in heard} == {"stdout"}
+    assert b"".join(data for _, data in heard) == b"out 1\nerr 1\nout 2\nerr 2\n"
+    apart = opened.exec("shell", code)
+    assert (apart.program.combined, apart.program.stdout.head) == (False, "out 1\nout 2\n")
+    assert apart.program.stderr.head == "err 1\nerr 2\n"
+
+
 def test_a_program_in_a_file_runs_where_it_stands(opened, tmp_path):
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "words.sh").write_text("WORD=pear\n")

@@ -1,5 +1,6 @@
 """How programs of every language go wrong: memory, stack, time and output without end."""
 
+import signal
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,27 +13,9 @@ from paddock.model.outcome import Outcome
 FAULTS = tomllib.loads(Path(__file__).with_name("errors.toml").read_text(encoding="utf-8"))
 RUNTIMES = sorted(FAULTS)
 
-NO_MEMORY = {
-    "c": "",
-    "cpp": "std::bad_alloc",
-    "csharp": "Out of memory.",
-    "elixir": "Cannot allocate",
-    "go": "out of memory",
-    "java": "java.lang.OutOfMemoryError",
-    "kotlin": "java.lang.OutOfMemoryError",
-    "node": "JavaScript heap out of memory",
-    "perl": "Out of memory!",
-    "php": "Allowed memory size",
-    "python": "MemoryError",
-    "r": "cannot allocate",
-    "ruby": "failed to allocate memory",
-    "rust": "memory allocation of",
-    "shell": "cannot allocate",
-    "typescript": "Out of memory",
-}
-"""What a runtime says that finds no more memory before Paddock has looked how much it has."""
-OWN_HEAP = {"csharp", "java", "kotlin", "php"}
-"""Runtimes that are told how large their heap may be, and end themselves below the limit."""
+NO_MEMORY = {"perl": "Out of memory!", "shell": "cannot allocate"}
+"""What a runtime says that gets no more memory, where that is no evidence of it."""
+HUGE = tomllib.loads(Path(__file__).with_name("huge.toml").read_text(encoding="utf-8"))
 NO_STACK = {
     "c": "",
     "cpp": "",
@@ -82,13 +65,25 @@ def fail(toolchains, open_programs) -> Iterator[Fail]:
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_more_memory_than_there_is(fail, name):
     for outcome in fail(name, "memory", TIGHT):
-        if outcome.status == "memory_limit":
-            assert name not in OWN_HEAP
-            assert outcome.program.limit == "memory"
-            assert outcome.error.message == "The program: it used more memory than it may"
-        else:
+        if name in NO_MEMORY and outcome.status == "failed":
             assert_failed(outcome, NO_MEMORY[name])
+        else:
+            assert (outcome.status, outcome.program.limit) == ("memory_limit", "memory")
+            assert outcome.error.message == "The program: it used more memory than it may"
         assert outcome.error.hint == "it had 256 MiB; ask for more, up to runtimes.max_memory_bytes"
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_runtime_that_gets_no_more_memory_ends_at_the_memory_limit(toolchains, open_programs, name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", toolchains)
+        programs = open_programs("namespaces")
+        outcome = programs.run(name, HUGE[name])
+    assert outcome.program.phase == "run"
+    assert (outcome.status, outcome.program.limit) == ("memory_limit", "memory")
+    assert outcome.program.exit_code or outcome.program.signal == signal.SIGABRT
+    assert outcome.error.message == "The program: it used more memory than it may"
+    assert outcome.error.hint == "it had 1024 MiB; ask for more, up to runtimes.max_memory_bytes"
 
 
 @pytest.mark.parametrize("name", RUNTIMES)

@@ -1,6 +1,8 @@
 """The output of programs: in the order of writing where both streams are one, and line by line as it comes."""
 
 import asyncio
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -45,21 +47,62 @@ def test_what_a_compiler_writes_is_in_the_one_stream(programs):
     )
 
 
-def test_lines_of_python_come_as_they_are_written(programs):
-    """The program goes on when its first line was heard; a buffer would hold that until its end."""
-    code = "import os, time\nprint('first')\nwhile not os.path.exists('go'):\n    time.sleep(0.01)\nprint('second')"
-    heard: list[tuple[str, bytes]] = []
+WAITING = tomllib.loads(Path(__file__).with_name("output.toml").read_text(encoding="utf-8"))
 
-    def listen(stream, data):
-        heard.append((stream, data))
-        (programs.workspace / "go").touch()
 
-    outcome = programs.runner.run(
-        programs.session.gate.execute(programs.request("python", code), on_output=listen)
-    )
-    (programs.workspace / "go").unlink()
+@pytest.fixture(scope="module")
+def languages(toolchains, open_programs):
+    """A gate for programs in every language, in the tier that runs all of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", toolchains)
+        yield open_programs("namespaces")
+
+
+@pytest.mark.parametrize("runtime", WAITING)
+def test_lines_of_every_language_come_as_they_are_written_and_in_their_order(languages, runtime):
+    """The program goes on when all of its first lines were heard; a buffer would hold them until its end."""
+    heard: list[bytes] = []
+
+    def listen(_stream, data):
+        heard.append(data)
+        if b"err 2" in b"".join(heard):
+            (languages.workspace / "go").touch()
+
+    request = languages.request(runtime, WAITING[runtime], output={"combined": True})
+    outcome = languages.runner.run(languages.session.gate.execute(request, on_output=listen))
+    (languages.workspace / "go").unlink()
     assert outcome.ok, outcome.error
-    assert heard == [("stdout", b"first\n"), ("stdout", b"second\n")]
+    lines = outcome.program.stdout.head.splitlines()
+    if runtime == "elixir":  # a process of its own writes each stream
+        errors = [line for line in lines if line.startswith("err")]
+        assert (errors, [line for line in lines if line not in errors]) == (
+            ["err 1", "err 2"],
+            ["out 1", "out 2", "end"],
+        )
+        return
+    assert lines == ["out 1", "err 1", "out 2", "err 2", "end"]
+
+
+@pytest.mark.parametrize("runtime", ["perl", "ruby"])
+def test_lines_come_as_they_are_written_where_arguments_are_the_program(languages, runtime):
+    args = ["-e", WAITING[runtime]]
+    (languages.workspace / "go").touch()
+    outcome = languages.run(runtime, None, args=args, output={"combined": True})
+    (languages.workspace / "go").unlink()
+    assert outcome.ok, outcome.error
+    assert outcome.program.stdout.head == "out 1\nerr 1\nout 2\nerr 2\nend\n"
+
+
+def test_a_program_in_c_may_buffer_its_output(languages):
+    code = """
+#include <stdio.h>
+int main(void) {
+    setvbuf(stdout, NULL, _IOFBF, 65536);
+    puts("out");
+    fputs("err\\n", stderr);
+}
+"""
+    assert languages.run("c", code, output={"combined": True}).program.stdout.head == "err\nout\n"
 
 
 def test_frames_of_progress_come_as_they_are_written(programs):
@@ -78,11 +121,33 @@ def test_frames_of_progress_come_as_they_are_written(programs):
     assert b"".join(heard) == outcome.program.stdout.head.encode() == b"\r50%\r100%\n"
 
 
-def test_a_program_that_is_ended_loses_nothing_that_it_printed(programs):
+@pytest.mark.parametrize(
+    ("runtime", "code"),
+    [
+        ("python", "import sys, time; sys.stdout.write('done so far\\nand '); time.sleep(3600)"),
+        ("perl", 'print "done so far\\nand "; sleep 3600'),
+        ("ruby", 'print "done so far\\nand "; sleep 3600'),
+    ],
+)
+def test_a_program_that_is_ended_loses_nothing_that_it_printed(programs, runtime, code):
+    """One write: what is heard first is its line, and what is left of it comes at the end."""
+
     async def go():
         stop = asyncio.Event()
-        request = programs.request("python", "print('done so far')\nimport time; time.sleep(3600)")
+        request = programs.request(runtime, code)
         return await programs.session.gate.execute(request, on_output=lambda *_: stop.set(), stop=stop)
+
+    outcome = programs.runner.run(go())
+    assert (outcome.status, outcome.program.stdout.head) == ("cancelled", "done so far\nand ")
+
+
+def test_a_program_in_c_that_is_ended_loses_no_line(programs):
+    async def go():
+        stop = asyncio.Event()
+        code = '#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("done so far"); sleep(3600); }'
+        return await programs.session.gate.execute(
+            programs.request("c", code), on_output=lambda *_: stop.set(), stop=stop
+        )
 
     outcome = programs.runner.run(go())
     assert (outcome.status, outcome.program.stdout.head) == ("cancelled", "done so far\n")

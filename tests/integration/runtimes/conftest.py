@@ -49,8 +49,7 @@ class Bench:
         async with Sandbox(SandboxFacts(tier=tier), tier, job_user=JOB_USER) as sandbox:
             with tempfile.TemporaryDirectory(prefix="program-") as folder:
                 scratch = Path(folder)
-                program = {plan.file_name: plan.source, **plan.files} if plan.file_name else {}
-                for name, text in program.items():
+                for name, text in plan.written.items():
                     (scratch / name).write_text(text)
                 (scratch / "tmp").mkdir()
                 for path in (scratch, scratch / "tmp"):

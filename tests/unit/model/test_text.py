@@ -15,8 +15,6 @@ from paddock.model.text import (
     gist,
     holding,
     is_cut,
-    last_frame,
-    last_frames,
     lines_of,
 )
 
@@ -147,50 +145,6 @@ PROGRESS = "".join(f"\r{number:3}/300 {'#' * (number // 10)}" for number in rang
 LAST = f"300/300 {'#' * 30}"
 
 
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ("plain", "plain"),
-        ("from Windows\r", "from Windows"),
-        (PROGRESS, LAST),
-        (PROGRESS.removeprefix("\r") + "\r", LAST),
-        (f"{PROGRESS}\r          \r", LAST),
-        (f"{PROGRESS}\r\x1b[K", LAST),
-        (f"{PROGRESS}\r\x1b[2Kdone", "\x1b[2Kdone"),
-        ("\r\r \r", ""),
-        ("", ""),
-    ],
-)
-def test_progress_is_its_last_frame(line: str, shown: str) -> None:
-    assert last_frame(line) == shown
-    assert "".join(last_frames([line])) == shown
-    assert "".join(last_frames([*line, "\n", *line, "\nend"])) == f"{shown}\n{shown}\nend"
-
-
-def test_of_what_is_looked_for_the_last_frame_that_holds_it_is_shown() -> None:
-    line = "1 ok\r2 Error: a\r3 error: b\r4 ok"
-    assert last_frame(line, ["ERROR"]) == "3 error: b"
-    assert last_frame(line, ["absent"]) == "4 ok"
-    assert list(Lines(["error"]).feed("".join(last_frames([f"{line}\n"], ["error"])))) == [
-        ("3 error: b", True)
-    ]
-
-
-def test_progress_without_an_end_is_not_kept() -> None:
-    frames = (f"\rframe {number} {'x' * 1000}" for number in range(10_000))
-    assert "".join(last_frames(frames)) == f"frame 9999 {'x' * 1000}"
-
-
-@given(st.lists(st.text("a\n", max_size=50_000), max_size=5))
-def test_what_has_no_frames_passes_as_it_is(pieces: list[str]) -> None:
-    assert "".join(last_frames(pieces)) == "".join(pieces)
-
-
-def test_a_frame_without_an_end_passes_as_it_is() -> None:
-    pieces = ["x" * 40_000] * 3 + ["\ry\nz\rend"]
-    assert list(map(len, last_frames(pieces))) == [80_000, 40_000, 3, 3]
-
-
 @pytest.mark.parametrize("kept", [2**20, 1000])
 def test_the_gist_of_progress_is_its_last_frame_though_the_middle_is_gone(kept: int) -> None:
     ends = Ends(kept)
@@ -208,3 +162,18 @@ def test_the_gist_of_progress_in_two_lines_whose_ends_are_gone() -> None:
     found = gist(ends.captured(), "stdout", keep=100)
     assert (found.total, found.first[0], found.last) == (5, "begin", (LAST, "end"))
     assert found.first[1].endswith(CUT)
+
+
+@pytest.mark.parametrize("kept", [2**20, 1000])
+def test_the_gist_of_frames_of_several_lines_is_the_last_one(kept: int) -> None:
+    frames = "".join(f"\x1b[2A\x1b[2Ka {number}\n\x1b[2Kb {number}\n" for number in range(1, 301))
+    ends = Ends(kept)
+    ends.take(f"begin\n\n\n{frames}end\n".encode())
+    captured = ends.captured()
+    assert captured.truncated == (kept == 1000)
+    found = gist(captured, "stdout", keep=100, terms=["b 300"], context=1, limit=1)
+    assert found.last[-3:] == ("a 300", "b 300", "end")
+    assert found.excerpts[0].content == "a 300\nb 300\nend"
+    if not captured.truncated:
+        assert (found.total, found.lines()) == (4, ["begin", "a 300", "b 300", "end"])
+        assert (found.excerpts[0].line_start, found.summary(100)) == (2, "begin\na 300\nb 300\nend")

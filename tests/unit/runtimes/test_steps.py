@@ -80,8 +80,12 @@ S28 = {
         "@/bin/rustc --edition=2021 --crate-name=code -Cdebuginfo=0 -Cstrip=symbols -Clinker=@/bin/cc -o /s/program /s/code.rs",
         "/s/program",
     ),
-    "c": ("code.c", "@/bin/gcc -pipe -o /s/program /s/code.c -lm", "/s/program"),
-    "cpp": ("code.cpp", "@/bin/g++ -std=c++20 -pipe -o /s/program /s/code.cpp", "/s/program"),
+    "c": ("code.c", "@/bin/gcc -pipe -include /s/paddock_output.h -o /s/program /s/code.c -lm", "/s/program"),
+    "cpp": (
+        "code.cpp",
+        "@/bin/g++ -std=c++20 -pipe -include /s/paddock_output.h -o /s/program /s/code.cpp",
+        "/s/program",
+    ),
 }
 """File, compile command and run command of each runtime, `@` for where the toolchain is."""
 

@@ -8,7 +8,8 @@ import pytest
 from paddock.model.outcome import ErrorInfo, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import Captured, Phase, ProgramEnd
-from paddock.runtimes.verdict import Begun, error_of, result_of, slow, withheld
+from paddock.runtimes.recipe import recipes
+from paddock.runtimes.verdict import Begun, error_of, is_out_of_memory, result_of, slow, withheld
 
 LIMITS = ProcessLimits(wall_ms=1500, memory_bytes=64 << 20)
 CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
@@ -283,3 +284,87 @@ def test_who_reads_what_was_not_passed_on_is_told_how_to(said: str) -> None:
 def test_what_is_granted_is_not_missed() -> None:
     assert missed("ValueError: x", access="read-only") == ""
     assert missed("error: expected ';'", "compile") == ""
+
+
+def ends_out_of_memory(
+    runtime: str, said: str, *, code: int | None = None, number: int | None = None
+) -> bool:
+    """Return whether a program that failed like this is taken to be out of memory."""
+    ended = ProcessResult(status=Status.FAILED, exit_code=code, signal=number, stderr=Captured(head=said))
+    return is_out_of_memory(ended, recipes()[runtime].ways[0].out_of_memory)
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "code.py", line 1, in <module>\n'
+
+
+@pytest.mark.parametrize(
+    ("runtime", "said", "end"),
+    [
+        ("python", f"{TRACEBACK}    x = bytearray(8 << 30)\n        ^^^^\nMemoryError\n", {"code": 1}),
+        ("python", f"{TRACEBACK}    f()\nMemoryError: no room\n", {"code": 1}),
+        (
+            "python",
+            f"{TRACEBACK}    np.ones(10**10)\nnumpy._core._exceptions._ArrayMemoryError: Unable to allocate 74.5 GiB\n",
+            {"code": 1},
+        ),
+        (
+            "node",
+            "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory\n"
+            "----- Native stack trace -----\n\n 1: 0xb78db3 node::OOMErrorHandler [/usr/bin/node]\n",
+            {"number": signal.SIGABRT},
+        ),
+        ("java", "Terminating due to java.lang.OutOfMemoryError: Java heap space\n", {"code": 3}),
+        ("go", "fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw()\n", {"code": 2}),
+        ("rust", "memory allocation of 8589934592 bytes failed\n", {"number": signal.SIGABRT}),
+        (
+            "cpp",
+            "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
+            {"number": signal.SIGABRT},
+        ),
+        (
+            "ruby",
+            "code.rb:1:in `*': failed to allocate memory (NoMemoryError)\n\tfrom code.rb:1\n",
+            {"code": 1},
+        ),
+    ],
+)
+def test_the_end_of_a_runtime_without_memory_needs_its_words_and_its_exit(
+    runtime: str, said: str, end: dict[str, int]
+):
+    assert ends_out_of_memory(runtime, said, **end)
+    assert ends_out_of_memory(runtime, f"other words\n{said}", **end)
+    assert not ends_out_of_memory(runtime, said, code=7)
+    assert not ends_out_of_memory(runtime, said, number=signal.SIGTERM)
+    assert not ends_out_of_memory(runtime, f"it said: {said.splitlines()[-1]}\n", **end)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "said", "end"),
+    [
+        ("python", "MemoryError\n", {"code": 1}),
+        ("python", f"{TRACEBACK}    raise MemoryError\nMemoryError\n", {"code": 1}),
+        ("python", f"{TRACEBACK}    f()\nMemoryError\nand went on\n", {"code": 1}),
+        ("python", f"{TRACEBACK}    f()\ntorch.cuda.OutOfMemoryError: CUDA out of memory\n", {"code": 1}),
+        ("python", f"{TRACEBACK}    f()\nValueError: MemoryError\n", {"code": 1}),
+        ("node", "Error: JavaScript heap out of memory\n", {"code": 1}),
+        (
+            "java",
+            'Exception in thread "main" java.lang.OutOfMemoryError: thrown by the program\n',
+            {"code": 1},
+        ),
+        ("go", "panic: runtime: out of memory\n", {"code": 2}),
+        ("perl", "Out of memory!\n", {"code": 1}),
+        ("shell", "xrealloc: cannot allocate 18446744071562067968 bytes\n", {"code": 2}),
+    ],
+)
+def test_words_that_a_program_may_have_for_other_reasons_are_no_evidence(
+    runtime: str, said: str, end: dict[str, int]
+):
+    assert not ends_out_of_memory(runtime, said, **end)
+
+
+def test_only_a_failure_is_taken_to_be_out_of_memory() -> None:
+    said = Captured(head="memory allocation of 1 bytes failed")
+    for status in (Status.OK, Status.TIMEOUT, Status.CANCELLED):
+        ended = ProcessResult(status=status, signal=signal.SIGABRT, stderr=said)
+        assert not is_out_of_memory(ended, recipes()["rust"].ways[0].out_of_memory)

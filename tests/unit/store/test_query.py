@@ -160,6 +160,18 @@ def test_of_progress_the_last_frame_is_shown(artifacts: Artifacts) -> None:
     assert (excerpt["lineStart"], excerpt["content"]) == (2, "frame 179")
 
 
+def test_of_frames_of_several_lines_the_last_one_is_shown(artifacts: Artifacts) -> None:
+    """Lines are numbered as they are shown, also where a long one is read on."""
+    frames = "".join(f"\x1b[2A\x1b[2Ka {number}\n\x1b[2Kb {number}\n" for number in range(1, 301))
+    handle = store(artifacts, stdout=f"begin\n\n\n{frames}{'x' * 600}\nend\n")
+    found = ask(artifacts, handle, query_terms=["b 300"], context_lines=1)
+    [excerpt] = found["excerpts"]
+    assert (excerpt["lineStart"], excerpt["content"]) == (2, f"a 300\nb 300\n{'x' * 500}[truncated]")
+    assert (found["totalLines"], found["lineCursor"]["afterLine"]) == (5, 3)
+    [rest] = ask(artifacts, handle, cursor=found["lineCursor"])["excerpts"]
+    assert (rest["lineStart"], rest["content"]) == (4, "x" * 100)
+
+
 def test_a_match_far_into_a_long_line_is_shown(artifacts: Artifacts) -> None:
     found = ask(artifacts, store(artifacts, "a\n" + "x" * 1990 + "needle\n"), queryTerms=["needle"])
     [excerpt] = found["excerpts"]

@@ -9,7 +9,7 @@ from paddock.confine.output import decoded
 from paddock.guest.job import OnConsole
 from paddock.model.artifact import Stream
 from paddock.model.outcome import ConsoleLine
-from paddock.model.text import last_frame
+from paddock.model.redraw import last_frame, unfinished_frame
 from paddock.surfaces import render
 from paddock.surfaces.terminal_text import encodable
 
@@ -77,7 +77,7 @@ def as_progress(report: Report) -> Sink:
 class OutputLines:
     """Gives whole lines of a program's output to a listener; those of standard error count as errors.
 
-    Of a line that is redrawn with carriage returns it gives the last frame.
+    Of a line that redraws itself it gives the last frame.
     """
 
     def __init__(self, listen: OnConsole) -> None:
@@ -94,4 +94,4 @@ class OutputLines:
         for line in whole[: LONGEST + 1]:  # no more of those that come at once is heard
             level = "log" if stream == "stdout" else "error"
             self._listen(ConsoleLine(level=level, text=last_frame(line)))
-        self._begun[stream] = begun if len(begun) <= LONGEST else begun.rpartition("\r")[2][:LONGEST]
+        self._begun[stream] = begun if len(begun) <= LONGEST else unfinished_frame(begun)[:LONGEST]

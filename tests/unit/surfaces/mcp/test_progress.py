@@ -34,11 +34,12 @@ def test_a_line_without_end_is_not_kept_whole() -> None:
     assert len(line.text) <= 5000
 
 
-def test_of_a_line_that_is_redrawn_the_last_frame_is_heard() -> None:
+@pytest.mark.parametrize("begin", [b"\r", b"\x1b[2K\x1b[1G", b"\x1b[G", b"\x1b[1A\x1b[2K", b"\x1b[1F"])
+def test_of_a_line_that_is_redrawn_the_last_frame_is_heard(begin: bytes) -> None:
     lines: list[ConsoleLine] = []
     output = OutputLines(lines.append)
     for number in range(1, 3001):
-        output.take("stdout", b"\r%4d of 3000" % number)
+        output.take("stdout", begin + b"%4d of 3000" % number)
     output.take("stdout", b"\nfrom Windows\r\n")
     assert [line.text for line in lines] == ["3000 of 3000", "from Windows"]
 

@@ -1,0 +1,247 @@
+r"""Fold output that redraws itself, such as progress, to what a terminal shows in the end. Pure and bounded.
+
+    \r  \x1b[G  \x1b[1G          cursor to the first column: the next frame of a line begins
+    \x1b[K  \x1b[1K  \x1b[2K     erase the line, or a part of it
+    \x1b[nA  \x1b[nF             cursor up: the next frame of several lines begins
+    \x1b[nB  \x1b[nE             cursor down
+    \x1b[J                       erase everything below
+
+A frame replaces its whole line: columns are not counted, so what is left of a longer frame before it is gone. A frame
+that shows nothing does not count. Text that goes on in another line, without a return to the first column, is added
+to that line.
+
+Only the last SCREEN rows can be redrawn, as on a terminal of that height, so no more of them are held back, whatever
+the size of the output. The result does not depend on the pieces in which the output comes.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+SCREEN = 100
+"""Rows of the terminal. What scrolls off its top can no longer be redrawn."""
+FRAME_CHARS = 64 * 1024
+"""Maximum length of a frame. A longer one passes as it is, with the rest of its line."""
+
+_STEP = re.compile(r"[\n\r]|\x1b\[(\d{0,3})([ABEFGJK])")
+_MOVE = re.compile(r"\x1b\[\d{0,3}[ABEFGJK]")
+_NEXT_FRAME = re.compile(r"\r|\x1b\[(?:[01]?G|[12]K|\d{0,3}[ABEF])")
+_REST_ERASED = re.compile(r"\x1b\[0?[JK]")
+_CUT_OFF = re.compile(r"(?:\r|\x1b(?:\[[0-9;:?]{0,30})?)\Z")
+"""What the next piece may make a line end or a sequence of."""
+_CUT_OFF_CHARS = 32
+_SHOWS_NOTHING = re.compile(r"(?:\s|\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
+_STAYS = re.compile(r"(?:\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
+"""What leaves the cursor where it is, such as a colour."""
+
+
+def last_frame(line: str, terms: Sequence[str] = ()) -> str:
+    """Return the last frame of a line that shows anything.
+
+    If any frame holds one of `terms`, in either case, return the last of these.
+    """
+    if "\x1b" in line:
+        line = _REST_ERASED.sub("", _NEXT_FRAME.sub("\r", line))
+    if "\r" not in line:
+        return line
+    frames = line.split("\r")
+    if terms:
+        frames = [frame for frame in frames if _holds(frame, terms)] or frames
+    return next((frame for frame in reversed(frames) if not _SHOWS_NOTHING.fullmatch(frame)), "")
+
+
+def unfinished_frame(line: str) -> str:
+    """Return the last frame of a line without its end, which further output continues."""
+    return _NEXT_FRAME.sub("\r", line).rpartition("\r")[2]
+
+
+def later_frames(line: str) -> str | None:
+    """Return the frames of a line after the first one, None if there are none."""
+    found = _NEXT_FRAME.search(line)
+    return None if found is None else line[found.end() :]
+
+
+def last_frames(texts: Iterable[str], terms: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a text that comes in pieces with the last frame of each row (`last_frame`) in place of the row."""
+    screen = _Screen(terms)
+    for text in texts:
+        if shown := screen.feed(text):
+            yield shown
+    yield screen.end()
+
+
+class _Row:
+    """One row of the screen: its last frame that shows anything, and the frame that is being written."""
+
+    __slots__ = ("_kept", "_parts", "_shows", "_stays", "is_erased", "size")
+
+    def __init__(self, text: str = "") -> None:
+        self._kept: str | None = None
+        self._parts: list[str] = []
+        self._shows = False
+        self._stays = True
+        self.size = 0
+        """Characters of the frame that is being written."""
+        self.is_erased = False
+        """Whether nothing was written since the row was erased."""
+        if text:
+            self.write(text)
+
+    def write(self, text: str) -> None:
+        """Continue the frame."""
+        self._parts.append(text)
+        self.size += len(text)
+        self._stays = self._stays and _STAYS.fullmatch(text) is not None
+        self._shows = self._shows or not (self._stays or _SHOWS_NOTHING.fullmatch(text))
+        self.is_erased = self.is_erased and not self._shows
+
+    def begin_frame(self, terms: Sequence[str]) -> None:
+        """Begin the next frame, unless the frame is still at its beginning."""
+        if self._stays:
+            self._kept = self._kept or ""
+            return
+        self._kept = self.shown(terms)
+        self._parts, self.size, self._shows, self._stays = [], 0, False, True
+
+    @property
+    def frame(self) -> str:
+        """The frame that is being written."""
+        return "".join(self._parts)
+
+    def shown(self, terms: Sequence[str]) -> str:
+        """Return what the row shows."""
+        return last_frame(self.frame if self._kept is None else f"{self._kept}\r{self.frame}", terms)
+
+
+class _Screen:
+    """The rows that can still be redrawn, and the cursor."""
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self._terms = terms
+        self._rows = [_Row()]
+        self._at = 0
+        self._is_in_first_column = True
+        self._passes = False
+        """Whether the rest of the current line passes as it is."""
+        self._cut_off = ""
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; return what can no longer be redrawn."""
+        text = self._cut_off + text
+        cut_off = _CUT_OFF.search(text, max(0, len(text) - _CUT_OFF_CHARS))
+        self._cut_off = cut_off[0] if cut_off else ""
+        text = text[: len(text) - len(self._cut_off)].replace("\r\n", "\n")
+        done: list[str] = []
+        if not self._takes_at_once(text, done):
+            start = 0
+            for step in _STEP.finditer(text):
+                self._write(text[start : step.start()], done)
+                self._take(step, done)
+                start = step.end()
+            self._write(text[start:], done)
+        return "".join(done)
+
+    def end(self) -> str:
+        """Return the rows that are left, without empty ones below the cursor."""
+        done: list[str] = []
+        self._write(self._cut_off, done)
+        rows = [row.shown(self._terms) for row in self._rows]
+        while len(rows) > self._at + 1 and not rows[-1]:
+            rows.pop()
+        return "".join((*done, "\n".join(rows)))
+
+    def _takes_at_once(self, text: str, done: list[str]) -> bool:
+        """Take lines in which nothing moves; return False where that is not possible."""
+        if self._passes or self._at + 1 < len(self._rows) or _moves(text):
+            return False
+        begun, *rows = text.rsplit("\n", SCREEN)
+        first, line_end, further = begun.partition("\n")
+        if max(self._rows[-1].size + len(first), *map(len, rows), 0) > FRAME_CHARS:
+            return False
+        self._write(first, done)
+        if line_end:  # then all that can be redrawn is in `rows`
+            done += [f"{row.shown(self._terms)}\n" for row in self._rows]
+            done.append(f"{further}\n")
+            self._rows = []
+        self._rows += map(_Row, rows)
+        self._at = len(self._rows) - 1
+        self._scroll(done)
+        if rows:
+            self._is_in_first_column = _STAYS.fullmatch(rows[-1]) is not None
+        return True
+
+    def _write(self, text: str, done: list[str]) -> None:
+        """Write a text without steps."""
+        if self._passes:
+            done.append(text)
+        elif text:
+            row = self._rows[self._at]
+            row.write(text)
+            self._is_in_first_column = self._is_in_first_column and _STAYS.fullmatch(text) is not None
+            if row.size > FRAME_CHARS:
+                done += [f"{each.shown(self._terms)}\n" for each in self._rows if each is not row]
+                done.append(row.frame)
+                self._rows, self._at, self._passes = [_Row()], 0, True
+
+    def _take(self, step: re.Match[str], done: list[str]) -> None:
+        """Take a step of the cursor, or an erasure."""
+        if self._passes:
+            done.append(step[0])
+            if step[0] == "\n":
+                self._passes, self._is_in_first_column = False, True
+            return
+        count = int(step[1] or 0)
+        match step[2] or step[0]:
+            case "\n":
+                self._is_in_first_column = True
+                self._move(1)
+                self._scroll(done)
+            case "\r" | "G" if count <= 1:
+                self._is_in_first_column = True
+                self._rows[self._at].begin_frame(self._terms)
+            case "A" | "F" as way:
+                self._is_in_first_column = self._is_in_first_column or way == "F"
+                self._move(-min(max(1, count), self._at))
+            case "B" | "E" as way:
+                self._is_in_first_column = self._is_in_first_column or way == "E"
+                self._move(min(max(1, count), SCREEN - 1 - self._at))
+            case "K" | "J" as what if what == "K" or not count:
+                self._erase(below=what == "J", before=bool(count))
+            case _:
+                self._write(step[0], done)
+
+    def _move(self, by: int) -> None:
+        """Move the cursor by so many rows. A row that it leaves erased, for one that is there, shows nothing."""
+        left = self._rows[self._at]
+        if left.is_erased and self._at + by < len(self._rows):
+            shown = left.shown(self._terms)
+            self._rows[self._at] = _Row(shown if _holds(shown, self._terms) else "")
+        self._at += by
+        if self._at >= len(self._rows):
+            self._rows += [_Row() for _ in range(self._at + 1 - len(self._rows))]
+        elif self._is_in_first_column:
+            self._rows[self._at].begin_frame(self._terms)
+
+    def _erase(self, *, below: bool, before: bool) -> None:
+        """Erase the row, unless only what follows the cursor is to go, where nothing is."""
+        if below:
+            del self._rows[self._at + 1 :]
+        if before or self._is_in_first_column:
+            row = self._rows[self._at]
+            row.begin_frame(self._terms)
+            row.is_erased = True
+
+    def _scroll(self, done: list[str]) -> None:
+        """Let go of the rows above the screen."""
+        above = max(0, len(self._rows) - SCREEN)
+        done += [f"{row.shown(self._terms)}\n" for row in self._rows[:above]]
+        del self._rows[:above]
+        self._at -= above
+
+
+def _moves(text: str) -> bool:
+    return "\r" in text or ("\x1b" in text and _MOVE.search(text) is not None)
+
+
+def _holds(text: str, terms: Sequence[str]) -> bool:
+    lower = text.lower()
+    return any(term.lower() in lower for term in terms)

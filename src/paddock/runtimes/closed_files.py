@@ -1,0 +1,120 @@
+"""Find the file of the workspace that a failed program may not use, by its last words and by the file's mode.
+
+The words are hostile. So only paths below the workspace are looked at, no link is followed, and nothing is told of what
+is in a directory that the program cannot enter: it learns what it could have learned itself.
+"""
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from paddock.confine import reach
+from paddock.runtimes.job import ProgramJob
+from paddock.runtimes.toolchain import identity_of
+
+_DENIED = re.compile(
+    r"permission denied|permissiondenied|eacces|accessdenied|access to the path .* is denied", re.IGNORECASE
+)
+"""What runtimes say that may not open a file."""
+_QUOTED = re.compile("['\"`\u2018\u201c]([^'\"`\u2019\u201d]++)['\"`\u2019\u201d]")
+_WORD = re.compile(r"""[^\s:,;()'"`]++""")
+_LINES = 20
+_NAMES = 64
+"""Maximum number of lines that are looked at, and of names in each."""
+_COMMANDS = {"read": "chmod o+r", "enter": "chmod o+x", "write to": "chown {user}"}
+
+
+class _Closed(NamedTuple):
+    name: str
+    """Path relative to the workspace."""
+    facts: os.stat_result
+    what: str
+    """What the program may not do with it."""
+
+
+def closed_file(said: str, job: ProgramJob, user: int | None) -> str:
+    """Return which file a program may not use, why, and what to do; "" if its last words name none.
+
+    `user` is the one that it runs as, None for this process's.
+    """
+    if job.terms.grants.access == "none":
+        return ""
+    for line in islice(filter(_DENIED.search, reversed(said.splitlines())), _LINES):
+        for name in islice(_names(line), _NAMES):
+            if (found := _look(name, job, user)) is not None:
+                return _tell(found, user)
+    return ""
+
+
+def _names(line: str) -> Iterator[str]:
+    """Yield what may be a path in a line."""
+    yield from _QUOTED.findall(line)
+    yield from line.split(": ")
+    yield from _WORD.findall(line)
+
+
+def _look(name: str, job: ProgramJob, user: int | None) -> _Closed | None:
+    """Return the first of a path's directories, or its file, that is closed to the program."""
+    try:
+        path = os.path.relpath(os.path.join(job.cwd, name), job.workspace.resolve())  # noqa: PTH118
+        parts = Path(path).parts
+        if "\0" in name or os.pardir in parts or path == os.curdir:
+            return None
+        return _walk(parts, job, user)
+    except (OSError, ValueError):
+        return None
+
+
+def _walk(parts: Sequence[str], job: ProgramJob, user: int | None) -> _Closed | None:
+    number, groups = identity_of(user)
+    writes = job.terms.grants.access == "workspace-write"
+    folder = os.open(job.workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    above = os.fstat(folder)
+    try:
+        for depth, part in enumerate(parts, 1):
+            name = os.path.join(*parts[:depth])  # noqa: PTH118
+            try:
+                facts = os.stat(part, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                if depth < len(parts) or depth == 1 or not writes or reach.may_write(above, number, groups):
+                    return None
+                return _Closed(os.path.join(*parts[:-1]), above, "write to")  # noqa: PTH118
+            if depth == len(parts):
+                return _judge(_Closed(name, facts, ""), number, groups, writes=writes)
+            if not stat.S_ISDIR(facts.st_mode):
+                return None
+            if not reach.may_pass(facts, number, groups):
+                return _Closed(name, facts, "enter")
+            inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder, above = inner, facts
+    finally:
+        os.close(folder)
+    return None
+
+
+def _judge(found: _Closed, number: int, groups: set[int], *, writes: bool) -> _Closed | None:
+    facts = found.facts
+    if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
+        return None
+    if not reach.may_read(facts, number, groups):
+        return found._replace(what="read")
+    if writes and not reach.may_write(facts, number, groups):
+        return found._replace(what="write to")
+    return None
+
+
+def _tell(found: _Closed, user: int | None) -> str:
+    number, owner = identity_of(user)[0], found.facts.st_uid
+    command = _COMMANDS[found.what].format(user=number)
+    setting = f', or set job_user = "{owner}" under [sandbox]' if owner and os.geteuid() == 0 else ""
+    return (
+        f"{found.name} belongs to user {owner} and has mode {stat.S_IMODE(found.facts.st_mode):04o}; programs run as "
+        f"user {number} here, who may not {found.what} it. Let that user {found.what} it: "
+        f"{command} {shlex.quote(found.name)}{setting}"
+    )

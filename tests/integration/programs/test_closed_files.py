@@ -1,0 +1,37 @@
+"""A file of the workspace that the user of programs may not read: the hint names it."""
+
+import pytest
+
+from paddock.confine.lockdown import JOB_USER
+
+READ = {
+    "shell": "cat 'their file.csv'",
+    "python": "open('their file.csv')",
+    "perl": "open(my $file, '<', 'their file.csv') or die \"their file.csv: $!\\n\"",
+    "node": "require('node:fs').readFileSync('their file.csv')",
+}
+
+
+@pytest.mark.parametrize("runtime", READ)
+@pytest.mark.parametrize("combined", [False, True])
+def test_a_file_of_root_is_named_to_who_reads_it(as_root, open_programs, runtime, combined):
+    programs = open_programs("landlock")
+    file = programs.workspace / "their file.csv"
+    file.write_text("1,2\n")
+    file.chmod(0o600)
+    outcome = programs.run(runtime, READ[runtime], output={"combined": combined})
+    assert outcome.status == "failed"
+    assert outcome.error.hint == (
+        f"their file.csv belongs to user 0 and has mode 0600; programs run as user {JOB_USER} here, who may not read "
+        "it. Let that user read it: chmod o+r 'their file.csv'"
+    )
+
+
+def test_a_file_that_is_not_granted_for_writing_is_another_matter(as_root, open_programs):
+    programs = open_programs("landlock")
+    (programs.workspace / "open.csv").write_text("1,2\n")
+    outcome = programs.run("shell", "echo 3 > open.csv")
+    assert outcome.error.hint == (
+        "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to the "
+        "workspace"
+    )
