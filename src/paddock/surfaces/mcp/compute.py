@@ -8,31 +8,30 @@ from paddock.gate import Gate
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.surfaces.compute import Envelope, InvalidInput, asked, envelope, refused
+from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.rest import Rest
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
 
 COMPUTE = "Use this to compute a text from a text, always the same: JavaScript with `read_input()` and `emit(text)`."
 SEED_NAME = "code.sandbox.js.run"
 
 _ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
-_SCHEMA: dict[str, Json] = {
+_LIMITS: dict[str, dict[str, Json]] = {
+    "wall_ms": {"type": "integer"},
+    "output_kb": {"type": "integer"},
+    "deterministic": {"type": "boolean"},
+    "partial": {"type": "boolean", "description": "keep output on error"},
+}
+_SCHEMA = object_schema(
+    ["source"], source={"type": "string"}, input={"type": "string"}, limits=object_schema([], **_LIMITS)
+)
+_COMPAT_SCHEMA: dict[str, Json] = {
     "type": "object",
-    "properties": {
-        "source": {"type": "string"},
-        "input": {"type": "string"},
-        "limits": {
-            "type": "object",
-            "properties": {
-                "wall_ms": {"type": "integer"},
-                "output_kb": {"type": "integer"},
-                "deterministic": {"type": "boolean"},
-                "partial": {"type": "boolean", "description": "keep output on error"},
-            },
-        },
-    },
+    "properties": {**_SCHEMA["properties"], "limits": {"type": "object", "properties": _LIMITS}},
     "required": ["source"],
 }
+"""The compat tool overlooks members that it does not know."""
 
 
 def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest) -> Tool:
@@ -40,7 +39,7 @@ def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest) -> Tool:
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
         done, outcome = await _computed(gate, workspace, arguments, caller)
-        shown, emitted = _answer(done, cap), done.output or done.partial or ""
+        shown, emitted = render_envelope(done, cap), done.output or done.partial or ""
         if outcome is None or len(emitted) <= cap:
             return shown
         data: dict[str, Json] = {**cast("dict[str, Json]", shown.structured), "truncated": True}
@@ -52,12 +51,9 @@ def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest) -> Tool:
         description=COMPUTE,
         input_schema=_SCHEMA,
         run=compute,
-        output_schema={
-            "type": "object",
-            "properties": {"output": {"type": "string"}, "code": {"type": "string"}},
-        },
+        output_schema=answer_schemas.COMPUTED,
         annotations=_ANNOTATIONS,
-        explain=lambda _tool, given, problems: _answer(_invalid(given, problems), cap),
+        explain=lambda _tool, given, problems: render_envelope(_invalid(given, problems), cap),
     )
 
 
@@ -71,7 +67,7 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
         name=SEED_NAME,
         title="Compute a text",
         description="Run JavaScript that reads `read_input()` and writes `emit(text)`, and can do nothing else.",
-        input_schema=_SCHEMA,
+        input_schema=_COMPAT_SCHEMA,
         run=compute,
         annotations=_ANNOTATIONS,
         explain=lambda _tool, given, problems: _lines(_invalid(given, problems)),
@@ -101,7 +97,7 @@ def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:
     return refused(InvalidInput("; ".join(problems)))
 
 
-def _answer(done: Envelope, cap: int) -> Answer:
+def render_envelope(done: Envelope, cap: int) -> Answer:
     """Return the output as the text, or the error and then the output as far as there is one."""
     data: dict[str, Json] = {} if done.ok else done.error
     texts = [] if done.ok else [f"{done.code}: {cut(done.message, cap // 2)}"]
