@@ -159,7 +159,7 @@ ends = st.builds(
             "usage": st.builds(Usage, wall_ms=st.floats(0, 1e9), peak_bytes=numbers),
             "sandbox": st.builds(SandboxFacts, tier=words, layers=st.lists(words, max_size=2).map(tuple)),
             "decision": st.builds(
-                Decision, allowed=st.just(False), reasons=st.lists(words, max_size=2).map(tuple)
+                Decision, allowed=st.booleans(), reasons=st.lists(words, max_size=2).map(tuple)
             ),
         }
     ),
