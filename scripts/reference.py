@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import answers, commands, llms, mcp_tools, python_api, readme, record, settings
+from pages import answers, client_libraries, commands, llms, mcp_tools, python_api, readme, record, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: dict[str, Callable[[], str]] = {
     "README.md": readme.page,
     "docs/answers.md": answers.page,
+    "docs/client-libraries.md": client_libraries.page,
     "docs/commands.md": commands.page,
     "docs/configuration.md": settings.page,
     "docs/llms.txt": llms.page,
