@@ -26,9 +26,7 @@ effect = "ask"
 tool = "everything/echo"
 reason = "echoes carry far"
 """
-TOOLS = (
-    "execute_code call_tool search_tools describe_tools provision_server run_program query_output compute"
-)
+TOOLS = "execute_code call_tool search_tools describe_tools provision_server run_program query_output compute"
 PNG = "89504e470d0a1a0a"
 """How an image in PNG begins."""
 FORM = 'Paddock asks: may this run call everything/echo?\nWith: {"message": "as allowed"}\n'

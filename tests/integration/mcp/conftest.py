@@ -167,9 +167,7 @@ class Web:
         """Connect a client of the official library."""
         async with (
             httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http,
-            CheckedClient(
-                streamable_http_client(self.url, http_client=http), mode=mode, **options
-            ) as client,
+            CheckedClient(streamable_http_client(self.url, http_client=http), mode=mode, **options) as client,
         ):
             yield client
 

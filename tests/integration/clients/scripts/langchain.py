@@ -27,7 +27,11 @@ async def visit(transport: str, seen: steps.Visit) -> None:
     for step, (name, arguments) in steps.STEPS.items():
         call = {"type": "tool_call", "id": step, "name": name, "args": arguments}
         message = await tools[name].ainvoke(call)
-        blocks = [{"type": "text", "text": message.content}] if isinstance(message.content, str) else message.content
+        blocks = (
+            [{"type": "text", "text": message.content}]
+            if isinstance(message.content, str)
+            else message.content
+        )
         seen.take(
             step,
             text="\n".join(block["text"] for block in blocks if block["type"] == "text"),

@@ -21,7 +21,10 @@ async def visit(transport: str, seen: steps.Visit) -> None:
         if transport == "stdio"
         else streamablehttp_client(steps.TARGET["url"], steps.HEADERS)
     )
-    async with streams as (reader, writer, *_), ClientSession(reader, writer, elicitation_callback=elicit) as session:
+    async with (
+        streams as (reader, writer, *_),
+        ClientSession(reader, writer, elicitation_callback=elicit) as session,
+    ):
         await session.initialize()
         seen.tools = [tool.name for tool in (await session.list_tools()).tools]
         for step, (name, arguments) in steps.STEPS.items():

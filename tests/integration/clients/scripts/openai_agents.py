@@ -23,7 +23,9 @@ async def visit(transport: str, seen: steps.Visit) -> None:
         agent = Agent(name="test", mcp_servers=[connected])
         tools = {
             tool.name: tool
-            for tool in await MCPUtil.get_function_tools(connected, True, RunContextWrapper(context=None), agent)
+            for tool in await MCPUtil.get_function_tools(
+                connected, True, RunContextWrapper(context=None), agent
+            )
         }
         seen.tools = [*tools]
         for step, (name, arguments) in steps.STEPS.items():
@@ -31,8 +33,12 @@ async def visit(transport: str, seen: steps.Visit) -> None:
             context = ToolContext(context=None, tool_name=name, tool_call_id=step, tool_arguments=text)
             output = await tools[name].on_invoke_tool(context, text)
             blocks = output if isinstance(output, list) else [output]
-            texts = [block["text"] if isinstance(block, dict) and "text" in block else block for block in blocks]
-            urls = [block["image_url"] for block in blocks if isinstance(block, dict) and "image_url" in block]
+            texts = [
+                block["text"] if isinstance(block, dict) and "text" in block else block for block in blocks
+            ]
+            urls = [
+                block["image_url"] for block in blocks if isinstance(block, dict) and "image_url" in block
+            ]
             seen.take(
                 step,
                 text="\n".join(each for each in texts if isinstance(each, str)),

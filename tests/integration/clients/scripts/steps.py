@@ -37,7 +37,9 @@ class Visit:
         self.forms.append(message)
         return ALLOWED
 
-    def take(self, step: str, *, text: str, structured: object = None, images: tuple[str | bytes, ...] = ()) -> None:
+    def take(
+        self, step: str, *, text: str, structured: object = None, images: tuple[str | bytes, ...] = ()
+    ) -> None:
         """Take the answer of a step: its texts, its data, and its images as base64 or as bytes."""
         whole = [each if isinstance(each, bytes) else base64.b64decode(each) for each in images]
         self.answers[step] = {
