@@ -21,10 +21,10 @@ program in JavaScript and one in Python, call a tool of another server, and answ
 """
 TAIL = """
 * **images**: an image in the result of a tool arrives as an image.
-* **approvals**: the library passes a question for a person to the program that uses it. With the others the call ends as
-  `waiting`, and the person [answers in a terminal](approvals.md#from-another-terminal).
-* **structured content**: the data of an answer arrive beside its text or in its place. Every native tool except `call_tool`
-  declares [all fields of its answers](mcp-tools.md), also those of failures.
+* **approvals**: the library passes a question for a person to the program that uses it. With the others the call ends
+  as `waiting`, and the person [answers in a terminal](approvals.md#from-another-terminal).
+* **structured content**: the data of an answer arrive beside its text or in its place. Every native tool except
+  `call_tool` declares [all fields of its answers](mcp-tools.md), also those of failures.
 
 Arguments of the native tools are in snake case. Camel case is understood too (`timeoutMs` is `timeout_ms`), and `null`
 means that an argument was not given. No argument has a name that one of these libraries keeps for itself.

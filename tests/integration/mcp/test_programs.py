@@ -160,7 +160,7 @@ def test_mistakes_are_told(place: Place) -> None:
         "run_program: there is no runtime javascript; did you mean node?",
         "run_program: `coed` is unknown; did you mean `code`?",
     ]
-    assert texts[6].startswith("invalid\nrun_program: `runtime` must be one of ")
+    assert texts[6].startswith("invalid\nrun_program: `language` must be one of ")
     assert texts[1] == (
         "invalid\nrun_program: there is nothing to run: give `code`, or `args` for the executable itself"
     )
@@ -252,10 +252,10 @@ def test_what_is_wrong_is_named_as_the_agent_knows_it(place: Place) -> None:
     }
     found = calls(place, *(("run_program", {**asked, name: value}) for name, value in wrong.items()))
     assert [each.content[0].text.split("\n")[1] for each in found] == [
-        "run_program: `maxResponseLines` must be at least 10",
-        "run_program: `contextLines` must be at most 20",
-        "run_program: `queryTerms[0]` is empty",
-        "run_program: `relativeCwd` is empty",
+        "run_program: `max_response_lines` must be at least 10",
+        "run_program: `context_lines` must be at most 20",
+        "run_program: `query_terms[0]` is empty",
+        "run_program: `relative_cwd` is empty",
     ]
 
 

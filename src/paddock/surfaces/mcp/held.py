@@ -192,8 +192,9 @@ class Held:
 def fetched_run(name: str, arguments: Mapping[str, Json] | None) -> str | None:
     """Return the run whose answer a call of a tool fetches; None for any other call."""
     tools = {tool for tool, _ in FETCHING.values()}
-    given = arguments if arguments and name in tools else {}
-    handles = (given.get(argument) for _, argument in FETCHING.values())
+    if arguments is None or name not in tools:
+        return None
+    handles = [arguments.get(argument) for _, argument in FETCHING.values()]
     return next((each for each in handles if isinstance(each, str) and minted_at(each) is not None), None)
 
 

@@ -1,9 +1,9 @@
 """Clients over stdio that probe for the newest revision, give up, and begin with the handshake of an older one.
 
-The protocol library decides by the first request in which era a connection is served, and refuses `initialize` from then
-on. Some clients send `server/discover` first and wait a second for its answer. When the machine is busy and the answer
-comes later, they send `initialize` on the same connection. A connection on which nothing but the probe was asked is
-therefore served anew from its `initialize` on.
+The protocol library decides by the first request in which era a connection is served. After that it refuses
+`initialize`. Some clients send `server/discover` first and wait a second for its answer. When the answer comes later,
+they send `initialize` on the same connection. A connection on which only the probe was asked is therefore served anew
+from its `initialize` on.
 """
 
 from typing import TYPE_CHECKING, Self

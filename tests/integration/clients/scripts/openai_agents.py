@@ -24,7 +24,10 @@ async def visit(transport: str, seen: steps.Visit) -> None:
         tools = {
             tool.name: tool
             for tool in await MCPUtil.get_function_tools(
-                connected, True, RunContextWrapper(context=None), agent
+                connected,
+                convert_schemas_to_strict=True,
+                run_context=RunContextWrapper(context=None),
+                agent=agent,
             )
         }
         seen.tools = [*tools]
