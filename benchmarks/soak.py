@@ -116,7 +116,7 @@ async def _endless(call: Call, n: int) -> str:  # noqa: ARG001 - as the others a
 
 
 async def _endless_language(call: Call, n: int) -> str:  # noqa: ARG001
-    asked = {"runtime": "shell", "code": "sleep 60 & sleep 60", "timeout_ms": 1000}
+    asked = {"language": "shell", "code": "sleep 60 & sleep 60", "timeout_ms": 1000}
     return _is(await call("run_program", asked), "timeout", error=True)
 
 

@@ -20,7 +20,10 @@ _TEXT: Schema = {"type": "string"}
 _WHOLE: Schema = {"type": "integer"}
 _NUMBER: Schema = {"type": "number"}
 _FLAG: Schema = {"type": "boolean"}
-_ANY: Schema = {}
+_ANY: Schema = {
+    "anyOf": [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
+}
+"""Any JSON value, for clients that take an empty schema for a mistake."""
 
 
 def _list(items: Schema) -> Schema:
