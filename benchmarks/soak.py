@@ -95,11 +95,11 @@ async def _compute(call: Call, n: int) -> str:
 async def _language(call: Call, n: int) -> str:
     """Run a program whose output is stored, and search for a line of it."""
     code = f"for n in range(300): print('line', n, {n})"
-    ran = await call("run_program", {"runtime": "python", "code": code, "persistOutput": True})
+    ran = await call("run_program", {"language": "python", "code": code, "persist_output": True})
     handle = re.search(r"runtime-[\w-]+", _text(ran))
     if handle is None:
         return f"no handle in {_text(ran)[:200]!r}"
-    found = await call("query_output", {"artifactHandle": handle[0], "queryTerms": [f"line 222 {n}"]})
+    found = await call("query_output", {"artifact_handle": handle[0], "query_terms": [f"line 222 {n}"]})
     return _is(found, f"line 222 {n}")
 
 
@@ -110,7 +110,7 @@ async def _failing(call: Call, n: int) -> str:
 
 
 async def _refused(call: Call, n: int) -> str:
-    asked = {"runtime": "shell", "code": f"echo {n}", "network": "full"}
+    asked = {"language": "shell", "code": f"echo {n}", "network": "full"}
     return _is(await call("run_program", asked), "denied", error=True)
 
 
@@ -119,7 +119,7 @@ async def _endless(call: Call, n: int) -> str:  # noqa: ARG001 - as the others a
 
 
 async def _endless_language(call: Call, n: int) -> str:  # noqa: ARG001
-    asked = {"runtime": "shell", "code": "sleep 60 & sleep 60", "timeoutMs": 1000}
+    asked = {"language": "shell", "code": "sleep 60 & sleep 60", "timeout_ms": 1000}
     return _is(await call("run_program", asked), "timeout", error=True)
 
 

@@ -8,12 +8,24 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import answers, clients, commands, llms, mcp_tools, python_api, readme, record, settings
+from pages import (
+    answers,
+    client_libraries,
+    clients,
+    commands,
+    llms,
+    mcp_tools,
+    python_api,
+    readme,
+    record,
+    settings,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: dict[str, Callable[[], str]] = {
     "README.md": readme.page,
     "docs/answers.md": answers.page,
+    "docs/client-libraries.md": client_libraries.page,
     "docs/clients.md": clients.page,
     "docs/commands.md": commands.page,
     "docs/configuration.md": settings.page,

@@ -152,6 +152,12 @@ def real_servers():
 
 
 @pytest.fixture(scope="session")
+def client_python():
+    """What gives the Python of an environment with client libraries, installed once into the user's cache."""
+    return script("install_clients").install
+
+
+@pytest.fixture(scope="session")
 def toolchain_path():
     """A PATH with the toolchain of every recipe that is tested, installed once into a cache."""
     return script("install_toolchains").install()

@@ -20,7 +20,8 @@ What `paddock serve mcp` lists. Enabled [script tools](tools.md) of the workspac
 word of an answer's text is its [status](answers.md), of `run_program` one of `success`, `failure`, `timeout`,
 `cancelled`, `denied` and `invalid`. What `call_tool`, `compute` and script tools return comes as it is; an error of
 `compute` begins with its code. `isError` is true for whatever is not `ok` or `success`, but for a call that is
-`waiting` for [a person](approvals.md#from-another-terminal). Arguments are checked before anything runs.
+`waiting` for [a person](approvals.md#from-another-terminal). Arguments are checked before anything runs. Camel case
+is understood too (`timeoutMs` for `timeout_ms`), and `null` means that an argument was not given.
 
 """
 SEED = """\

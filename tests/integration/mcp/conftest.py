@@ -16,9 +16,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from jsonschema import Draft202012Validator
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+
+from paddock.surfaces.mcp import answer_schemas
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
@@ -36,6 +39,38 @@ MODERN: dict[str, Any] = {
     "io.modelcontextprotocol/clientInfo": {"name": "lines", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
+
+
+SCHEMAS = MappingProxyType(
+    {
+        "execute_code": answer_schemas.OUTCOME,
+        "search_tools": answer_schemas.FOUND_TOOLS,
+        "describe_tools": answer_schemas.DESCRIBED_TOOLS,
+        "provision_server": answer_schemas.SERVERS,
+        "run_program": answer_schemas.PROGRAM,
+        "query_output": answer_schemas.STORED,
+        "compute": answer_schemas.COMPUTED,
+    }
+)
+"""The schema of the data of each native tool that declares one."""
+_VALIDATORS = {name: Draft202012Validator(schema) for name, schema in SCHEMAS.items()}
+
+
+def check_data(tool: str, data: Any) -> None:
+    """Fail unless the data of an answer look as its tool declares. Every answer that tests see comes by here."""
+    if tool in _VALIDATORS:
+        problems = [f"{error.json_path}: {error.message}" for error in _VALIDATORS[tool].iter_errors(data)]
+        assert (tool, problems) == (tool, []), data
+
+
+class CheckedClient(Client):
+    """A client of the official library that holds the data of all answers, refusals too, against their schema."""
+
+    async def call_tool(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Return what a tool answers."""
+        result = await super().call_tool(name, *arguments, **options)
+        check_data(name, result.structured_content)
+        return result
 
 
 class Place:
@@ -72,7 +107,7 @@ class Place:
         server = StdioServerParameters(
             command=PADDOCK, args=["serve", "mcp", *flags], cwd=self.workspace, env=self.environment
         )
-        async with Client(stdio_client(server), mode=mode, **options) as client:
+        async with CheckedClient(stdio_client(server), mode=mode, **options) as client:
             yield client
 
     @asynccontextmanager
@@ -133,7 +168,7 @@ class Web:
         """Connect a client of the official library."""
         async with (
             httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=mode, **options) as client,
+            CheckedClient(streamable_http_client(self.url, http_client=http), mode=mode, **options) as client,
         ):
             yield client
 
@@ -144,10 +179,13 @@ class Lines:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self._number = 0
+        self._called: dict[int, str] = {}
 
     def send(self, method: str, params: dict[str, Any], *, modern: bool = True) -> int:
         """Send a request and return its id."""
         self._number += 1
+        if method == "tools/call":
+            self._called[self._number] = str(params.get("name"))
         if modern:
             params = {**params, "_meta": {**MODERN, **params.get("_meta", {})}}
         self.write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
@@ -167,6 +205,9 @@ class Lines:
         """Return the answer to a request; notifications before it are passed over."""
         while "method" in (message := await self.receive()) or message["id"] != number:
             pass
+        result = message.get("result", {})
+        if number in self._called and "content" in result:
+            check_data(self._called[number], result.get("structuredContent"))
         return message
 
     async def ask(self, method: str, params: dict[str, Any], *, modern: bool = True) -> dict[str, Any]:

@@ -212,6 +212,54 @@ def test_half_a_character_comes_in_as_a_whole_one(place: Place):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("probes", [1, 3])
+def test_a_client_that_gave_up_its_probe_begins_with_the_handshake(place: Place, probes: int):
+    async def main():
+        async with place.lines() as lines:
+            for _ in range(probes):
+                assert "supportedVersions" in (await lines.ask("server/discover", {}))["result"]
+            await lines.begin()
+            asked = {"name": "execute_code", "arguments": {"code": "return 6 * 7"}}
+            answer = await lines.ask("tools/call", asked, modern=False)
+            assert answer["result"]["structuredContent"]["value"] == 42
+            again = await lines.ask("server/discover", {})
+            assert again["error"]["code"] == -32600
+
+    asyncio.run(main())
+
+
+def test_a_client_that_did_not_wait_for_its_probe_is_served_too(place: Place):
+    async def main():
+        async with place.lines() as lines:
+            lines.send("server/discover", {})
+            hello = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "l", "version": "1"},
+            }
+            begun = await lines.ask("initialize", hello, modern=False)
+            assert begun["result"]["protocolVersion"] == "2025-11-25"
+
+    asyncio.run(main())
+
+
+def test_a_connection_of_the_newest_revision_stays_one(place: Place):
+    async def main():
+        async with place.lines() as lines:
+            await lines.ask("server/discover", {})
+            await lines.ask("tools/list", {})
+            hello = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "l", "version": "1"},
+            }
+            refused = await lines.ask("initialize", hello, modern=False)
+            assert refused["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2025-11-25"}
+            assert "tools" in (await lines.ask("tools/list", {}))["result"]
+
+    asyncio.run(main())
+
+
 def test_standard_streams_that_are_no_pipes(place: Place):
     async def main():
         process = await asyncio.create_subprocess_exec(

@@ -11,8 +11,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "search_tools": {"query": "echo"},
     "describe_tools": {"names": ["odd.echo"]},
     "provision_server": {},
-    "run_program": {"runtime": "shell", "code": "echo hi"},
-    "query_output": {"artifactHandle": "none", "queryTerms": ["x"]},
+    "run_program": {"language": "shell", "code": "echo hi"},
+    "query_output": {"artifact_handle": "none", "query_terms": ["x"]},
     "compute": {"source": "emit('x')"},
 }
 """Of each native tool the arguments that it cannot do without."""
@@ -70,6 +70,75 @@ def test_numbers_objects_and_lists_are_read_from_text(place: Place) -> None:
     assert len(found.structured_content["tools"]) == 1
     assert ran.structured_content["status"] == "success"
     assert computed.structured_content == {"output": "x"}
+
+
+def test_camel_case_and_former_names_are_read(place: Place) -> None:
+    program = {"code": "echo one; echo $1", "args": ["two"], "combined": True}
+    results = answers(
+        place,
+        [
+            ("execute_code", {"code": "return 1", "timeoutMs": 5000}),
+            (
+                "run_program",
+                {
+                    "runtime": "shell",
+                    **program,
+                    "relativeCwd": ".",
+                    "timeoutMs": 9000,
+                    "outputMode": "intent",
+                    "queryTerms": ["two"],
+                    "maxResponseLines": 10,
+                    "contextLines": 0,
+                    "persistOutput": True,
+                },
+            ),
+            ("compute", {"source": "emit('xx')", "limits": {"wallMs": 5000, "outputKb": 1}}),
+        ],
+    )
+    limited, ran, computed = [result.structured_content for result in results]
+    assert limited["value"] == 1
+    assert (ran["status"], [each["content"] for each in ran["excerpts"]]) == ("success", ["two"])
+    assert computed == {"output": "xx"}
+    asked = {"artifactHandle": ran["artifactHandle"], "maxExcerpts": 1, "contextLines": 0}
+    lines = {"stream": "stdout", "startLine": 2, "endLine": 2}
+    [found, read] = answers(
+        place,
+        [
+            (
+                "query_output",
+                {**asked, "queryTerms": ["two"], "cursor": {"stream": "stdout", "after_line": 1}},
+            ),
+            ("query_output", {"artifact_handle": ran["artifactHandle"], "lineRange": lines}),
+        ],
+    )
+    assert [each["content"] for each in found.structured_content["excerpts"]] == ["two"]
+    assert [each["content"] for each in read.structured_content["excerpts"]] == ["two"]
+
+
+def test_unknown_arguments_are_named_with_the_nearest(place: Place) -> None:
+    refused = answers(
+        place,
+        [
+            ("execute_code", {"code": "return 1", "time_out": 5}),
+            ("run_program", {"language": "shell", "runtime": "perl", "code": ":"}),
+            ("run_program", {"language": "shell", "code": ":", "timeoutMs": 500, "timeout_ms": 500}),
+            ("run_program", {"languages": "shell", "code": ":"}),
+            ("compute", {"source": "emit(1)", "inputs": "x"}),
+            ("compute", {"source": "emit(1)", "limits": {"wall": 5}}),
+            ("provision_server", {"intents": "x"}),
+        ],
+    )
+    assert [result.content[0].text for result in refused] == [
+        "invalid\nexecute_code: `time_out` is unknown; did you mean `timeout_ms`?",
+        "invalid\nrun_program: `runtime` is unknown; known: language, code, args, executable, stdin, relative_cwd, "
+        "access, network, timeout_ms, output_mode, query_terms, max_response_lines, context_lines, persist_output, "
+        "combined",
+        "invalid\nrun_program: `timeoutMs` is unknown; did you mean `timeout_ms`?",
+        "invalid\nrun_program: `languages` is unknown; did you mean `language`?\nrun_program: `language` is missing",
+        "INVALID_INPUT: `inputs` is unknown; did you mean `input`?",
+        "INVALID_INPUT: `limits.wall` is unknown; did you mean `wall_ms`?",
+        "invalid\nprovision_server: `intents` is unknown; did you mean `intent`?",
+    ]
 
 
 def test_what_has_no_such_reading_is_refused_as_ever(place: Place) -> None:

@@ -160,40 +160,40 @@ def test_mistakes_are_told(place: Place) -> None:
         "run_program: there is no runtime javascript; did you mean node?",
         "run_program: `coed` is unknown; did you mean `code`?",
     ]
-    assert texts[6].startswith("invalid\nrun_program: `runtime` must be one of ")
+    assert texts[6].startswith("invalid\nrun_program: `language` must be one of ")
     assert texts[1] == (
         "invalid\nrun_program: there is nothing to run: give `code`, or `args` for the executable itself"
     )
     assert texts[2].startswith("failure · exit 3 · ")
     assert texts[3] == "invalid\nInvalid artifact handle: path traversal detected"
     assert texts[4] == (
-        "invalid\nquery_output: queryTerms are required unless cursor or lineRange is provided"
+        "invalid\nquery_output: query_terms are required unless cursor or line_range is provided"
     )
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "told"),
     [
-        ("run_program", {"maxResponseLines": 2}, "`maxResponseLines` must be at least 10"),
-        ("run_program", {"contextLines": 99}, "`contextLines` must be at most 20"),
-        ("run_program", {"queryTerms": ["a"] * 11}, "`queryTerms` has 11 entries; there may be 10"),
-        ("run_program", {"queryTerms": ["a", ""]}, "`queryTerms[1]` is empty"),
+        ("run_program", {"maxResponseLines": 2}, "`max_response_lines` must be at least 10"),
+        ("run_program", {"contextLines": 99}, "`context_lines` must be at most 20"),
+        ("run_program", {"queryTerms": ["a"] * 11}, "`query_terms` has 11 entries; there may be 10"),
+        ("run_program", {"queryTerms": ["a", ""]}, "`query_terms[1]` is empty"),
         ("run_program", {"args": ["a"] * 101}, "`args` has 101 entries; there may be 100"),
-        ("run_program", {"relativeCwd": ""}, "`relativeCwd` is empty"),
+        ("run_program", {"relativeCwd": ""}, "`relative_cwd` is empty"),
         ("run_program", {"stdin": "x" * 600_000}, "`stdin` is longer than 524288 bytes"),
         ("run_program", {"timeoutMs": 5}, "a program's timeout is 100 to 600000 ms, not 5"),
-        ("query_output", {"maxExcerpts": 500, "queryTerms": ["x"]}, "`maxExcerpts` must be at most 100"),
+        ("query_output", {"maxExcerpts": 500, "queryTerms": ["x"]}, "`max_excerpts` must be at most 100"),
         (
             "query_output",
             {"lineRange": {"stream": "both", "startLine": "a"}},
-            "`lineRange.stream` must be 'stdout' or 'stderr'\n"
-            "query_output: `lineRange.startLine` must be a whole number\n"
-            "query_output: `lineRange.endLine` is missing",
+            "`line_range.stream` must be 'stdout' or 'stderr'\n"
+            "query_output: `line_range.start_line` must be a whole number\n"
+            "query_output: `line_range.end_line` is missing",
         ),
         (
             "query_output",
             {"lineRange": {"stream": "stdout", "startLine": 5, "endLine": 1}},
-            "`lineRange`: endLine is before startLine",
+            "`line_range`: end_line is before start_line",
         ),
     ],
 )
@@ -252,10 +252,10 @@ def test_what_is_wrong_is_named_as_the_agent_knows_it(place: Place) -> None:
     }
     found = calls(place, *(("run_program", {**asked, name: value}) for name, value in wrong.items()))
     assert [each.content[0].text.split("\n")[1] for each in found] == [
-        "run_program: `maxResponseLines` must be at least 10",
-        "run_program: `contextLines` must be at most 20",
-        "run_program: `queryTerms[0]` is empty",
-        "run_program: `relativeCwd` is empty",
+        "run_program: `max_response_lines` must be at least 10",
+        "run_program: `context_lines` must be at most 20",
+        "run_program: `query_terms[0]` is empty",
+        "run_program: `relative_cwd` is empty",
     ]
 
 

@@ -7,12 +7,17 @@ import pytest
 
 from paddock.model.schema import Schema
 
-from .conftest import ERAS, Place
+from .conftest import ERAS, SCHEMAS, Place
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("execute_code", {"code": "return {a: 1}"}),
     ("execute_code", {"code": "throw new Error('x')"}),
     ("execute_code", {"code": "return 'x'.repeat(100_000)"}),
+    ("execute_code", {"code": "function f() { g() } function g() { null.x } f()"}),
+    ("execute_code", {"code": "const"}),
+    ("execute_code", {"code": "for (;;) {}", "timeout_ms": 100}),
+    ("execute_code", {"code": "console.log('x'); await servers.odd.echo({text: 'x'}); throw 1"}),
+    ("execute_code", {"code": "await servers.odd.echo({text: 'x'})", "mode": "dry_run"}),
     ("search_tools", {"query": "again"}),
     ("search_tools", {"query": "zzzz"}),
     ("describe_tools", {"names": ["odd.echo", "odd.none"]}),
@@ -20,7 +25,13 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("provision_server", {"intent": "x"}),
     ("provision_server", {"action": "disable", "name": "odd"}),
     ("provision_server", {"action": "enable", "name": "none"}),
-    ("run_program", {"runtime": "perl", "code": "print 1", "outputMode": "summary"}),
+    ("run_program", {"language": "perl", "code": "print 1", "output_mode": "summary"}),
+    ("run_program", {"language": "perl", "code": "print STDERR 'x'; exit 3", "output_mode": "digest"}),
+    ("run_program", {"language": "perl", "code": "print 1", "output_mode": "minimal", "stdin": "x"}),
+    ("run_program", {"language": "perl", "code": "print 1", "output_mode": "intent", "query_terms": ["1"]}),
+    ("run_program", {"language": "perl", "code": "print 'x' x 200_000", "max_response_lines": 1000}),
+    ("run_program", {"language": "perl", "code": "print 1", "timeout_ms": 1}),
+    ("run_program", {"language": "perl", "code": "print 1", "network": "full"}),
     ("run_program", {"runtime": "perl", "code": "exit 3"}),
     ("run_program", {"runtime": "perl", "code": "1", "relativeCwd": "../.."}),
     ("query_output", {"artifactHandle": "none", "queryTerms": ["x"]}),
@@ -39,6 +50,7 @@ def test_data_match_what_was_declared(place: Place, mode: str) -> None:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert {name for name, tool in tools.items() if tool.output_schema is None} == UNDECLARED
             assert {name for name, _ in CALLS} == set(tools) - UNDECLARED
+            assert {name: tools[name].output_schema for name in SCHEMAS} == SCHEMAS
             for name, tool in tools.items():
                 assert tool.annotations is not None, name
                 assert tool.icons is not None, name

@@ -84,7 +84,7 @@ def test_a_person_allows_in_another_terminal(place: Place, transport: str, mode:
             message = (
                 "A person has to allow this: call odd/echo (echoes carry far). "
                 f"Ask them to run in a terminal of this machine: {command}\n"
-                f'Then fetch the answer, once: query_output {{"artifactHandle":"{run}"}}'
+                f'Then fetch the answer, once: query_output {{"artifact_handle":"{run}"}}'
             )
             assert data == {"status": "waiting", "run": run, "command": command, "message": message}
             assert (result.content[0].text, result.is_error) == (f"waiting · run {run}\n{message}", False)

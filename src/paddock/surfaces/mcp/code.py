@@ -8,8 +8,9 @@ from paddock.gate import Gate
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
+from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.forward import forwarded, is_larger, written
-from paddock.surfaces.mcp.reply import OUTPUT_SCHEMA, answer
+from paddock.surfaces.mcp.reply import answer
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema
 
@@ -65,7 +66,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
             description=EXECUTE_CODE,
             input_schema=_program_schema(jit=jit),
             run=execute_code,
-            output_schema=OUTPUT_SCHEMA,
+            output_schema=answer_schemas.OUTCOME,
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         Tool(

@@ -8,33 +8,38 @@ from paddock.gate import Gate
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.surfaces.compute import Envelope, InvalidInput, asked, envelope, refused
+from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.rest import Rest
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
 
 COMPUTE = "Use this to compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
 SEED_NAME = "code.sandbox.js.run"
 
 _ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
-_LIMITS: dict[str, Json] = {
+_LIMITS: dict[str, dict[str, Json]] = {
     "wall_ms": {"type": "integer"},
     "output_kb": {"type": "integer"},
     "deterministic": {"type": "boolean"},
     "partial": {"type": "boolean", "description": "keep output on error"},
 }
+_COMPAT_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "properties": {
+        "source": {"type": "string"},
+        "input": {"type": "string"},
+        "limits": {"type": "object", "properties": _LIMITS},
+    },
+    "required": ["source"],
+}
+"""The compat tool overlooks members that it does not know."""
 
 
-def _schema(*, jit: bool = False) -> dict[str, Json]:
-    limits: dict[str, Json] = {**_LIMITS, "jit": {"type": "boolean"}} if jit else _LIMITS
-    return {
-        "type": "object",
-        "properties": {
-            "source": {"type": "string"},
-            "input": {"type": "string"},
-            "limits": {"type": "object", "properties": limits},
-        },
-        "required": ["source"],
-    }
+def _schema(*, jit: bool) -> dict[str, Json]:
+    limits = {**_LIMITS, "jit": {"type": "boolean"}} if jit else _LIMITS
+    return object_schema(
+        ["source"], source={"type": "string"}, input={"type": "string"}, limits=object_schema([], **limits)
+    )
 
 
 def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> Tool:
@@ -45,7 +50,7 @@ def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
         done, outcome = await _computed(gate, workspace, arguments, caller)
-        shown, emitted = _answer(done, cap), done.output or done.partial or ""
+        shown, emitted = render_envelope(done, cap), done.output or done.partial or ""
         if outcome is None or len(emitted) <= cap:
             return shown
         data: dict[str, Json] = {**cast("dict[str, Json]", shown.structured), "truncated": True}
@@ -57,12 +62,9 @@ def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool
         description=COMPUTE,
         input_schema=_schema(jit=jit),
         run=compute,
-        output_schema={
-            "type": "object",
-            "properties": {"output": {"type": "string"}, "code": {"type": "string"}},
-        },
+        output_schema=answer_schemas.COMPUTED,
         annotations=_ANNOTATIONS,
-        explain=lambda _tool, given, problems: _answer(_invalid(given, problems), cap),
+        explain=lambda _tool, given, problems: render_envelope(_invalid(given, problems), cap),
     )
 
 
@@ -76,7 +78,7 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
         name=SEED_NAME,
         title="Compute a text",
         description="Run JavaScript that reads `read_input()` and writes `emit(text)`, and can do nothing else.",
-        input_schema=_schema(),
+        input_schema=_COMPAT_SCHEMA,
         run=compute,
         annotations=_ANNOTATIONS,
         explain=lambda _tool, given, problems: _lines(_invalid(given, problems)),
@@ -106,7 +108,7 @@ def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:
     return refused(InvalidInput("; ".join(problems)))
 
 
-def _answer(done: Envelope, cap: int) -> Answer:
+def render_envelope(done: Envelope, cap: int) -> Answer:
     """Return the output as the text, or the error and then the output as far as there is one."""
     data: dict[str, Json] = {} if done.ok else done.error
     texts = [] if done.ok else [f"{done.code}: {cut(done.message, cap // 2)}"]

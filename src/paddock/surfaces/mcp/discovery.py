@@ -8,6 +8,7 @@ from paddock.hub.signatures import Described, signature
 from paddock.model.base import Json
 from paddock.model.errors import UnknownServer
 from paddock.model.outcome import Status
+from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.tools import (
     Answer,
@@ -30,15 +31,6 @@ DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript d
 PATIENCE_S = 30.0
 """Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
 _MOST = 50
-_FOUND: dict[str, Json] = {
-    "type": "object",
-    "properties": {
-        "status": {"type": "string"},
-        "tools": {"type": "array", "items": {"type": "object"}},
-        "notes": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["status"],
-}
 
 
 class _Discovery:
@@ -111,7 +103,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 limit={"type": "integer", "minimum": 1},
             ),
             run=discovery.search,
-            output_schema=_FOUND,
+            output_schema=answer_schemas.FOUND_TOOLS,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
         Tool(
@@ -123,7 +115,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 names={"type": "array", "items": {"type": "string"}, "description": '"server.tool"'},
             ),
             run=discovery.describe,
-            output_schema=_FOUND,
+            output_schema=answer_schemas.DESCRIBED_TOOLS,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]

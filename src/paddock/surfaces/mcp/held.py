@@ -29,8 +29,11 @@ T = TypeVar("T")
 Work = Callable[[Caller], Coroutine[Any, Any, T]]
 """What is to be done for a request, for whoever calls."""
 
-FETCHING = {"native": "query_output", "seed": "sdl.runtime.queryOutput"}
-"""The tools that fetch, by the names that are listed."""
+FETCHING = {
+    "native": ("query_output", "artifact_handle"),
+    "seed": ("sdl.runtime.queryOutput", "artifactHandle"),
+}
+"""The tools that fetch, by the names that are listed, and the argument that says what."""
 UNUSABLE = "asking failed: the directory of questions cannot be used; the log of the server says why"
 _PATIENCE_S = 20.0
 _KEPT = 16
@@ -96,8 +99,8 @@ class Errand(Generic[T]):
 class Held:
     """The calls of one server that wait for `paddock approve`, and the answers that nobody has fetched."""
 
-    def __init__(self, inbox: Inbox, fetching: str, patience_s: float = _PATIENCE_S) -> None:
-        """Keep questions in `inbox`; `fetching` is the tool that clients are told to come back with.
+    def __init__(self, inbox: Inbox, fetching: tuple[str, str], patience_s: float = _PATIENCE_S) -> None:
+        """Keep questions in `inbox`; `fetching` is the tool that clients are told to come back with, and its argument.
 
         Who comes back while a person thinks waits with them for `patience_s`.
         """
@@ -171,10 +174,11 @@ class Held:
     def _told(self, question: Question) -> Answer:
         """Return that a call waits: for what, and what its client and its person can do."""
         command = f"paddock approve {question.id}"
+        tool, argument = self._fetching
         text = (
             f"A person has to allow this: {question.what} ({'; '.join(question.reasons)}). "
             f"Ask them to run in a terminal of this machine: {command}\n"
-            f'Then fetch the answer, once: {self._fetching} {{"artifactHandle":"{question.run}"}}'
+            f'Then fetch the answer, once: {tool} {{"{argument}":"{question.run}"}}'
         )
         data: dict[str, Json] = {
             "status": "waiting",
@@ -187,8 +191,11 @@ class Held:
 
 def fetched_run(name: str, arguments: Mapping[str, Json] | None) -> str | None:
     """Return the run whose answer a call of a tool fetches; None for any other call."""
-    handle = (arguments or {}).get("artifactHandle") if name in FETCHING.values() else None
-    return handle if isinstance(handle, str) and minted_at(handle) is not None else None
+    tools = {tool for tool, _ in FETCHING.values()}
+    if arguments is None or name not in tools:
+        return None
+    handles = [arguments.get(argument) for _, argument in FETCHING.values()]
+    return next((each for each in handles if isinstance(each, str) and minted_at(each) is not None), None)
 
 
 def _unknown(run: str) -> Answer:

@@ -1,8 +1,10 @@
 """Arguments that a value of the model does not take, told in the words and by the names of who sent them."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paddock.model.outcome import Status
+from paddock.surfaces.mcp.arguments import to_snake_case
 from paddock.surfaces.mcp.tools import Answer, refusal
 
 if TYPE_CHECKING:
@@ -10,7 +12,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _MOST = 5
-_NAMES = {
+_COMPAT_NAMES = {
+    "wall_ms": "timeoutMs",
     "cwd": "relativeCwd",
     "output.mode": "outputMode",
     "output.query_terms": "queryTerms",
@@ -18,7 +21,12 @@ _NAMES = {
     "output.context_lines": "contextLines",
     "output.persist": "persistOutput",
 }
-"""What agents call the fields that have another name in the model."""
+"""Arguments of the compat tools whose fields have another name in the model."""
+_NATIVE_NAMES = {
+    "runtime": "language",
+    **{field: to_snake_case(name) for field, name in _COMPAT_NAMES.items()},
+}
+"""The same for the native tools."""
 _WHOLE = "must be a whole number"
 _WORDS = {
     "missing": "is missing",
@@ -38,19 +46,31 @@ _WORDS = {
 
 
 def invalid(tool: str, problem: "ValidationError") -> Answer:
-    """Return the answer to arguments that make no sense to a tool."""
+    """Return the answer to arguments that make no sense to a native tool, whose arguments are in snake case."""
+    texts = [to_snake_case(text) for text in _texts(problem, _NATIVE_NAMES)]
+    return _refuse(tool, texts)
+
+
+def invalid_compat(tool: str, problem: "ValidationError") -> Answer:
+    """Return the answer to arguments that make no sense to a compat tool, whose arguments are in camel case."""
+    return _refuse(tool, _texts(problem, _COMPAT_NAMES))
+
+
+def _refuse(tool: str, texts: list[str]) -> Answer:
+    return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {text}" for text in texts))
+
+
+def _texts(problem: "ValidationError", names: Mapping[str, str]) -> list[str]:
     found = problem.errors(include_url=False, include_input=False)[:_MOST]
-    return refusal(
-        Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {_told(error)}" for error in found)
-    )
+    return [_told(error, names) for error in found]
 
 
-def _told(error: "ErrorDetails") -> str:
+def _told(error: "ErrorDetails", names: Mapping[str, str]) -> str:
     own = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:
         return own
     place = ".".join(part for part in error["loc"] if isinstance(part, str))
     number = "".join(f"[{part}]" for part in error["loc"] if isinstance(part, int))
-    name = f"`{_NAMES.get(place, place)}{number}`"
+    name = f"`{names.get(place, place)}{number}`"
     words = _WORDS.get(error["type"])
     return f"{name}: {own}" if words is None else f"{name} {words.format_map(error.get('ctx', {}))}"

@@ -1,4 +1,4 @@
-"""The tools for programs in language runtimes, with the arguments of spec 5: `run_program` and `query_output`."""
+"""The tools for programs in language runtimes: `run_program` and `query_output`."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, RUNTIMES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.found import fitted, text_of
 from paddock.surfaces.mcp.mistakes import invalid
 from paddock.surfaces.mcp.outputs import links
@@ -42,21 +43,27 @@ RUN_PROGRAM = (
 )
 QUERY_OUTPUT = "Use this to search or page stored output."
 _LINES = {"type": "integer"}
-_TEXT: dict[str, Json] = {"type": "string"}
 _COMBINED: dict[str, Json] = {
     "type": "boolean",
     "description": "stderr into stdout",
 }
 _WISHES = {
-    "outputMode": "mode",
-    "queryTerms": "query_terms",
-    "maxResponseLines": "max_lines",
-    "contextLines": "context_lines",
-    "persistOutput": "persist",
+    "output_mode": "mode",
+    "query_terms": "query_terms",
+    "max_response_lines": "max_lines",
+    "context_lines": "context_lines",
+    "persist_output": "persist",
     "combined": "combined",
 }
 """Arguments that speak of the output, and what the model calls them."""
-_PLAIN = ("runtime", "code", "args", "executable", "access", "network")
+_PLAIN = {
+    "language": "runtime",
+    "relative_cwd": "cwd",
+    **{name: name for name in ("code", "args", "executable", "access", "network")},
+}
+"""Other arguments that the model takes as they are, and what it calls them."""
+ALIASES = {"runtime": "language"}
+"""LangChain's adapters keep `runtime` for themselves: an argument of that name never arrives."""
 
 
 class Programs:
@@ -72,6 +79,8 @@ class Programs:
     ) -> tuple[Outcome, RuntimeRun]:
         """Return what became of a program, and what was asked: in `mode` unless the arguments name another one.
 
+        The arguments are those of `run_program`.
+
         Raises pydantic's ValidationError.
         Cancelled, which nobody may be answered, the program ends and what it wrote is kept like that of any other.
         """
@@ -81,7 +90,7 @@ class Programs:
             surface="mcp",
             workspace=self._workspace,
             work=work,
-            limits=LimitOverrides(wall_ms=arguments.get("timeoutMs")),
+            limits=LimitOverrides(wall_ms=arguments.get("timeout_ms")),
         )
         take = OutputLines(caller.on_console).take if caller.on_console else None
         execute, asker = self._session.gate.execute, caller.asker
@@ -145,30 +154,27 @@ def program_tools(programs: Programs) -> list[Tool]:
             title="Run a program in a language runtime",
             description=RUN_PROGRAM,
             input_schema=object_schema(
-                ["runtime"],
-                runtime={"enum": [*RUNTIMES]},
+                ["language"],
+                language={"enum": [*RUNTIMES]},
                 code={"type": "string"},
                 args=texts,
                 executable={"type": "string"},
                 stdin={"type": "string"},
-                relativeCwd={"type": "string"},
+                relative_cwd={"type": "string"},
                 access={"enum": [*ACCESSES]},
                 network={"enum": [*NETWORKS]},
-                timeoutMs=_LINES,
-                outputMode={"enum": [*OUTPUT_MODES]},
-                queryTerms=texts,
-                maxResponseLines=_LINES,
-                contextLines=_LINES,
-                persistOutput={"type": "boolean"},
+                timeout_ms=_LINES,
+                output_mode={"enum": [*OUTPUT_MODES]},
+                query_terms=texts,
+                max_response_lines=_LINES,
+                context_lines=_LINES,
+                persist_output={"type": "boolean"},
                 combined=_COMBINED,
             ),
             run=programs.run,
             explain=_explain,
-            output_schema={
-                "type": "object",
-                "properties": {"status": _TEXT},
-                "required": ["status"],
-            },
+            aliases=ALIASES,
+            output_schema=answer_schemas.PROGRAM,
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         Tool(
@@ -176,20 +182,17 @@ def program_tools(programs: Programs) -> list[Tool]:
             title="Search stored output",
             description=QUERY_OUTPUT,
             input_schema=object_schema(
-                ["artifactHandle"],
-                artifactHandle={"type": "string"},
-                queryTerms=texts,
+                ["artifact_handle"],
+                artifact_handle={"type": "string"},
+                query_terms=texts,
                 stream={"enum": ["stdout", "stderr", "both"]},
-                maxExcerpts=_LINES,
-                contextLines=_LINES,
-                cursor={**place, "description": "{stream, afterLine, afterChar?}"},
-                lineRange={**place, "description": "{stream, startLine, endLine}"},
+                max_excerpts=_LINES,
+                context_lines=_LINES,
+                cursor={**place, "description": "from an answer"},
+                line_range={**place, "description": "{stream, start_line, end_line}"},
             ),
             run=programs.query,
-            output_schema={
-                "type": "object",
-                "properties": {"matchStatus": _TEXT, "excerpts": {"type": "array"}, "status": _TEXT},
-            },
+            output_schema=answer_schemas.STORED,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]
@@ -197,20 +200,20 @@ def program_tools(programs: Programs) -> list[Tool]:
 
 def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     """Return the answer to arguments that break the schema; models know languages by other names."""
-    runtime = cast("Arguments", arguments).get("runtime") if isinstance(arguments, dict) else None
-    if isinstance(runtime, str) and runtime not in RUNTIMES:
+    language = cast("Arguments", arguments).get("language") if isinstance(arguments, dict) else None
+    if isinstance(language, str) and language not in RUNTIMES:
         from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
 
-        others = (problem for problem in problems if not problem.startswith("`runtime` "))
-        problems = (no_runtime(cut(runtime, 200)), *others)
+        others = (problem for problem in problems if not problem.startswith("`language` "))
+        problems = (no_runtime(cut(language, 200)), *others)
     return invalid_arguments(tool, arguments, problems)
 
 
 def _fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     """Return the fields of a program under their names of the model."""
-    fields: dict[str, Json] = {name: arguments[name] for name in _PLAIN if name in arguments}
-    if "relativeCwd" in arguments:
-        fields["cwd"] = arguments["relativeCwd"]
+    fields: dict[str, Json] = {
+        ours: arguments[theirs] for theirs, ours in _PLAIN.items() if theirs in arguments
+    }
     if "stdin" in arguments:
         fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
     wishes = {ours: arguments[theirs] for theirs, ours in _WISHES.items() if theirs in arguments}

@@ -8,6 +8,7 @@ from paddock.model.approval import YES
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.outcome import Status
+from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.reply import compact, cut
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
 
@@ -117,11 +118,7 @@ def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
             [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
         ),
         run=Provision(session, workspace, cap).answer,
-        output_schema={
-            "type": "object",
-            "properties": {"status": _TEXT, "servers": {"type": "array"}, "offers": {"type": "array"}},
-            "required": ["status"],
-        },
+        output_schema=answer_schemas.SERVERS,
         annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     )
 

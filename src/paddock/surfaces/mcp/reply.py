@@ -17,13 +17,6 @@ from paddock.surfaces.mcp.tools import Answer, text_block
 from paddock.surfaces.render import compact
 from paddock.surfaces.terminal_text import encodable
 
-OUTPUT_SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "properties": {"status": {"type": "string"}, "error": {"type": "object"}},
-    "required": ["status"],
-}
-"""What the data of an outcome surely holds, as far as agents must know beforehand."""
-
 _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
 
 
@@ -128,6 +121,8 @@ def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
         told["code"] = error.code
     if error.data is not None and len(compact(error.data)) <= room:
         told["data"] = error.data
+    if len(error.frames) > 1:
+        told["frames"] = [frame.model_dump() for frame in error.frames]
     return told
 
 

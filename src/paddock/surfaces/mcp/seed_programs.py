@@ -14,8 +14,9 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ARGUMENTS, CODE_CHARS, OUTPUT_MODES, RUNTIMES
 from paddock.programs import BUSY
 from paddock.surfaces import render
-from paddock.surfaces.mcp.mistakes import invalid
-from paddock.surfaces.mcp.programs import Programs
+from paddock.surfaces.mcp.arguments import to_snake_case
+from paddock.surfaces.mcp.mistakes import invalid_compat
+from paddock.surfaces.mcp.programs import ALIASES, Programs
 from paddock.surfaces.mcp.reply import compact
 from paddock.surfaces.mcp.repositories import Repositories
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
@@ -49,9 +50,10 @@ class SeedPrograms:
         name = arguments["repoId"]
         try:
             programs = await self._repositories.programs(name)
-            outcome, work = await programs.execute(arguments, caller, mode="minimal")
+            native = {ALIASES.get(name, to_snake_case(name)): value for name, value in arguments.items()}
+            outcome, work = await programs.execute(native, caller, mode="minimal")
         except ValidationError as problem:
-            return invalid(EXECUTE, problem)
+            return invalid_compat(EXECUTE, problem)
         except ConfigurationError as problem:
             _log.warning("repository %s: %s", name, problem)
             return _error(
@@ -70,7 +72,7 @@ class SeedPrograms:
         try:
             return _response((await self._find(OutputQuery.model_validate(asked), roots)).to_wire())
         except ValidationError as problem:
-            return invalid(QUERY, problem)
+            return invalid_compat(QUERY, problem)
         except PaddockError as error:
             return _error(str(error))
 

@@ -21,6 +21,7 @@ from paddock.surfaces.mcp.door import Door
 from paddock.surfaces.mcp.held import FETCHING, Held
 from paddock.surfaces.mcp.http import application, http_service
 from paddock.surfaces.mcp.offers import Offers
+from paddock.surfaces.mcp.probing import serve_client
 from paddock.surfaces.mcp.programs import Programs, program_tools
 from paddock.surfaces.mcp.prompts import Prompts
 from paddock.surfaces.mcp.provision import provision_tool
@@ -96,8 +97,7 @@ class Service:
     async def stdio(self, stop: asyncio.Event) -> None:
         """Serve one client over the standard streams until it closes its end, or `stop` is set."""
         async with self._server() as server, standard_streams() as (reader, writer):
-            options = server.create_initialization_options()
-            serving = asyncio.create_task(server.run(reader, writer, options))
+            serving = asyncio.create_task(serve_client(server, reader, writer))
             try:
                 await self._until(stop, serving)
             finally:

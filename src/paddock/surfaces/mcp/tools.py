@@ -86,9 +86,9 @@ def text_block(text: str) -> dict[str, Json]:
 
 
 def object_schema(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:
-    """Return the schema of arguments: these, and no others."""
-    must = {"required": required} if required else {}
-    return {"type": "object", "properties": properties, **must, "additionalProperties": False}
+    """Return the schema of an object with these members, and no others."""
+    needed: dict[str, Json] = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
 def refusal(status: Status, name: str, text: str) -> Answer:
@@ -115,6 +115,7 @@ class Tool:
     title: str
     description: str
     input_schema: dict[str, Json]
+    """Names of arguments are in snake case, and none that a client library keeps for itself."""
     run: Callable[[Arguments, Caller], Coroutine[Any, Any, Answer]]
     """Answers a call with valid arguments."""
     output_schema: dict[str, Json] | None = None
@@ -126,6 +127,8 @@ class Tool:
     """Whether arguments are held against the schema here; else what runs the tool does it."""
     exact: bool = False
     """Whether arguments are held against the schema as they came, and not read as `read_arguments` does."""
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    """Former names of arguments, still read, and their present names."""
 
     @cached_property
     def schema(self) -> Schema:
@@ -208,7 +211,7 @@ class Toolbox:
         given: Json = {} if arguments is None else arguments
         given = unmarked(given) if MARK in json.dumps(given) else given
         if tool.checks and not tool.exact:
-            given = read_arguments(tool.input_schema, given)
+            given = read_arguments(tool.input_schema, given, tool.aliases)
         if not _is_finite(given):
             told = f"{tool.name}: a number is not finite; JSON has no form for it"
             return refusal(Status.INVALID, "InvalidArguments", told)

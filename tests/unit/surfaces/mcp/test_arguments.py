@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.surfaces.mcp.arguments import read_arguments
+from paddock.model.schema import Schema
+from paddock.surfaces.mcp.arguments import read_arguments, to_snake_case
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -20,6 +21,7 @@ SCHEMA: dict[str, Any] = {
         "sizes": {"type": "array", "items": {"type": "integer"}},
         "mode": {"enum": ["a", "b"]},
         "any": {},
+        "timeout_ms": {"type": "integer"},
         "limits": {
             "type": "object",
             "properties": {"ms": {"type": "integer"}, "partial": {"type": "boolean"}},
@@ -48,10 +50,54 @@ SCHEMA: dict[str, Any] = {
         ({"sizes": '["1"]'}, {"sizes": [1]}),
         ({"limits": {"ms": "5", "partial": None}}, {"limits": {"ms": 5}}),
         ({"limits": '{"ms": "5", "partial": null}'}, {"limits": {"ms": 5}}),
+        ({"timeoutMs": "5"}, {"timeout_ms": 5}),
+        ({"timeoutMs": None}, {}),
+        ({"timeoutMs": None, "timeout_ms": 5}, {"timeout_ms": 5}),
+        ({"timeoutMs": 5, "timeout_ms": None}, {"timeout_ms": 5}),
+        ({"timeout_ms": None, "timeoutMs": 5}, {"timeout_ms": 5}),
+        ({"title": "x"}, {"name": "x"}),
+        ({"title": None, "name": "x"}, {"name": "x"}),
+        ({"name": "x", "title": None}, {"name": "x"}),
+        ({"title": "x", "name": None}, {"name": "x"}),
+        ({"name": None, "title": "x"}, {"name": "x"}),
     ],
 )
 def test_what_has_one_reading_is_read(written: Any, read: Any) -> None:
-    assert read_arguments(SCHEMA, written) == read
+    assert read_arguments(SCHEMA, written, {"title": "name"}) == read
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"timeoutMs": 5, "timeout_ms": 5},
+        {"title": "x", "name": "y"},
+        {"TimeoutMs": 5},
+        {"timeoutMS": 5},
+        {"timeoutM\u017f": 5},
+        {"limits": {"title": "x"}},
+    ],
+)
+def test_an_argument_under_two_names_or_another_keeps_its_name_and_is_refused(written: Any) -> None:
+    assert read_arguments(SCHEMA, written, {"title": "name"}) == written
+    assert "is unknown" in str(Schema({**SCHEMA, "required": []}).problems(written)) or "limits" in written
+
+
+@pytest.mark.parametrize(
+    ("text", "snake"),
+    [
+        (
+            "queryTerms are required unless cursor or lineRange is provided",
+            "query_terms are required unless cursor or line_range is provided",
+        ),
+        ("`maxResponseLines` must be at least 10", "`max_response_lines` must be at least 10"),
+        (
+            "JavaScript, MCP, iOS and a_bC stay; so does x-Y",
+            "JavaScript, MCP, i_o_s and a_bC stay; so does x-Y",
+        ),
+    ],
+)
+def test_names_in_camel_case_are_written_in_snake_case(text: str, snake: str) -> None:
+    assert to_snake_case(text) == snake
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
 from paddock.store.inbox import Inbox
-from paddock.surfaces.mcp.held import Held, Work, fetched_run
+from paddock.surfaces.mcp.held import FETCHING, Held, Work, fetched_run
 from paddock.surfaces.mcp.tools import Answer, Caller, text_block
 
 
@@ -39,7 +39,7 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
     inbox, name = Inbox(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
-        held = Held(inbox, "query_output", patience_s=0)
+        held = Held(inbox, FETCHING["native"], patience_s=0)
         first = await held.call("me", "client", asking(name), None)
         assert await held.fetch(name, "me") == first
         assert status(first) == "waiting"
@@ -60,7 +60,7 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
     inbox, name = Inbox(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
-        held = Held(inbox, "query_output")
+        held = Held(inbox, FETCHING["native"])
         await held.call("me", "client", asking(name), None)
         both = [asyncio.create_task(held.fetch(name, "me")) for _ in range(2)]
         given_up = asyncio.create_task(held.fetch(name, "me"))
@@ -76,7 +76,7 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
     inbox = Inbox(tmp_path / "approvals")
 
     async def main() -> None:
-        held = Held(inbox, "query_output")
+        held = Held(inbox, FETCHING["native"])
         names = [new_id() for _ in range(20)]
         for name in names:
             await held.call("me", "client", asking(name), None)
@@ -92,7 +92,7 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "approvals")
 
     async def main() -> None:
-        held = Held(inbox, "query_output")
+        held = Held(inbox, FETCHING["native"])
         await held.call("me", "client", asking(new_id()), None)
         assert len(inbox.waiting()) == 1
         await held.close()
@@ -103,6 +103,7 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
 
 def test_what_fetches() -> None:
     name = new_id()
+    assert fetched_run("query_output", {"artifact_handle": name}) == name
     assert fetched_run("query_output", {"artifactHandle": name}) == name
     assert fetched_run("sdl.runtime.queryOutput", {"artifactHandle": name}) == name
     for tool, arguments in (
@@ -119,7 +120,7 @@ def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None
     inbox, mine, other = Inbox(tmp_path / "approvals"), new_id(), new_id()
 
     async def main() -> None:
-        held = Held(inbox, "query_output", patience_s=0)
+        held = Held(inbox, FETCHING["native"], patience_s=0)
         assert [held.meets(client) for client in ("a", "b", "a")] == [True, True, False]
         await held.call("me", "a", asking(mine), None)
         await held.call("me", "b", asking(other), None)

@@ -1,0 +1,57 @@
+"""The client libraries that tests connect with, and what each can."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PINS = Path(__file__).resolve().parents[2] / "tests" / "client_libraries"
+HEAD = """\
+# Client libraries
+
+<!-- Written by scripts/reference.py from tests/client_libraries; `make check` compares. -->
+
+Tests connect with each of these libraries to `paddock serve mcp`, over stdio and over HTTP. They list the tools, run a
+program in JavaScript and one in Python, call a tool of another server, and answer a question for a person.
+
+| library | package | images | approvals | structured content | notes |
+|---|---|---|---|---|---|
+"""
+TAIL = """
+* **images**: an image in the result of a tool arrives as an image.
+* **approvals**: the library passes a question for a person to the program that uses it. With the others the call ends
+  as `waiting`, and the person [answers in a terminal](approvals.md#from-another-terminal).
+* **structured content**: the data of an answer arrive beside its text or in its place. Every native tool except
+  `call_tool` declares [all fields of its answers](mcp-tools.md), also those of failures.
+
+Arguments of the native tools are in snake case. Camel case is understood too (`timeoutMs` is `timeout_ms`), and `null`
+means that an argument was not given. No argument has a name that one of these libraries keeps for itself.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    libraries = tomllib.loads((PINS / "libraries.toml").read_text(encoding="utf-8"))["library"]
+    return HEAD + "\n".join(rows(libraries)) + "\n" + TAIL
+
+
+def rows(libraries: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the rows of the table."""
+    for each in libraries:
+        package = f"`{each['package']}` {version(each['environment'], each['package'])}"
+        marks = " | ".join("yes" if each[name] else "no" for name in ("images", "approvals", "structured"))
+        yield f"| {each['name']} | {package} | {marks} | {each.get('note', '')} |"
+
+
+def version(environment: str, package: str) -> str:
+    """Return the version of a package that is pinned."""
+    if environment == "npm":
+        packages = json.loads((PINS / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+        return packages[f"node_modules/{package}"]["version"]
+    pins = (PINS / f"{environment}.txt").read_text(encoding="utf-8")
+    found = re.search(rf"^{re.escape(package)}(?:\[[^]]*\])?==([^ ]+)", pins, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{environment}.txt does not pin {package}")
+    return found[1]

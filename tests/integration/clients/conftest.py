@@ -1,0 +1,11 @@
+"""A workspace for clients that others wrote."""
+
+from pathlib import Path
+
+import pytest
+from tests.integration.mcp.conftest import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
