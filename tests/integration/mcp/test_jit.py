@@ -22,7 +22,9 @@ def test_without_the_grant_there_is_no_such_argument(place: Place) -> None:
     assert "jit" not in tools["execute_code"]["properties"]
     assert "jit" not in tools["compute"]["properties"]["limits"]["properties"]
     assert refused.is_error
-    assert "just-in-time compilation is not granted" in refused.content[0].text
+    assert refused.content[0].text == (
+        "INVALID_INPUT: `limits.jit` is unknown; known: wall_ms, output_kb, deterministic, partial"
+    )
 
 
 def test_with_the_grant_agents_may_ask(place: Place) -> None:

@@ -47,6 +47,7 @@ _NOT_RUN = (Status.INVALID.value, Status.ERROR.value, Status.CANCELLED.value)
 _WAITING = "waiting"
 _TRUNCATED = _described(_FLAG, "Whether something was left out to fit into the answer.")
 _HANDLE = _described(_TEXT, "Handle of the whole in stored output, for `query_output`.")
+_REDACTIONS = _described(_WHOLE, "How many secrets were removed from the answer; missing when none were.")
 _REFUSAL = object_schema(["name", "message"], name=_TEXT, message=_TEXT)
 _WAITS: dict[str, Schema] = {
     "run": _described(_TEXT, "Id of the run, as the record has it."),
@@ -59,6 +60,7 @@ OUTCOME = object_schema(
     status=_one_of(*Status, _WAITING),
     **_WAITS,
     ms=_described(_WHOLE, "Wall time in milliseconds."),
+    redactions=_REDACTIONS,
     calls=_described({"type": "object", "additionalProperties": _WHOLE}, "Calls of tools, by server."),
     value=_described(_ANY, "What the program returned, any JSON; missing when it returned nothing."),
     excerpt=_described(_TEXT, "The beginning of a value that is too large, as text."),
@@ -114,6 +116,7 @@ PROGRAM = object_schema(
     exitCode=_or_null(_WHOLE),
     signal=_described(_or_null(_TEXT), "Name of the signal that ended it: `SIGKILL`."),
     durationMs=_WHOLE,
+    redactions=_REDACTIONS,
     artifactHandle=_or_null(_HANDLE),
     notKept=_described(_TEXT, "Why the output is not stored."),
     stdoutSummary=_TEXT,

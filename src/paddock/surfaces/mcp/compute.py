@@ -13,7 +13,7 @@ from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.rest import Rest
 from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
 
-COMPUTE = "Use this to compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
+COMPUTE = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
 SEED_NAME = "code.sandbox.js.run"
 
 _ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
