@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from paddock.model.base import Json, Value
@@ -70,8 +70,8 @@ class Wire(Value):
 class Excerpt(Wire):
     """Some lines of a stream. Line numbers count from 1, both ends included."""
 
-    line_start: PositiveInt
-    line_end: PositiveInt
+    line_start: int
+    line_end: int
     content: str
     source: Stream
 

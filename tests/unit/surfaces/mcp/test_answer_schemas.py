@@ -38,6 +38,7 @@ SCHEMAS = MappingProxyType({name: getattr(answer_schemas, name) for name in NAME
 
 words = st.text(max_size=30)
 numbers = st.integers(0, 2**70)
+lines = st.integers(1, 2**70)
 json = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | numbers | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
@@ -186,7 +187,7 @@ found = st.builds(
     OutputFound,
     artifact_handle=words,
     excerpts=st.lists(
-        st.builds(Excerpt, line_start=numbers, line_end=numbers, content=words, source=st.just("stdout")),
+        st.builds(Excerpt, line_start=lines, line_end=lines, content=words, source=st.just("stdout")),
         max_size=3,
     ).map(tuple),
     total_lines=numbers,
