@@ -44,6 +44,8 @@ _AWAIT = (
     "put `await` before the call, or collect the calls in `await Promise.all([...])`; "
     "`forEach` waits for none, `for (... of ...)` does"
 )
+_ASKED_AT_ONCE = 4
+"""What V8 holds and asks for to write a large text as JSON is at most so many times what was resident (measured)."""
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _NAME_LENGTH = 256 + len("...")
 _TEXT_LENGTH = 65_536 + len("...")
@@ -185,7 +187,7 @@ class Verdict(NamedTuple):
         words = self.worker.last_words()
         # V8 says why it crashes; its allocator crashes without a word when the data segment is used up.
         mute = death.code == -signal.SIGTRAP and not words.strip()
-        starved = mute and 2 * death.cost.peak_bytes >= self.job.limits.memory_bytes
+        starved = mute and _ASKED_AT_ONCE * death.cost.peak_bytes >= self.job.limits.memory_bytes
         if starved or death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
             hint = self._memory_hint()
             return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message="Out of memory", hint=hint)
