@@ -28,6 +28,15 @@ LOST = {
     "new WeakMap()": "an object without data of its own (WeakMap), in JSON {}: send a plain object",
     "new WeakSet()": "an object without data of its own (WeakSet), in JSON {}: send a plain object",
     "new (class { #x = 1 })()": "an object without data of its own, in JSON {}: send a plain object",
+    "new (class { #x = 1; get x() { return this.#x } })()": (
+        "an object without data of its own, in JSON {}: send a plain object"
+    ),
+    "{[Symbol('a')]: 1}": "an object of which JSON writes no member, in JSON {}: name its data by texts",
+    "Object.defineProperty(Object.create(null), 'x', {value: 1})": (
+        "an object of which JSON writes no member, in JSON {}: name its data by texts"
+    ),
+    "Math": "an object of which JSON writes no member (Math), in JSON {}: name its data by texts",
+    "Reflect": "an object of which JSON writes no member (Reflect), in JSON {}: name its data by texts",
     "() => 1": "a function, which JSON leaves out: call it",
     "class { static x = 1 }": "a function, which JSON leaves out: call it",
     "Symbol('s')": "a symbol, which JSON leaves out: use its description",
@@ -51,6 +60,45 @@ def test_what_json_loses_is_refused_wherever_it_is(guest: Any, lost: str) -> Non
         assert guest.failure(source) == ("failed", "TypeError", f"{REFUSED}{place} is {LOST[lost]}")
         assert guest.run(source).calls == ()
     assert before == guest.value("return paddock.workspace.path")
+
+
+@pytest.mark.parametrize(
+    ("lost", "place", "told"),
+    [
+        ("[undefined]", "[0]", "undefined, in JSON null: write null, or leave it out of the array"),
+        ("[1, , 2]", "[1]", "undefined, in JSON null: write null, or leave it out of the array"),
+        (
+            "[[{}, [undefined]]]",
+            "[0][1][0]",
+            "undefined, in JSON null: write null, or leave it out of the array",
+        ),
+        (
+            "[{toJSON() {}}]",
+            "[0]",
+            "an object whose toJSON returns undefined, in JSON null: send what it holds",
+        ),
+        ("[() => 1]", "[0]", "a function, which JSON leaves out: call it"),
+        ("[Symbol('s')]", "[0]", "a symbol, which JSON leaves out: use its description"),
+        ("[{toJSON: () => Symbol('s')}]", "[0]", "a symbol, which JSON leaves out: use its description"),
+    ],
+)
+def test_what_json_makes_null_in_an_array_is_refused(guest: Any, lost: str, place: str, told: str) -> None:
+    refused = f"{REFUSED}arguments.text{place} is {told}"
+    assert guest.failure(SAVE % lost) == ("failed", "TypeError", refused)
+
+
+def test_a_whole_that_json_writes_as_nothing_is_refused(guest: Any) -> None:
+    told = "servers.odd: the arguments of echo have no JSON form"
+    assert guest.failure("return await servers.odd.echo({toJSON() {}})") == ("failed", "TypeError", told)
+    told = f"{REFUSED}arguments is an object of which JSON writes no member (Math), in JSON {{}}: name its data by texts"
+    assert guest.failure("return await servers.odd.echo(Math)") == ("failed", "TypeError", told)
+    told = "paddock.tool was not called: arguments[1] is an object whose toJSON returns undefined, in JSON null: "
+    outcome = guest.failure("return await paddock.tool('t', {toJSON() {}})")
+    assert outcome == ("failed", "TypeError", f"{told}send what it holds")
+
+
+def test_an_argument_of_the_sdk_may_be_left_out_by_undefined(guest: Any) -> None:
+    assert guest.value("return await paddock.compute('emit(7)', undefined, undefined)") == "7"
 
 
 def test_every_way_of_calling_refuses(guest: Any) -> None:
@@ -78,7 +126,7 @@ def test_a_circle_names_where_it_closes(guest: Any) -> None:
 def test_what_json_keeps_is_sent_as_ever(guest: Any) -> None:
     sent = """{
       a: undefined, b: null, c: {}, d: [], e: new Date(0), f: Object.create(null), g: new (class P { x = 1 })(),
-      h: {toJSON() { return "own" }}, i: new Error("no"), j: [undefined], k: new Number(5), l: "null {}", m: 0.1 + 0.2,
+      h: {toJSON() { return "own" }}, i: new Error("no"), j: {toJSON() {}}, k: new Number(5), l: "null {}", m: 0.1 + 0.2,
       n: [{}, {}], o: Object.assign(Object.create({f() {}}), {p: 1}),
     }"""
     assert guest.value(f"return (await servers.odd.callRaw('echo', {{text: {sent}}})).content[0].text") == {
@@ -90,7 +138,6 @@ def test_what_json_keeps_is_sent_as_ever(guest: Any) -> None:
         "g": {"x": 1},
         "h": "own",
         "i": {"name": "Error", "message": "no"},
-        "j": [None],
         "k": 5,
         "l": "null {}",
         "m": 0.30000000000000004,
