@@ -14,7 +14,7 @@ from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
 from paddock.guest.positions import Positions
-from paddock.guest.verdict import POSITION, STOPPED, End, Verdict
+from paddock.guest.verdict import POSITION, STOPPED, End, Judged, Verdict
 from paddock.guest.worker_handle import Cost, Listener, Worker
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
@@ -68,7 +68,7 @@ class Computation(Listener):
             "seed": seed,
             "instant": instant,
         }
-        self._worker.listener = self
+        self._worker.serve(self, limits)
         self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes, world="compute"))
         if self._worker.is_alive():
             await self._ended
@@ -102,7 +102,8 @@ class Computation(Listener):
     def time_is_up(self) -> None:
         """Record that the wall limit had passed."""
         limit = self._job.limits.wall_ms
-        self._end = self._end or ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
+        error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
+        self._end = self._end or Judged(Status.TIMEOUT, error)
 
     def stop(self) -> None:
         """End the program, which nobody wants to go on."""

@@ -299,7 +299,14 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
     return encode(_written(["reply", number, ok, value]))
 
 
-def _written(parts: list[Json]) -> bytes:
+def _with_digits_noted(message: bytes) -> bytes:
+    """Return a message with a tab before it where it quotes JSON in a text, which takes a backslash."""
+    quotes = b"\\" in message and message[:1] == b"["
+    return b"\t" + message if quotes and may_lose(message) else message
+
+
+def written(parts: Json) -> bytes:
+    """Return a value as JSON, with a space before it where it holds numbers that a double does not."""
     try:
         return orjson.dumps(parts, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:  # also for deep nesting and lone surrogates

@@ -132,7 +132,7 @@ def _value(command: SdkCommand, result: "ProcessResult") -> Json:
     if command.output == "text":
         return stdout
     if holds_more(stdout.encode("utf-8", "replace"), MOST_VALUES):
-        told = f"paddock.{command.name}: what it printed holds more than {MOST_VALUES} values"
+        told = f"paddock.{command.name}: what it printed holds more than {MOST_VALUES} values; print less at once"
         raise SdkFailed(told, Status.FAILED, _ERROR)
     try:
         value = json.loads(stdout)

@@ -9,6 +9,7 @@ import click
 
 from paddock.configuration import load
 from paddock.model.errors import PaddockError
+from paddock.model.json_meter import holds_more
 from paddock.model.outcome import Outcome
 from paddock.surfaces import render
 from paddock.surfaces.cli import options
@@ -66,5 +67,8 @@ def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, in
     raw = sys.stdin.buffer.read(most + 1)
     if len(raw) > most:
         raise InvalidInput(f"invalid JSON: the request is larger than {most} bytes")
+    if holds_more(raw, values := settings.limits.compute.frame_values):
+        how = "send less, or raise `limits.compute.frame_values`"
+        raise InvalidInput(f"invalid JSON: the request holds more than {values} values; {how}")
     request = read(raw).request(actor=actor(), surface="cli", workspace=workspace)
     return asyncio.run(carry_out(request, settings))

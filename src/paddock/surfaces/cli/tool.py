@@ -199,8 +199,8 @@ def run(
     violations where protected paths of the workspace were put back. The exit code is 0 when the script succeeded, 1
     when it did not.
     """
-    values = _object(inputs)
     settings = load(workspace, flags=flags).settings
+    values = _object(inputs, settings)
     library = open_library(settings.tools, workspace)
     request = ExecutionRequest(
         actor=actor(),
@@ -222,8 +222,9 @@ def run(
 @options.as_json
 def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show which tools a call of a prompt with these arguments would use, the surest first; nothing is run."""
-    tools = _library(workspace, flags).tools().values()
-    found = detect(_object(inputs), [(tool.manifest, tool.schema.document) for tool in tools])
+    settings = load(workspace, flags=flags).settings
+    tools = open_library(settings.tools, workspace).tools().values()
+    found = detect(_object(inputs, settings), [(tool.manifest, tool.schema.document) for tool in tools])
     if as_json:
         print_json([asdict(each) for each in found])
     else:
@@ -252,7 +253,7 @@ def fill_template(
     try:
         what = "standard input" if template is sys.stdin.buffer else template.name
         given = utf8(what, whole(what, template))
-        text = heeding_signals(_fill(given, _object(inputs), prompt, settings, workspace))
+        text = heeding_signals(_fill(given, _object(inputs, settings), prompt, settings, workspace))
     except TemplateError as problem:
         raise Failure(str(problem)) from None
     if as_json:
@@ -291,8 +292,8 @@ async def _filled(
     return await fill(template, inputs, run_one, searched=searched)
 
 
-def _object(text: str) -> dict[str, Any]:
-    values = read_input(text)
+def _object(text: str, settings: Settings) -> dict[str, Any]:
+    values = read_input(text, settings.limits.script, "script")
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--input")
     return cast("dict[str, Any]", values)

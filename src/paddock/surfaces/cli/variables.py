@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Never, cast
 
 from paddock.model.base import Json
+from paddock.model.json_meter import holds_more
 from paddock.model.limits import MIB
 from paddock.model.numbers import dumps, read_finite, read_int
 from paddock.surfaces.cli.failure import Failure
@@ -42,8 +43,11 @@ def read_variables(path: Path) -> dict[str, str]:
         raise Failure(f"{path}: cannot read variables: {why}") from None
 
 
-def read_input(text: str, option: str = "--input") -> Json:
-    """Return the value of an option: JSON, `@FILE`, or `-` for standard input. Raises `Failure`."""
+def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str = "--input") -> Json:
+    """Return the value of an option: JSON, `@FILE`, or `-` for standard input.
+
+    Raises `Failure`, also for more values than one message of a program of the profile may hold.
+    """
     what = option
     try:
         if text == "-":
@@ -52,6 +56,9 @@ def read_input(text: str, option: str = "--input") -> Json:
         elif text.startswith("@"):
             what = text[1:]
             text = _text(what, Path(what))
+        if holds_more(text.encode("utf-8", "surrogateescape"), most := limits.frame_values):
+            how = f"pass less, or raise `limits.{profile}.frame_values`"
+            raise Failure(f"{what}: it holds more than {most} values; {how}")
         return _value(text)
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
