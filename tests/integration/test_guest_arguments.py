@@ -200,7 +200,7 @@ def warnings(outcome: Any) -> list[str]:
 
 
 def test_a_number_that_cannot_be_exact_is_named(guest: Any) -> None:
-    outcome = guest.run(SAVE % "[JSON.parse('1234567890123456789'), 2 ** 52, 1e30]")
+    outcome = guest.run(SAVE % "[Number('1234567890123456789'), 2 ** 52, 1e30]")
     assert warnings(outcome) == [
         "arguments.text[0] goes out as 1234567890123456800 and may lack digits: a number holds whole ones up to "
         "2**53; use a BigInt, or a text"
@@ -285,3 +285,55 @@ def test_a_tool_called_then_makes_no_thenable(uploads: Callable[[str], Outcome])
         "then,call,toJSON,toString,upload",
         [{"name": name} for name in ("then", "call", "toJSON", "toString")],
     ]
+
+
+def test_json_parse_reads_what_came_in_with_all_digits(guest: Any) -> None:
+    text = (
+        '{"id": 1234567890123456789, "ids": [1, 9007199254740993], "name": "1234567890123456789", "far": 1e2}'
+    )
+    read = "const r = JSON.parse(input); return [typeof r.id, `${r.id}`, `${r.ids}`, typeof r.name, r.far]"
+    expected = ["bigint", "1234567890123456789", "1,9007199254740993", "string", 100]
+    assert guest.value(read, given=text) == expected
+    assert guest.value(f"const {{ parse }} = JSON; {read.replace('JSON.', '')}", given=text) == expected
+    reply = "const input = await servers.odd.callRaw('echo', {text}).then((raw) => raw.content[0].text); "
+    assert guest.value(f"const text = {json.dumps(text)}; {reply}{read}") == expected
+    revived = (
+        "return JSON.parse(input, (key, value, {source}) => key === 'id' ? [`${value}`, source] : value)"
+    )
+    assert guest.value(revived, given=text)["id"] == ["1234567890123456789", "1234567890123456789"]
+    numbers = "return JSON.parse('[' + [2 ** 60, '1234567890123456789', 0.5] + ', 1e400]').map(String)"
+    assert guest.value(numbers) == ["1152921504606847000", "1234567890123456789", "0.5", "Infinity"]
+
+
+def test_json_parse_is_that_of_javascript_in_all_else(guest: Any) -> None:
+    source = r"""
+      const told = (text, ...more) => { try { return JSON.parse(text, ...more) } catch (e) { return e.message } };
+      const own = {toString: () => '{"a": 1}'};
+      return [
+        [JSON.parse.name, JSON.parse.length, "prototype" in JSON.parse, Object.keys(JSON).length],
+        [JSON.stringify.name, JSON.stringify.length],
+        told("{"), told("[1234567890123456789"), told(Symbol("s")), told(own), told("null"), told(),
+        told('{"a": [1, {"b": 2}]}', (key, value) => (key === "b" ? undefined : value)),
+        told('["9007199254740993", "1.2.3.4.5.6.7.8.9.10", "................", 0.30000000000000004, 52.520006599999996]'),
+        told("[9007199254740991, -9007199254740991, 1e21, 100, -0]"),
+        JSON.stringify({a: [1.5, null], b: undefined}, null, 1), JSON.stringify([1, 2], (k, v) => (k === "0" ? 3 : v)),
+        JSON.stringify(undefined) === undefined, JSON.stringify({a: 1, b: 2}, ["b"]),
+      ];
+    """
+    assert guest.value(source, given='a text with \\" and 1234567890123456789') == [
+        *(["parse", 2, False, 0], ["stringify", 3]),
+        "Expected property name or '}' in JSON at position 1 (line 1 column 2)",
+        "Expected ',' or ']' after array element in JSON at position 20 (line 1 column 21)",
+        "Cannot convert a Symbol value to a string",
+        *({"a": 1}, None, '"undefined" is not valid JSON'),
+        {"a": [1, {}]},
+        [
+            *("9007199254740993", "1.2.3.4.5.6.7.8.9.10", "................"),
+            *(0.30000000000000004, 52.520006599999996),
+        ],
+        [9007199254740991, -9007199254740991, 1e21, 100, 0],
+        *('{\n "a": [\n  1.5,\n  null\n ]\n}', "[3,2]", True, '{"b":2}'),
+    ]
+    compat = "return [typeof JSON.parse(input).id, JSON.stringify(JSON.parse(input))]"
+    outcome = guest.run(compat, given='{"id": 1234567890123456789}', raw_results=True)
+    assert outcome.value == ["number", '{"id":1234567890123456800}']

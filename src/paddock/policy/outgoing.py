@@ -3,12 +3,12 @@
 Three kinds of them: what looks like one, what the patterns of the settings match, and what Paddock itself handed out.
 """
 
-import json
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 from paddock.model.base import Json
+from paddock.model.numbers import dumps
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome, PlannedCall
 from paddock.model.settings import RedactionSettings
 from paddock.model.tool import ToolEnd
@@ -121,5 +121,5 @@ class Outgoing:
     def _matched_scalar(self, value: Json) -> Json:
         if isinstance(value, bool | None):
             return value
-        written = value if isinstance(value, str) else json.dumps(value)
+        written = value if isinstance(value, str) else dumps(value)
         return value if (left := self._matched(written)) == written else left

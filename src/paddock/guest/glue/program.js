@@ -132,9 +132,9 @@ function configure(given) {
   sleepCap = given.sleep;
   seedRandom(given.seed);
   rawResults = given.raw;
+  keepDigits(!rawResults);
   if (!rawResults) {
     provide("toJSON", errorJson, NativeError.prototype);
-    provide("toJSON", bigJson, BigIntOf.prototype);
     if (given.numbers !== undefined) rememberWritten(given.numbers);
   }
   const sdk = { __proto__: null, ...methods, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
@@ -202,7 +202,10 @@ function turn() {
     if (message[0] === "rehearse") return rehearse();
     if (message[0] === "forget") return forget();
     if (message[0] === "wake") return undefined;
-    if (message[0] === "compute") return compute(message[1], global, NativeDate.prototype);
+    if (message[0] === "compute") {
+      keepDigits(message[1].exact);
+      return compute(message[1], global, NativeDate.prototype);
+    }
     configure(message[1]);
   } catch (thrown) {
     settle("broken", stringify(cut(textOf(thrown), TEXT)));

@@ -57,7 +57,7 @@ function describe(thrown) {
 function addAnswer(report, { code, data }) {
   if (typeof code !== "number") return;
   report.code = code;
-  const text = data === undefined ? undefined : stringify(data);
+  const text = data === undefined ? undefined : exactly(data, "data");
   if (text !== undefined && text.length <= TEXT) report.data = text;
 }
 

@@ -39,6 +39,8 @@ harden();
 defineProperty(Math, "random", { value: random, writable: true, configurable: true, enumerable: false });
 for (const service of [setTimeout, clearTimeout, sleep]) provide(service.name, freeze(service));
 for (const name of ["race", "any", "all"]) provide(name, racing(name), Promise);
+provide("parse", exactParse, JSON);
+provide("stringify", exactStringify, JSON);
 provide("servers", servers);
 provide("console", console);
 return turn;

@@ -16,7 +16,7 @@ from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor
-from paddock.surfaces.cli.table import print_json
+from paddock.surfaces.cli.table import print_json, warn
 from paddock.surfaces.compute import Envelope, InvalidInput, envelope, read, refused
 
 
@@ -57,6 +57,8 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         for line, err in ((answer.stdout, False), (answer.stderr, True)):
             if line:
                 click.echo(line, err=err)
+        for warning in answer.warnings:
+            warn(warning)
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer.ok))
 
 

@@ -12,6 +12,7 @@ import click
 from paddock.configuration import load
 from paddock.model.errors import ToolNotFound
 from paddock.model.limits import LimitOverrides
+from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.model.settings import Settings
@@ -300,7 +301,7 @@ def _object(text: str, settings: Settings) -> dict[str, Any]:
 
 
 def _print_json(outcome: Outcome | None) -> None:
-    click.echo(json.dumps(_ended(outcome).model_dump(mode="json", by_alias=True)))
+    click.echo(dumps(_ended(outcome).to_wire()))
 
 
 def _print(outcome: Outcome | None) -> None:

@@ -9,7 +9,9 @@ from typing import BinaryIO, Never, cast
 from paddock.model.base import Json
 from paddock.model.json_meter import holds_more
 from paddock.model.limits import MIB
-from paddock.model.numbers import dumps, read_finite, read_int
+from paddock.model.numbers import dumps, read_finite, read_int, read_toml_float
+from paddock.model.profiles import ProfileLimits
+from paddock.model.request import Profile
 from paddock.surfaces.cli.failure import Failure
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
@@ -31,7 +33,7 @@ def read_variables(path: Path) -> dict[str, str]:
             case ".toml":
                 import tomllib  # noqa: PLC0415 - only such a file pays for it
 
-                return _texts(path, tomllib.loads(text))
+                return _texts(path, tomllib.loads(text, parse_float=read_toml_float))
             case _ if path.suffix == ".env" or path.name.startswith(".env"):
                 return dict(
                     _assignment(path, n, line) for n, line in enumerate(text.splitlines(), 1) if _says(line)
