@@ -98,6 +98,9 @@ class Dialogue(Listener):
         }
         if work.input is not None:
             settings["input"] = work.input
+        places = self._program.positions
+        if places.map is not None and not work.raw_results:
+            settings["positions"] = places.prefix, places.insertions, places.map
         if self._program.numbers:
             settings["numbers"] = self._program.numbers
         frame = frames.start(settings, self._program.code, limits.memory_bytes)

@@ -43,6 +43,7 @@ const Bytes = Uint8Array;
 const toBase64 = Uint8Array.prototype.toBase64;
 const ObjectPrototype = Object.prototype;
 const objectText = Object.prototype.toString;
+const errorText = Error.prototype.toString;
 const functionText = Function.prototype.toString;
 const Places = WeakMap;
 const placeGet = WeakMap.prototype.get;

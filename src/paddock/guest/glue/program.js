@@ -42,7 +42,7 @@ function openCalls(from, to) {
   for (let id = from; id <= to && names.length < OPEN_SHOWN; id++) {
     const call = apply(mapGet, calls, [id]);
     if (call === undefined) continue;
-    if (names.length === 0) site = framesOf(call.site.stack, "");
+    if (names.length === 0) site = framesOf(call.site, "");
     names[names.length] = call.server + "." + call.tool;
   }
   return { names, site };
@@ -134,6 +134,7 @@ function configure(given) {
   rawResults = given.raw;
   keepDigits(!rawResults);
   if (!rawResults) {
+    positions = given.positions ?? null;
     provide("toJSON", errorJson, NativeError.prototype);
     if (given.numbers !== undefined) rememberWritten(given.numbers);
   }
@@ -169,6 +170,7 @@ function forget() {
   apply(mapDelete, known, ["rehearsal"]);
   header[SETTLED] = 0;
   callCount = raced = 0;
+  positions = null;
   timerCount = 0;
 }
 

@@ -11,7 +11,7 @@ function harden() {
   for (const name of ownKeys(global)) {
     if (!allowed.has(name)) delete global[name];
   }
-  defineProperty(Error, "prepareStackTrace", { get: freeze(() => undefined), set: freeze(() => {}), configurable: false, enumerable: false });
+  defineProperty(Error, "prepareStackTrace", { get: freeze(() => (positions === null ? undefined : formatStack)), set: freeze(() => {}), configurable: false, enumerable: false });
   seal(Object.prototype);
   seal(Array.prototype);
   openForOwn(Function.prototype);
