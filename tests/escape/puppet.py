@@ -80,11 +80,17 @@ async def play(script, host=None, work=PROGRAM, sink=None, **limits):
     errors, their_errors = os.pipe()
     os.close(their_errors)
     ours.setblocking(False)
-    worker = Puppet(errors, FRAME_BYTES)
+    worker = Puppet(errors)
     loop = asyncio.get_running_loop()
     await loop.create_connection(lambda: worker, sock=ours)
     worker.ready.set_result(None)
-    job = GuestJob(work, GuestLimits(**{"wall_ms": 5_000, **limits}), Grants(), Path("/"), sink=sink)
+    job = GuestJob(
+        work,
+        GuestLimits(**{"wall_ms": 5_000, "frame_bytes": FRAME_BYTES, **limits}),
+        Grants(),
+        Path("/"),
+        sink=sink,
+    )
     engine = GuestEngine(OneWorker(worker), NoIntake(), 1)
     reader, writer = await asyncio.open_connection(sock=theirs)
     attack = asyncio.create_task(script(reader, writer))

@@ -239,7 +239,7 @@ def test_a_worker_that_was_gone_before_it_was_asked():
         errors, their_errors = os.pipe()
         os.close(their_errors)
         ours.setblocking(False)
-        worker = Puppet(errors, FRAME_BYTES)
+        worker = Puppet(errors)
         await asyncio.get_running_loop().create_connection(lambda: worker, sock=ours)
         worker.ready.set_result(None)
         theirs.close()

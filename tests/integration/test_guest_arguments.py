@@ -28,6 +28,15 @@ LOST = {
     "new WeakMap()": "an object without data of its own (WeakMap), in JSON {}: send a plain object",
     "new WeakSet()": "an object without data of its own (WeakSet), in JSON {}: send a plain object",
     "new (class { #x = 1 })()": "an object without data of its own, in JSON {}: send a plain object",
+    "new (class { #x = 1; get x() { return this.#x } })()": (
+        "an object without data of its own, in JSON {}: send a plain object"
+    ),
+    "{[Symbol('a')]: 1}": "an object of which JSON writes no member, in JSON {}: name its data by texts",
+    "Object.defineProperty(Object.create(null), 'x', {value: 1})": (
+        "an object of which JSON writes no member, in JSON {}: name its data by texts"
+    ),
+    "Math": "an object of which JSON writes no member (Math), in JSON {}: name its data by texts",
+    "Reflect": "an object of which JSON writes no member (Reflect), in JSON {}: name its data by texts",
     "() => 1": "a function, which JSON leaves out: call it",
     "class { static x = 1 }": "a function, which JSON leaves out: call it",
     "Symbol('s')": "a symbol, which JSON leaves out: use its description",
@@ -51,6 +60,45 @@ def test_what_json_loses_is_refused_wherever_it_is(guest: Any, lost: str) -> Non
         assert guest.failure(source) == ("failed", "TypeError", f"{REFUSED}{place} is {LOST[lost]}")
         assert guest.run(source).calls == ()
     assert before == guest.value("return paddock.workspace.path")
+
+
+@pytest.mark.parametrize(
+    ("lost", "place", "told"),
+    [
+        ("[undefined]", "[0]", "undefined, in JSON null: write null, or leave it out of the array"),
+        ("[1, , 2]", "[1]", "undefined, in JSON null: write null, or leave it out of the array"),
+        (
+            "[[{}, [undefined]]]",
+            "[0][1][0]",
+            "undefined, in JSON null: write null, or leave it out of the array",
+        ),
+        (
+            "[{toJSON() {}}]",
+            "[0]",
+            "an object whose toJSON returns undefined, in JSON null: send what it holds",
+        ),
+        ("[() => 1]", "[0]", "a function, which JSON leaves out: call it"),
+        ("[Symbol('s')]", "[0]", "a symbol, which JSON leaves out: use its description"),
+        ("[{toJSON: () => Symbol('s')}]", "[0]", "a symbol, which JSON leaves out: use its description"),
+    ],
+)
+def test_what_json_makes_null_in_an_array_is_refused(guest: Any, lost: str, place: str, told: str) -> None:
+    refused = f"{REFUSED}arguments.text{place} is {told}"
+    assert guest.failure(SAVE % lost) == ("failed", "TypeError", refused)
+
+
+def test_a_whole_that_json_writes_as_nothing_is_refused(guest: Any) -> None:
+    told = "servers.odd: the arguments of echo have no JSON form"
+    assert guest.failure("return await servers.odd.echo({toJSON() {}})") == ("failed", "TypeError", told)
+    told = f"{REFUSED}arguments is an object of which JSON writes no member (Math), in JSON {{}}: name its data by texts"
+    assert guest.failure("return await servers.odd.echo(Math)") == ("failed", "TypeError", told)
+    told = "paddock.tool was not called: arguments[1] is an object whose toJSON returns undefined, in JSON null: "
+    outcome = guest.failure("return await paddock.tool('t', {toJSON() {}})")
+    assert outcome == ("failed", "TypeError", f"{told}send what it holds")
+
+
+def test_an_argument_of_the_sdk_may_be_left_out_by_undefined(guest: Any) -> None:
+    assert guest.value("return await paddock.compute('emit(7)', undefined, undefined)") == "7"
 
 
 def test_every_way_of_calling_refuses(guest: Any) -> None:
@@ -78,7 +126,7 @@ def test_a_circle_names_where_it_closes(guest: Any) -> None:
 def test_what_json_keeps_is_sent_as_ever(guest: Any) -> None:
     sent = """{
       a: undefined, b: null, c: {}, d: [], e: new Date(0), f: Object.create(null), g: new (class P { x = 1 })(),
-      h: {toJSON() { return "own" }}, i: new Error("no"), j: [undefined], k: new Number(5), l: "null {}", m: 0.1 + 0.2,
+      h: {toJSON() { return "own" }}, i: new Error("no"), j: {toJSON() {}}, k: new Number(5), l: "null {}", m: 0.1 + 0.2,
       n: [{}, {}], o: Object.assign(Object.create({f() {}}), {p: 1}),
     }"""
     assert guest.value(f"return (await servers.odd.callRaw('echo', {{text: {sent}}})).content[0].text") == {
@@ -90,7 +138,6 @@ def test_what_json_keeps_is_sent_as_ever(guest: Any) -> None:
         "g": {"x": 1},
         "h": "own",
         "i": {"name": "Error", "message": "no"},
-        "j": [None],
         "k": 5,
         "l": "null {}",
         "m": 0.30000000000000004,
@@ -153,7 +200,7 @@ def warnings(outcome: Any) -> list[str]:
 
 
 def test_a_number_that_cannot_be_exact_is_named(guest: Any) -> None:
-    outcome = guest.run(SAVE % "[JSON.parse('1234567890123456789'), 2 ** 52, 1e30]")
+    outcome = guest.run(SAVE % "[Number('1234567890123456789'), 2 ** 52, 1e30]")
     assert warnings(outcome) == [
         "arguments.text[0] goes out as 1234567890123456800 and may lack digits: a number holds whole ones up to "
         "2**53; use a BigInt, or a text"
@@ -238,3 +285,55 @@ def test_a_tool_called_then_makes_no_thenable(uploads: Callable[[str], Outcome])
         "then,call,toJSON,toString,upload",
         [{"name": name} for name in ("then", "call", "toJSON", "toString")],
     ]
+
+
+def test_json_parse_reads_what_came_in_with_all_digits(guest: Any) -> None:
+    text = (
+        '{"id": 1234567890123456789, "ids": [1, 9007199254740993], "name": "1234567890123456789", "far": 1e2}'
+    )
+    read = "const r = JSON.parse(input); return [typeof r.id, `${r.id}`, `${r.ids}`, typeof r.name, r.far]"
+    expected = ["bigint", "1234567890123456789", "1,9007199254740993", "string", 100]
+    assert guest.value(read, given=text) == expected
+    assert guest.value(f"const {{ parse }} = JSON; {read.replace('JSON.', '')}", given=text) == expected
+    reply = "const input = await servers.odd.callRaw('echo', {text}).then((raw) => raw.content[0].text); "
+    assert guest.value(f"const text = {json.dumps(text)}; {reply}{read}") == expected
+    revived = (
+        "return JSON.parse(input, (key, value, {source}) => key === 'id' ? [`${value}`, source] : value)"
+    )
+    assert guest.value(revived, given=text)["id"] == ["1234567890123456789", "1234567890123456789"]
+    numbers = "return JSON.parse('[' + [2 ** 60, '1234567890123456789', 0.5] + ', 1e400]').map(String)"
+    assert guest.value(numbers) == ["1152921504606847000", "1234567890123456789", "0.5", "Infinity"]
+
+
+def test_json_parse_is_that_of_javascript_in_all_else(guest: Any) -> None:
+    source = r"""
+      const told = (text, ...more) => { try { return JSON.parse(text, ...more) } catch (e) { return e.message } };
+      const own = {toString: () => '{"a": 1}'};
+      return [
+        [JSON.parse.name, JSON.parse.length, "prototype" in JSON.parse, Object.keys(JSON).length],
+        [JSON.stringify.name, JSON.stringify.length],
+        told("{"), told("[1234567890123456789"), told(Symbol("s")), told(own), told("null"), told(),
+        told('{"a": [1, {"b": 2}]}', (key, value) => (key === "b" ? undefined : value)),
+        told('["9007199254740993", "1.2.3.4.5.6.7.8.9.10", "................", 0.30000000000000004, 52.520006599999996]'),
+        told("[9007199254740991, -9007199254740991, 1e21, 100, -0]"),
+        JSON.stringify({a: [1.5, null], b: undefined}, null, 1), JSON.stringify([1, 2], (k, v) => (k === "0" ? 3 : v)),
+        JSON.stringify(undefined) === undefined, JSON.stringify({a: 1, b: 2}, ["b"]),
+      ];
+    """
+    assert guest.value(source, given='a text with \\" and 1234567890123456789') == [
+        *(["parse", 2, False, 0], ["stringify", 3]),
+        "Expected property name or '}' in JSON at position 1 (line 1 column 2)",
+        "Expected ',' or ']' after array element in JSON at position 20 (line 1 column 21)",
+        "Cannot convert a Symbol value to a string",
+        *({"a": 1}, None, '"undefined" is not valid JSON'),
+        {"a": [1, {}]},
+        [
+            *("9007199254740993", "1.2.3.4.5.6.7.8.9.10", "................"),
+            *(0.30000000000000004, 52.520006599999996),
+        ],
+        [9007199254740991, -9007199254740991, 1e21, 100, 0],
+        *('{\n "a": [\n  1.5,\n  null\n ]\n}', "[3,2]", True, '{"b":2}'),
+    ]
+    compat = "return [typeof JSON.parse(input).id, JSON.stringify(JSON.parse(input))]"
+    outcome = guest.run(compat, given='{"id": 1234567890123456789}', raw_results=True)
+    assert outcome.value == ["number", '{"id":1234567890123456800}']

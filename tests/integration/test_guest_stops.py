@@ -55,6 +55,9 @@ STUCK = {
     "a timer that was cleared": "const t = setTimeout(() => 0, 1e6); clearTimeout(t); await new Promise(() => {})",
 }
 GREEDY = {
+    "four long strings as a result": "return [1, 2, 3, 4].map(() => 'x'.repeat(2**26))",
+    "a long string of wide characters as a result": "return '\u20ac'.repeat(2**25)",
+    "a long string in arguments": "await servers.odd.echo({text: 'x'.repeat(70 * 2**20)})",
     "an array of 2**28 strings": "'x'.repeat(2**28).split('')",
     "a flood of objects": "const a = []; for (;;) a.push({ a: 1, b: [1, 2, 3] })",
     "a flood of strings": "const a = []; for (let i = 0;; i++) a.push('y'.repeat(1e6) + i)",

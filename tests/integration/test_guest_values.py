@@ -452,7 +452,6 @@ MANY = "new Array(1250000).fill(0)"
 
 
 def test_arguments_that_swell_fail_their_call_and_the_program_goes_on(guest):
-    how = "Pass less at once, or raise `limits.execute.frame_values`."
     told = guest.value(
         f"""
         const a = {MANY};
@@ -463,8 +462,16 @@ def test_arguments_that_swell_fail_their_call_and_the_program_goes_on(guest):
         """
     )
     assert told == [
-        ["RangeError", f"servers.odd: the arguments of echo hold more than 1250000 values. {how}"],
-        ["RangeError", f"paddock: the arguments of compute hold more than 1250000 values. {how}"],
+        [
+            "RangeError",
+            "servers.odd: the arguments of echo hold more than 1250000 values. Pass less at once: tools take at most "
+            "1000000.",
+        ],
+        [
+            "RangeError",
+            "paddock: the arguments of compute hold more than 1250000 values. Pass less at once, or raise "
+            "`limits.execute.frame_values`.",
+        ],
     ]
 
 

@@ -15,6 +15,7 @@ from paddock.guest.job import OnConsole
 from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import LimitOverrides
+from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome, Status
 from paddock.model.places import without_places
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
@@ -211,7 +212,7 @@ class _Run:
         """Return what the record of a step has of a value that is too large for it."""
         sink = self._flows.results.sink()
         try:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+            text = value if isinstance(value, str) else dumps(value, ensure_ascii=False, indent=1)
             await asyncio.to_thread(sink.take, text)
             handle = await sink.store(request, outcome.decision, outcome)
         finally:

@@ -3,13 +3,13 @@
 Nothing is evaluated: a reference is a path into variables and results, a condition compares one with a literal.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 from paddock.model.base import Json
 from paddock.model.errors import SdkError
+from paddock.model.numbers import are_equal, dumps, loads
 
 FILLED = 1024 * 1024
 """Most characters that references of one step may stand for."""
@@ -46,7 +46,7 @@ class Condition(NamedTuple):
             value = find(self.path)
         except Missing:
             value = None
-        met = _same(value, self.literal) if self.compares else _is_present(value)
+        met = are_equal(value, self.literal) if self.compares else _is_present(value)
         return met is not self.negated
 
 
@@ -62,7 +62,7 @@ def condition(text: str) -> Condition:
         what = "NAME, not NAME, NAME == 'text' or NAME != 'text', where NAME reads as within ${}"
         raise ValueError(f"{text!r} is no condition; write {what}")
     raw = found["literal"]
-    literal = None if raw is None else raw[1:-1] if raw[0] in "'\"" else json.loads(raw)
+    literal = None if raw is None else raw[1:-1] if raw[0] in "'\"" else loads(raw)
     return Condition(found["path"], bool(found["no"]) or found["sign"] == "!=", literal, raw is not None)
 
 
@@ -143,13 +143,8 @@ class Filling:
 
 
 def _text(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
 
 
 def _is_present(value: Json) -> bool:
     return value is not None and value is not False and value not in ("", [], {})
-
-
-def _same(one: Json, other: Json) -> bool:
-    """Compare as JSON does: true is not 1."""
-    return isinstance(one, bool) == isinstance(other, bool) and one == other

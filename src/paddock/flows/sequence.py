@@ -15,6 +15,7 @@ from paddock.files import read_bounded
 from paddock.flows.filling import condition, references
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.errors import SdkError
+from paddock.model.numbers import read_toml_float
 from paddock.model.program import Access, Network
 
 STEPS = 100
@@ -190,7 +191,9 @@ def find(name: str, workspace: Path, what: str) -> Path:
 def read(path: Path, model: type[Model]) -> Model:
     """Return what a file says. Raises SdkError, whose text names file, key and fix."""
     try:
-        return model.model_validate(tomllib.loads(read_bounded(path, FILE_BYTES).decode()))
+        return model.model_validate(
+            tomllib.loads(read_bounded(path, FILE_BYTES).decode(), parse_float=read_toml_float)
+        )
     except OSError as problem:
         raise SdkError(f"{path}: cannot be read: {problem.strerror}") from None
     except ValidationError as problem:

@@ -14,9 +14,9 @@ from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob
 from paddock.guest.positions import Positions
-from paddock.guest.verdict import POSITION, STOPPED, End, Verdict
+from paddock.guest.verdict import POSITION, STOPPED, End, Judged, Verdict
 from paddock.guest.worker_handle import Cost, Listener, Worker
-from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
+from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 _SOURCE_URL = "\n//# sourceURL=paddock:program"
 """A line of its own, so that it makes no text a program that is none."""
@@ -34,6 +34,10 @@ The place has the name that the program gives itself, or `<anonymous>` for a tex
 _BARE = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
 """The same, cut off in a long line."""
 _NAMED = re.compile(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
+
+_WARNINGS = 8
+"""Maximum number of warnings; glue/numbers.js has the same number."""
+_WARNING_CHARS = 1000
 
 _NEVER_SETTLED = ErrorInfo(
     name="Error",
@@ -55,6 +59,7 @@ class Computation(Listener):
         self._ended = asyncio.get_running_loop().create_future()
         self._emitted: list[str] = []
         self._bytes = 0
+        self._warnings: list[ConsoleLine] = []
         self._end: End = None
 
     async def run(self) -> None:
@@ -67,8 +72,10 @@ class Computation(Listener):
             "partial": work.partial,
             "seed": seed,
             "instant": instant,
+            "exact": work.exact,
+            "frame": limits.frame_bytes,
         }
-        self._worker.listener = self
+        self._worker.serve(self, limits)
         self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes, world="compute"))
         if self._worker.is_alive():
             await self._ended
@@ -85,6 +92,12 @@ class Computation(Listener):
                 self._finish(message)
             case frames.Overflow() | frames.Broken() | frames.Failed() | frames.Stuck():
                 self._finish(message)
+            case ConsoleLine(level="warn", text=text) if (
+                len(self._warnings) < _WARNINGS and len(text) <= _WARNING_CHARS
+            ):
+                self._warnings.append(message)
+            case frames.ConsoleCut():
+                pass
             case _:
                 self._refuse("what no computation says")
 
@@ -102,7 +115,8 @@ class Computation(Listener):
     def time_is_up(self) -> None:
         """Record that the wall limit had passed."""
         limit = self._job.limits.wall_ms
-        self._end = self._end or ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
+        error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
+        self._end = self._end or Judged(Status.TIMEOUT, error)
 
     def stop(self) -> None:
         """End the program, which nobody wants to go on."""
@@ -129,6 +143,7 @@ class Computation(Listener):
             status=status,
             value="".join(self._emitted) if told else None,
             has_value=told,
+            console=tuple(self._warnings),
             error=error,
             usage=Usage(
                 wall_ms=round(wall_ms, 3),

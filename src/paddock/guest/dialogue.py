@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from paddock.guest import frames
 from paddock.guest.intake import Program
 from paddock.guest.job import GuestJob, Host, HostReply, OnConsole
-from paddock.guest.verdict import STOPPED, End, Verdict, rejection_text, uncalled_text
+from paddock.guest.verdict import STOPPED, End, Judged, Verdict, rejection_text, uncalled_text
 from paddock.guest.vigil import SOON_S, Vigil
 from paddock.guest.worker_handle import Cost, Listener, Worker
+from paddock.large_json import count_in_slices
 from paddock.model.errors import PaddockError
+from paddock.model.json_meter import COUNTED_BYTES, MOST_CHECKED_VALUES
 from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 if TYPE_CHECKING:
@@ -34,8 +36,6 @@ _CONSOLE_LINES = 100_000
 _OTHER_MESSAGES = 16
 _HELD_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
-
-_FEWER_VALUES = "Pass less at once, or raise `limits.execute.frame_values`."
 
 
 class Dialogue(Listener):
@@ -86,7 +86,7 @@ class Dialogue(Listener):
             "output": limits.output_bytes,
             "lines": _CONSOLE_LINES,
             "calls": limits.host_calls,
-            "frame": self._worker.frame_bytes,
+            "frame": limits.frame_bytes,
             "result": limits.result_bytes,
             "kept": self._room,
             "sleep": limits.sleep_ms,
@@ -98,16 +98,39 @@ class Dialogue(Listener):
         }
         if work.input is not None:
             settings["input"] = work.input
+        places = self._program.positions
+        if places.map is not None and not work.raw_results:
+            settings["positions"] = places.prefix, places.insertions, places.map
         if self._program.numbers:
             settings["numbers"] = self._program.numbers
-        self._worker.listener = self
-        self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes))
+        frame = frames.start(settings, self._program.code, limits.memory_bytes)
+        if len(frame) > COUNTED_BYTES and (refused := await self._refuse_input(settings)) is not None:
+            self._end = refused
+            return
+        self._worker.serve(self, limits)
+        self._worker.send(frame)
         if not self._worker.is_alive():
             return
         await self._ended
         if self._fault is not None:
             what = type(self._fault).__name__
             raise PaddockError(f"what serves the program failed outside of it ({what})") from self._fault
+
+    async def _refuse_input(self, settings: "dict[str, Json]") -> Judged | None:
+        """Return why a program is not started with its input; None where it is."""
+        most = self._job.limits.frame_values
+        meter = await count_in_slices(frames.written(settings), most)
+        if meter.values <= most:
+            return None
+        what = "variables" if self._job.work.input is None else "input"
+        message = f"The {what} of the program holds more than {most} values"
+        error = ErrorInfo(name="RangeError", message=message, hint=f"pass less, or raise `{self._key}`")
+        return Judged(Status.INVALID, error)
+
+    @property
+    def _key(self) -> str:
+        """The setting that bounds the values in a message."""
+        return f"limits.{self._job.work.profile}.frame_values"
 
     def heard(self, message: frames.Message) -> None:
         """Act on a message; what comes after the end counts for nothing."""
@@ -210,14 +233,15 @@ class Dialogue(Listener):
         if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
             self._refuse("calls beyond their limit")
             return
-        worker = self._worker
-        if self._held_bytes + call.size > (most := _HELD_FRAMES * worker.frame_bytes):
+        limits = self._job.limits
+        if self._held_bytes + call.size > (most := _HELD_FRAMES * limits.frame_bytes):
             text = f"The arguments of the calls in flight are larger than {most} bytes"
             self._reply_error(call.number, "LimitError", text)
             return
-        if self._held_values + call.values > worker.frame_values:
-            text = f"The arguments of the calls in flight hold more than {worker.frame_values} values. {_FEWER_VALUES}"
-            self._reply_error(call.number, "LimitError", text)
+        if self._held_values + call.values > (most := limits.frame_values):
+            text = f"The arguments of the calls in flight hold more than {most} values"
+            how = f"Pass less at once, or raise `{self._key}`."
+            self._reply_error(call.number, "LimitError", f"{text}. {how}")
             return
         self._held_bytes += call.size
         self._held_values += call.values
@@ -233,9 +257,13 @@ class Dialogue(Listener):
             self._refuse("calls beyond their limit")
             return
         what = f"{'' if call.server == 'paddock' else 'servers.'}{call.server}"
-        most = self._worker.frame_values
-        text = f"{what}: the arguments of {call.name} hold more than {most} values. {_FEWER_VALUES}"
-        self._reply_error(call.number, "RangeError", text)
+        most = self._job.limits.frame_values
+        text = f"{what}: the arguments of {call.name} hold more than {most} values"
+        how = f"Pass less at once, or raise `{self._key}`."
+        if most >= MOST_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
+            # Tools have schemas, which would refuse what a higher limit lets through.
+            how = f"Pass less at once: tools take at most {MOST_CHECKED_VALUES}."
+        self._reply_error(call.number, "RangeError", f"{text}. {how}")
 
     def _reply_error(self, number: int, name: str, text: str) -> None:
         error: dict[str, Json] = {"name": name, "message": text}
@@ -275,7 +303,7 @@ class Dialogue(Listener):
             self._warn(reply.warning)
         good, status = reply.status is Status.OK, reply.status
         frame = frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
-        if len(frame) > self._worker.frame_bytes:
+        if len(frame) > self._job.limits.frame_bytes:
             status = Status.OUTPUT_LIMIT
             frame = frames.reply(call.number, ok=False, value=self._too_large(call, len(frame)))
         self._worker.send(frame)
@@ -286,11 +314,11 @@ class Dialogue(Listener):
     def _too_large(self, call: frames.Call | frames.SdkCall, size: int) -> "Json":
         """Return the error for an answer that does not fit into a message; the program is not to blame for it."""
         whose = "Server {0}: the answer of {1}" if isinstance(call, frames.Call) else "{0}: the result of {1}"
-        most = self._worker.frame_bytes
+        most, profile = self._job.limits.frame_bytes, self._job.work.profile
         text = f"{whose.format(*_names(call))} takes {size} bytes, and at most {most} reach a program"
         return {
             "name": "ToolError" if isinstance(call, frames.Call) else "LimitError",
-            "message": f"{text}. Ask for less at once, or raise `limits.execute.frame_bytes`.",
+            "message": f"{text}. Ask for less at once, or raise `limits.{profile}.frame_bytes`.",
             "server": _names(call)[0],
             "tool": _names(call)[1],
             "retryable": False,
@@ -316,9 +344,8 @@ class Dialogue(Listener):
             text, hint = "Execution timeout", f"it was waiting for {', '.join(waited)}"
         else:
             text, hint = "Execution timeout", "it was waiting for a timer"
-        self._end = self._end or ErrorInfo(
-            name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms"
-        )
+        error = ErrorInfo(name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms")
+        self._end = self._end or Judged(Status.TIMEOUT, error)
 
     def stop(self) -> None:
         """End the program, which nobody wants to go on."""

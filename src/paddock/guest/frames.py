@@ -2,8 +2,9 @@
 
 A message is four bytes of length (little-endian) and that many bytes of UTF-8 JSON: an array whose first item names the
 message. In either direction one that begins with a space may hold numbers that a double does not (glue/numbers.js): to
-read it takes longer. The guest's own glue writes messages, but a program that has broken the engine can write anything:
-so sizes are checked before bytes are kept, and every item of a message is checked before it is used.
+read it takes longer. To a worker, one that begins with a tab brings a text that may be JSON and hold some. The guest's
+own glue writes messages, but a program that has broken the engine can write anything: so sizes are checked before bytes
+are kept, and every item of a message is checked before it is used.
 """
 
 import json
@@ -20,7 +21,7 @@ from paddock.model.base import Json
 from paddock.model.errors import EngineError
 from paddock.model.json_meter import COUNTED_BYTES, JsonMeter
 from paddock.model.nesting import MAX_DEPTH, is_deeper
-from paddock.model.numbers import dumps_exact, read_float
+from paddock.model.numbers import dumps_exact, loads, may_lose, read_float
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
 from paddock.model.request import Places
 
@@ -285,10 +286,10 @@ def start(
     settings: Json, program: str, memory_bytes: int, *, world: Literal["run", "compute"] = "run"
 ) -> bytes:
     """Return the frame that starts a program: memory budget, settings of the glue, source."""
-    body = _written([world, settings])
-    return encode(
-        _START.pack(b"R", memory_bytes, len(body)) + body + program.encode("utf-8", "surrogatepass")
-    )
+    body, text = _with_digits_noted(written([world, settings])), program.encode("utf-8", "surrogatepass")
+    if body[:1] == b"[" and may_lose(text):
+        body = b"\t" + body
+    return encode(_START.pack(b"R", memory_bytes, len(body)) + body + text)
 
 
 def reply(number: int, *, ok: bool, value: Json) -> bytes:
@@ -296,10 +297,17 @@ def reply(number: int, *, ok: bool, value: Json) -> bytes:
 
     What is no finite number is null, as in JavaScript.
     """
-    return encode(_written(["reply", number, ok, value]))
+    return encode(_with_digits_noted(written(["reply", number, ok, value])))
 
 
-def _written(parts: list[Json]) -> bytes:
+def _with_digits_noted(message: bytes) -> bytes:
+    """Return a message with a tab before it where it quotes JSON in a text, which takes a backslash."""
+    quotes = b"\\" in message and message[:1] == b"["
+    return b"\t" + message if quotes and may_lose(message) else message
+
+
+def written(parts: Json) -> bytes:
+    """Return a value as JSON, with a space before it where it holds numbers that a double does not."""
     try:
         return orjson.dumps(parts, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:  # also for deep nesting and lone surrogates
@@ -426,7 +434,7 @@ def _data(text: str) -> Json:
     if len(text) > _DATA_CHARS:
         return None
     try:
-        data: Json = json.loads(text)
+        data: Json = loads(text)
     except (ValueError, RecursionError):
         return None
     return None if is_deeper(data, _DATA_LEVELS) else data

@@ -16,7 +16,6 @@ from collections import deque
 from paddock.guest.launch import Child, EngineProfile, Launcher
 from paddock.guest.worker_handle import Cost, Death, Worker
 from paddock.model.errors import EngineError, explained
-from paddock.model.json_meter import MOST_VALUES
 
 RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
@@ -41,14 +40,14 @@ class Zygote:
         self.workers: dict[int, Worker] = {}
         self._loop.add_reader(self._control.fileno(), self._heard)
 
-    async def fork(self, frame_bytes: int, frame_values: int) -> Worker:
+    async def fork(self) -> Worker:
         """Return a new worker that is locked down and ready. Raises EngineError when none can be had."""
         try:
             ours, theirs, errors, their_errors = _ends()
         except OSError as error:
             raise EngineError(explained(f"no guest worker could start: {error.strerror}")) from error
         os.set_blocking(errors, False)
-        worker = Worker(errors, frame_bytes, frame_values)
+        worker = Worker(errors)
         ours.setblocking(False)  # noqa: FBT003
         try:
             try:
@@ -167,13 +166,9 @@ def _ends() -> tuple[socket.socket, socket.socket, int, int]:
 class Pool:
     """Ready workers per engine profile."""
 
-    def __init__(
-        self, launcher: Launcher, *, spares: int, frame_bytes: int, frame_values: int = MOST_VALUES
-    ) -> None:
+    def __init__(self, launcher: Launcher, *, spares: int) -> None:
         self._launcher = launcher
         self._spares = spares
-        self._frame_bytes = frame_bytes
-        self._frame_values = frame_values
         self._zygotes: dict[EngineProfile, Zygote] = {}
         self._retired: list[Zygote] = []
         self._waiting: dict[EngineProfile, deque[asyncio.Task[Worker]]] = {}
@@ -244,7 +239,7 @@ class Pool:
             self._refills[profile] = loop.call_later(_REFILL_SECONDS, self.prepare, profile, self._spares)
 
     async def _fork(self, profile: EngineProfile) -> Worker:
-        return await self._zygote(profile).fork(self._frame_bytes, self._frame_values)
+        return await self._zygote(profile).fork()
 
     def _zygote(self, profile: EngineProfile) -> Zygote:
         if self._closing:  # nobody would end another one

@@ -13,6 +13,14 @@ from paddock.guest.worker_handle import Worker
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, Frame, Status
 
+
+class Judged(NamedTuple):
+    """An end that the host itself brought about, or a program that was not started."""
+
+    status: Status
+    error: ErrorInfo | None
+
+
 End = (
     frames.Done
     | frames.Oversized
@@ -21,12 +29,12 @@ End = (
     | frames.Stuck
     | frames.Broken
     | frames.FrameError
-    | ErrorInfo
+    | Judged
     | None
 )
-"""How a dialogue ended: by a message, by a broken rule, by the clock or its user (what to tell), or with no word."""
+"""How a dialogue ended: by a message, by a broken rule, by the host, or with no word."""
 
-STOPPED = ErrorInfo(name="Cancelled", message="Cancelled")
+STOPPED = Judged(Status.CANCELLED, ErrorInfo(name="Cancelled", message="Cancelled"))
 """The end of a program that its user has stopped."""
 
 Judgement = tuple[Status, ErrorInfo | None]
@@ -44,6 +52,8 @@ _AWAIT = (
     "put `await` before the call, or collect the calls in `await Promise.all([...])`; "
     "`forEach` waits for none, `for (... of ...)` does"
 )
+_ASKED_AT_ONCE = 4
+"""What V8 holds and asks for to write a large text as JSON is at most so many times what was resident (measured)."""
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _NAME_LENGTH = 256 + len("...")
 _TEXT_LENGTH = 65_536 + len("...")
@@ -122,8 +132,8 @@ class Verdict(NamedTuple):
                 return Status.FAILED, self._refused(text)
             case frames.FrameError() as error:
                 return self._broke(error)
-            case ErrorInfo() as told:
-                return Status.CANCELLED if told is STOPPED else Status.TIMEOUT, told
+            case Judged() as judged:
+                return judged
             case None:
                 return self._crashed()
 
@@ -136,7 +146,7 @@ class Verdict(NamedTuple):
         if characters > limits.result_bytes:
             bound = f"limits.{profile}.result_bytes is {limits.result_bytes}"
         else:
-            bound = f"limits.execute.frame_bytes, which holds for its UTF-8, is {self.worker.frame_bytes}"
+            bound = f"limits.{profile}.frame_bytes, which holds for its UTF-8, is {limits.frame_bytes}"
         return f"The result has {characters} characters as JSON, and {bound}"
 
     def _broke(self, error: frames.FrameError) -> Judgement:
@@ -145,7 +155,7 @@ class Verdict(NamedTuple):
             return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
         if isinstance(error, frames.TooMany):
             told = f"The program handed over {error}"
-            hint = "return or print less at once, or raise `limits.execute.frame_values`"
+            hint = f"return or print less at once, or raise `limits.{self.job.work.profile}.frame_values`"
             return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint=hint)
         return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
 
@@ -185,7 +195,7 @@ class Verdict(NamedTuple):
         words = self.worker.last_words()
         # V8 says why it crashes; its allocator crashes without a word when the data segment is used up.
         mute = death.code == -signal.SIGTRAP and not words.strip()
-        starved = mute and 2 * death.cost.peak_bytes >= self.job.limits.memory_bytes
+        starved = mute and _ASKED_AT_ONCE * death.cost.peak_bytes >= self.job.limits.memory_bytes
         if starved or death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
             hint = self._memory_hint()
             return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message="Out of memory", hint=hint)

@@ -44,7 +44,7 @@ _LONGEST_WAIT = 2.0**30
 _NOTHING = memoryview(b"")
 _PIECE = 1 << 16
 _LENGTH = struct.Struct("<I")
-_REPLY = re.compile(rb' ?\["reply", ?(\d+),')
+_REPLY = re.compile(rb'[ \t]?\["reply", ?(\d+),')
 _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 

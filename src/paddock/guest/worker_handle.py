@@ -10,10 +10,12 @@ from typing import NamedTuple, Protocol, cast
 
 from paddock.guest import frames
 from paddock.model.errors import NO_MORE_FILES, EngineError
-from paddock.model.json_meter import MOST_VALUES
+from paddock.model.limits import GuestLimits
 
 _STDERR_BYTES = 4096
 _READ_BYTES = 64 * 1024
+_GREETING_BYTES = 4096
+"""Maximum size of a message before the worker has a program: it says that it is ready, and nothing else."""
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 
@@ -36,7 +38,7 @@ class Death(NamedTuple):
 class Worker(asyncio.BufferedProtocol):
     """One locked process that waits for its one program."""
 
-    def __init__(self, errors: int, frame_bytes: int, frame_values: int = MOST_VALUES) -> None:
+    def __init__(self, errors: int) -> None:
         loop = asyncio.get_running_loop()
         self.pid = 0
         self.death: asyncio.Future[Death] = loop.create_future()
@@ -51,12 +53,15 @@ class Worker(asyncio.BufferedProtocol):
         self._status = -1
         self._writable = asyncio.Event()
         self._writable.set()
-        self.frame_bytes = frame_bytes
-        self.frame_values = frame_values
-        self._reader = frames.FrameReader(frame_bytes, frame_values)
+        self._reader = frames.FrameReader(_GREETING_BYTES, _GREETING_BYTES)
         self._decoding: asyncio.Task[None] | None = None
         # asyncio's own would be 256 KiB anew for each message, which the C library maps and unmaps each time.
         self._buffer = memoryview(bytearray(_READ_BYTES))
+
+    def serve(self, listener: "Listener", limits: GuestLimits) -> None:
+        """Tell `listener` what comes from now on, in messages within the limits of its program."""
+        self._reader = frames.FrameReader(limits.frame_bytes, limits.frame_values)
+        self.listener = listener
 
     def born(self, pid: int, pidfd: int) -> None:
         """Learn the process behind the socket. Without a pidfd, for want of a descriptor, it cannot be used."""

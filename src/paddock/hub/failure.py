@@ -1,7 +1,6 @@
 """How a call failed, as the pool has to know it: what to tell caller and breaker, and whether to retry."""
 
 import asyncio
-import json
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from paddock.hub.lifecycle import Verdict
 from paddock.model.base import Json
 from paddock.model.errors import ServerError
 from paddock.model.nesting import is_deeper
+from paddock.model.numbers import dumps
 
 LARGEST_CODE = 2**53 - 1
 """Largest code of an error, in either direction: what every reader of JSON takes."""
@@ -20,7 +20,7 @@ _DATA_LEVELS = 32
 
 def bounded_data(data: Json) -> Json:
     """Return the data of a server's error; of what is too large or nested too deep, the beginning as text."""
-    text = json.dumps(data, ensure_ascii=False)
+    text = dumps(data, ensure_ascii=False)
     if len(text) <= DATA_CHARS and not is_deeper(data, _DATA_LEVELS):
         return data
     return f"{text[:_DATA_SHOWN]}... [truncated: {len(text)} characters in all]"

@@ -35,7 +35,7 @@ _KINDS: dict[object, str] = {
 
 def kind(value: Json) -> str:
     """Return what a JSON value is, in the words of who writes JSON: `a string`, `null`."""
-    return _KINDS[type(value)]
+    return next(_KINDS[each] for each in type(value).__mro__ if each in _KINDS)
 
 
 PositiveInt = Annotated[int, Field(gt=0)]

@@ -46,8 +46,8 @@ class GuestLimits(Value):
     frame_bytes: PositiveInt = 16 * MIB
     """Largest message between worker and parent, either way."""
     frame_values: PositiveInt = MOST_VALUES
-    """Maximum number of JSON values in one message of a worker, such as the arguments of a call or the result. Each may
-    take up to 200 bytes of Paddock's memory."""
+    """Maximum number of JSON values in one message of a worker, such as the arguments of a call or the result, and in
+    the input of a program. Each may take up to 200 bytes of Paddock's memory. Tools take at most 1,000,000."""
 
 
 class LimitOverrides(Value):

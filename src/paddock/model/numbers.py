@@ -118,6 +118,35 @@ def read_finite(digits: str) -> float:
     return _no_constant(digits) if math.isinf(number) else number
 
 
+_FINITE = json.JSONDecoder(parse_float=read_finite, parse_int=read_int, parse_constant=_no_constant)
+
+
+def loads_finite(text: str) -> Json:
+    """Return the value of a JSON text, as `loads` does. Raises ValueError for a number beyond every double, too."""
+    return (_FINITE if may_lose(text.encode("utf-8", "surrogatepass")) else _PLAIN).decode(text)
+
+
+def read_toml_float(digits: str) -> float:
+    """Return a decimal of TOML, which has underscores, a plus, and words for what is no number of JSON."""
+    plain = digits.replace("_", "").removeprefix("+")
+    return read_float(plain) if plain.lstrip("-")[0].isdecimal() else float(plain)
+
+
+def are_equal(one: Json, other: Json) -> bool:
+    """Return whether two values are equal, numbers in all their digits; true is not 1."""
+    if isinstance(one, bool) != isinstance(other, bool):
+        return False
+    both = one, other
+    if any(isinstance(each, ExactFloat) for each in both) and all(
+        isinstance(each, int | float) for each in both
+    ):
+        try:
+            return Decimal(str(one)) == Decimal(str(other))
+        except ArithmeticError:  # an exponent beyond all bounds
+            return str(one) == str(other)
+    return one == other
+
+
 def dumps(value: Json, **options: Any) -> str:  # noqa: ANN401 - those of json.dumps
     """Return a value as JSON, as `json.dumps` does with these options, with the digits of all numbers."""
     try:

@@ -1,11 +1,11 @@
 """An outcome as a notebook shows it: status, value, console and error, as HTML without scripts, styles or links."""
 
-import json
 from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
 from paddock.model.base import Json
+from paddock.model.numbers import dumps
 
 if TYPE_CHECKING:
     from paddock.model.outcome import Outcome
@@ -40,7 +40,7 @@ def _text(value: Json) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, indent=2, ensure_ascii=False)
+        return dumps(value, indent=2, ensure_ascii=False)
     except RecursionError:
         return "(nested too deeply to be shown)"
 

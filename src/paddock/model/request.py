@@ -50,6 +50,9 @@ class GuestRun(Value):
     partial: bool = False
     """Computations: whether what was emitted before an error is told."""
 
+    exact: bool = True
+    """Computations: whether numbers that a double does not hold keep their digits when JSON is read and written."""
+
     @property
     def computes(self) -> bool:
         """Whether this is a pure computation: no effects, nothing granted."""

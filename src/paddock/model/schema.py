@@ -12,6 +12,7 @@ from math import frexp
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from paddock.model.base import Json
+from paddock.model.json_meter import MOST_CHECKED_VALUES
 from paddock.model.schema_cost import cost
 from paddock.model.schema_dialect import normalize
 from paddock.model.schema_numbers import MOST as MOST_COMPARED
@@ -27,7 +28,7 @@ _LONGEST = 300
 
 _PATTERN_BYTES = SIZES_KIB[-1] * 1024
 _AUTOMATON_BYTES = 64 * 1024
-_MOST_WORK = 1_000_000
+_MOST_WORK = MOST_CHECKED_VALUES
 """Looks of a schema at all parts of a value: 50 ms."""
 _MOST_MATCHED = 200_000
 """Characters that meet patterns, times the KiB of the largest: 50 ms, as a character may meet each of its states."""
@@ -134,7 +135,10 @@ class Schema:
             )
         work = measured.parts * self._cost.looks
         if work > _MOST_WORK:
-            raise CostlyValueError("the value is too large for its schema")
+            most = _MOST_WORK // self._cost.looks
+            raise CostlyValueError(
+                f"the value is too large for its schema, which is checked for at most {most} values; pass less at once"
+            )
         if (self._cost.compared or self._cost.unique) and self._comparisons(value) > MOST_COMPARED:
             raise CostlyValueError(
                 "the value has too many fractions and large numbers for what its schema compares"

@@ -46,6 +46,10 @@ class ToolEnd(Value):
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed, and have been put back. As JSON only where there are some."""
 
+    def to_wire(self) -> dict[str, Json]:
+        """Return the end as JSON has it, `output` with the digits of its numbers."""
+        return {**self.model_dump(mode="json", by_alias=True), "output": self.output}
+
     @model_serializer(mode="wrap")
     def _without_nothing(self, write: SerializerFunctionWrapHandler) -> dict[str, Json]:
         """Leave out what the original does not know unless it says something."""

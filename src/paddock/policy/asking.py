@@ -5,7 +5,6 @@ control characters, line ends, characters without a width, those that turn the d
 """
 
 import hashlib
-import json
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, cast
@@ -14,6 +13,7 @@ from paddock.model.approval import Question, Scope
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.ids import new_id
+from paddock.model.numbers import dumps
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.redaction.outgoing import Outgoing
@@ -97,7 +97,7 @@ def repeatable(request: ExecutionRequest) -> tuple[str, ...] | None:
 def details(arguments: Mapping[str, Json], outgoing: Outgoing) -> str:
     """Return arguments as one line of JSON that may be shown: each text shortened, and the whole."""
     try:
-        text = json.dumps(_shortened(outgoing.json(dict(arguments))), ensure_ascii=False)
+        text = dumps(_shortened(outgoing.json(dict(arguments))), ensure_ascii=False)
     except RecursionError:
         text = "(nested too deep to be shown)"
     return plain(text, _DETAILS)

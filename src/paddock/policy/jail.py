@@ -43,7 +43,8 @@ def _real(path: str) -> tuple[str, bool]:
     try:
         found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # there is no such directory, or just by its letters
-        real = os.path.realpath(path)
+        # Path, for realpath takes what follows two slashes behind a loop of links for a path from the root.
+        real = os.path.realpath(Path(path))
         return real, os.path.isdir(real)  # noqa: PTH112
     try:
         return os.readlink(f"/proc/self/fd/{found}"), True  # noqa: PTH115

@@ -1,8 +1,7 @@
 """Whole texts and JSON values without their secrets, and the number of removals."""
 
-import json
-
 from paddock.model.base import Json
+from paddock.model.numbers import dumps
 from paddock.redaction.rules import may_match
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import KEY_SIGN, StreamRedactor
@@ -58,7 +57,7 @@ class Removal:
             return self.text(scalar)
         if scalar is None or isinstance(scalar, bool) or not self._sees_numbers:
             return scalar
-        written = json.dumps(scalar)
+        written = dumps(scalar)
         return scalar if (left := self.text(written)) == written else left
 
     def _member(self, name: str, scalar: Json) -> Json:

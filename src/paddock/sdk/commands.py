@@ -1,7 +1,6 @@
 """Commands of this machine that the settings offer to programs: found, confined, run, and read."""
 
 import asyncio
-import json
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from paddock.model.command import SdkCommand
 from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.json_meter import MOST_VALUES, holds_more
 from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import loads
 from paddock.model.outcome import Status
 from paddock.model.program import signal_name
 
@@ -132,10 +132,10 @@ def _value(command: SdkCommand, result: "ProcessResult") -> Json:
     if command.output == "text":
         return stdout
     if holds_more(stdout.encode("utf-8", "replace"), MOST_VALUES):
-        told = f"paddock.{command.name}: what it printed holds more than {MOST_VALUES} values"
+        told = f"paddock.{command.name}: what it printed holds more than {MOST_VALUES} values; print less at once"
         raise SdkFailed(told, Status.FAILED, _ERROR)
     try:
-        value = json.loads(stdout)
+        value = loads(stdout)
     except (ValueError, RecursionError):
         told = f"paddock.{command.name}: what it printed is no JSON: {stdout[:80]!r}"
         raise SdkFailed(told, Status.FAILED, _ERROR) from None

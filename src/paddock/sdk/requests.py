@@ -66,7 +66,7 @@ def child(
 def shown(work: Work, outcome: RawResult) -> Json:
     """Return what the program that asked gets to see of an outcome in `ENDED`."""
     if (tool := outcome.tool) is not None:
-        wire = tool.model_dump(mode="json", by_alias=True)
+        wire = tool.to_wire()
         return {"ok": wire.pop("success"), "status": outcome.status.value, **wire}
     if not isinstance(work, RuntimeRun) or outcome.program is None:
         return outcome.value

@@ -9,7 +9,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from paddock.files import Kept
 from paddock.model.base import Json
 from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.ids import new_id
+from paddock.model.numbers import dumps
 from paddock.model.outcome import Status
 from paddock.redaction.known import KnownSecrets
 
@@ -116,7 +116,7 @@ class Webhooks:
         found, secret = await asyncio.to_thread(self._read, id_)
         moment = int(time.time())
         told = {"type": event, "timestamp": moment, "data": self._hide(data)}
-        body = json.dumps(told, separators=(",", ":")).encode()
+        body = dumps(told, separators=(",", ":")).encode()
         if len(body) > BODY_BYTES:
             raise SdkError(f"webhook {id_}: the message is over {BODY_BYTES} bytes")
         message = new_id().lower()

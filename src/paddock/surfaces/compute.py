@@ -44,6 +44,8 @@ class Envelope(Value):
     """What was emitted before an error, when that was asked for."""
     hint: str = ""
     """What to write instead. The seed's lines have none."""
+    warnings: tuple[str, ...] = ()
+    """What may be wrong with the output, such as digits that a number has lost. The seed's lines have none."""
 
     @property
     def ok(self) -> bool:
@@ -77,8 +79,8 @@ class Asked(Value):
     partial: bool = False
     jit: bool = False
 
-    def request(self, *, actor: str, surface: str, workspace: Path) -> ExecutionRequest:
-        """Return the request for the gate."""
+    def request(self, *, actor: str, surface: str, workspace: Path, exact: bool = True) -> ExecutionRequest:
+        """Return the request for the gate; without `exact`, numbers of JSON are doubles, as in the seed."""
         work = GuestRun(
             source=self.source,
             input=self.input,
@@ -87,6 +89,7 @@ class Asked(Value):
             profile="compute",
             deterministic=self.deterministic,
             partial=self.partial,
+            exact=exact,
         )
         return ExecutionRequest(
             actor=actor, surface=surface, workspace=workspace, work=work, limits=self.limits, jit=self.jit
@@ -144,13 +147,14 @@ def asked(body: Json) -> Asked:
 def envelope(outcome: Outcome) -> Envelope:
     """Return the answer to a computation that the gate has seen to."""
     emitted = encodable(outcome.value) if isinstance(outcome.value, str) else None
+    warnings = tuple(encodable(line.text) for line in outcome.console)
     if outcome.ok:
-        return Envelope(output=emitted or "")
+        return Envelope(output=emitted or "", warnings=warnings)
     error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
     answer = Envelope(code=code(outcome.status), message=encodable(_told(outcome.status, error)))
     kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
     hint = error.hint if outcome.status is Status.FAILED else ""
-    return answer.model_copy(update={kept: emitted, "hint": hint})
+    return answer.model_copy(update={kept: emitted, "hint": hint, "warnings": warnings})
 
 
 def refused(problem: PaddockError) -> Envelope:

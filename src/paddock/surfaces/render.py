@@ -108,6 +108,13 @@ def as_json(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic gives up on values nested more than 255 deep, so the value goes around it.
     fields = outcome.model_dump(mode="json", exclude={"value"})
+    # It makes doubles of all numbers, too.
+    if outcome.tool is not None:
+        fields["tool"]["output"] = outcome.tool.output
+    if outcome.error is not None:
+        fields["error"]["data"] = outcome.error.data
+    for told, call in zip(fields["planned"], outcome.planned, strict=True):
+        told["arguments"] = call.arguments
     return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
 
 

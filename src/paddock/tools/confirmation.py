@@ -1,12 +1,12 @@
 """Ask before a tool runs by itself; the same call once more within five minutes is the answer (spec 4.3)."""
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from paddock.model.base import Json, Value
+from paddock.model.numbers import dumps
 from paddock.tools.detection import Match
 from paddock.tools.inputs import Inputs
 
@@ -115,5 +115,5 @@ def _texts(output: Mapping[str, Json], name: str) -> tuple[str, ...]:
 
 
 def _key(*call: str | Mapping[str, Json]) -> str:
-    text = json.dumps(call, sort_keys=True)
+    text = dumps(call, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

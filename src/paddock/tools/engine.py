@@ -8,8 +8,6 @@ signal from success, cuts no character in two, keeps bounded output, and lets no
 
 import asyncio
 import contextlib
-import json
-import math
 import os
 import signal
 import stat
@@ -23,6 +21,7 @@ from paddock.confine.process import Sandbox, Streams
 from paddock.model.base import Json
 from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import dumps, loads_finite
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured
@@ -180,9 +179,7 @@ class ToolEngine:
             # A rule or a person said yes to another one, perhaps long ago: they may take their time.
             raise _RefusedError("Script has changed since it was asked for; ask again")
         # What is half a character is no UTF-8; with a backslash it is the escape that JSON has for it.
-        stdin = json.dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode(
-            "utf-8", "backslashreplace"
-        )
+        stdin = dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
         grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
         limits = _limits(terms, len(stdin))
         place = await sandbox.place(grants, limits)
@@ -320,21 +317,10 @@ def parsed(stdout: str) -> Json:
         return None
     if sum(map(text.count, ",[{")) <= _MOST_PARTS:
         with contextlib.suppress(ValueError, RecursionError):
-            value = json.loads(text, parse_constant=_refused, parse_float=_finite)
+            value = loads_finite(text)
             if not is_deeper(value, MAX_DEPTH):
                 return value
     return {"output": text}
-
-
-def _refused(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is too large")
-    return value
 
 
 def _text(stream: Captured) -> str:

@@ -4,14 +4,13 @@ Two things differ, both for the better: the whole of JSON Schema 2020-12 holds, 
 number is a number (P9).
 """
 
-import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from paddock.model.base import Json
 from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import loads_finite
 from paddock.model.schema import CostlyValueError, Schema
 
 if TYPE_CHECKING:
@@ -108,17 +107,10 @@ def _parsed(text: str, otherwise: str) -> Json:
     if not text.startswith(("[", "{")):
         return otherwise
     try:
-        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        value = loads_finite(text)
     except (ValueError, RecursionError):
         return otherwise
     return otherwise if is_deeper(value, MAX_DEPTH) else value
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is not JSON")
-    return value
 
 
 def _passing_nulls(inputs: Inputs, document: Mapping[str, Json]) -> Iterator[str]:

@@ -1,12 +1,11 @@
 """Fill `{{script:id.field k='v'}}` in a template with what scripts say (spec 4.3, P42, P43)."""
 
-import json
-import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from paddock.model.base import Json
+from paddock.model.numbers import ExactFloat, dumps, loads_finite
 from paddock.model.tool import ToolEnd
 
 TIMEOUT_MS = 5_000
@@ -53,7 +52,7 @@ async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched
     for reference in reversed(references):
         tool, field, arguments = _parsed(reference[1].strip())
         inputs = {**context, **arguments}
-        key = json.dumps([tool, inputs], sort_keys=True)
+        key = dumps([tool, inputs], sort_keys=True)
         if key not in ends:
             end = await run(tool, inputs)
             if end is None:
@@ -92,12 +91,10 @@ def _parsed(reference: str) -> tuple[str, str | None, dict[str, Json]]:
 def _bare(text: str) -> Json:
     """Return what an argument without quotes means: a number, true, false, null, or a text."""
     try:
-        value = json.loads(text)
+        value = loads_finite(text)
     except (ValueError, RecursionError):
         return text
-    # Python's reader knows NaN, and 1e999 as infinity.
-    is_json = not isinstance(value, float) or math.isfinite(value)
-    return value if is_json and isinstance(value, int | float | None) else text
+    return value if isinstance(value, int | float | None) else text
 
 
 def _value(tool: str, field: str | None, end: ToolEnd) -> Json:
@@ -123,7 +120,7 @@ def _text(value: Json) -> str:
             return ""
         case str():
             return value
-        case float() if value.is_integer():
+        case float() if value.is_integer() and not isinstance(value, ExactFloat):
             return str(int(value))
         case _:
-            return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+            return dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -138,11 +138,6 @@ async def _close(
         await watch.close()
 
 
-def _pool(settings: Settings, launcher: Launcher) -> Pool:
-    frame, spares = settings.limits.execute, settings.guest.spare_workers
-    return Pool(launcher, spares=spares, frame_bytes=frame.frame_bytes, frame_values=frame.frame_values)
-
-
 @asynccontextmanager
 async def open_session(
     settings: Settings,
@@ -163,7 +158,7 @@ async def open_session(
     _check_name(workspace)
     with closing(_open_ledger(settings.audit)) as ledger:
         launcher = launcher or Launcher()
-        pool = _pool(settings, launcher)
+        pool = Pool(launcher, spares=settings.guest.spare_workers)
         intake = Intake(launcher, answers.Answers(answers.directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)

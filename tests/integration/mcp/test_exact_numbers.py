@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,44 +9,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.number_table import NUMBERS, TABLE, digits_in
 
 from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, Place
 from .test_http import modern, shaken_hands
 
 SERVER = Path(__file__).resolve().parents[2] / "servers/digits.py"
-
-WHOLE = (
-    *("0", "7", "-7", "9007199254740991", "-9007199254740991", "9007199254740992", "9007199254740993"),
-    *("-9007199254740993", "1234567890123456789", "-1234567890123456789", "9223372036854775807"),
-    *(
-        "9223372036854775808",
-        "18446744073709551615",
-        "18446744073709551616",
-        "170141183460469231731687303715884105727",
-    ),
-    *("123456789012345678901234567890", "100000000000000000000000000001", "9" * 100),
-)
-DECIMALS = (
-    *(
-        "0.5",
-        "-0.25",
-        "1.1",
-        "3.14159265358979323846264338327950288",
-        "-2.718281828459045235360287471352662497",
-    ),
-    *("0.123456789012345678901234567890", "12345678901234567890.123456789", "0.12345678901234567"),
-    *("0.1000000000000000055511151231257827021181583404541015625", "1.00000000000000000001"),
-    *("4.94065645841246544e-324", "1.797693134862315708145274237317043567e308"),
-)
-NUMBERS = (*WHOLE, *DECIMALS)
-TABLE = "{" + ",".join(f'"n{at}":{digits}' for at, digits in enumerate(NUMBERS)) + "}"
-assert len(NUMBERS) == 30
-
-
-def digits_in(text: str) -> tuple[str, ...]:
-    """Return the digits of a table that is written somewhere in a text, as JSON or as JSON within JSON."""
-    found = dict(re.findall(r'"n(\d+)\\*":\s*(-?[0-9.eE+-]+)', text))
-    return tuple(found.get(str(at), "missing") for at in range(len(NUMBERS)))
 
 
 @pytest.fixture
@@ -131,6 +98,10 @@ async def agents_get_all_digits(called: Call) -> None:
     answer = await called("execute_code", f'{{"code":{code},"input":{TABLE}}}')
     text, structured = answer.split('"structuredContent"')
     assert (digits_in(text), digits_in(structured)) == (NUMBERS, NUMBERS)
+    source = json.dumps("emit(JSON.stringify(JSON.parse(read_input())))")
+    answer = await called("compute", f'{{"source":{source},"input":{json.dumps(TABLE)}}}')
+    text, structured = answer.split('"structuredContent"')
+    assert (digits_in(text), digits_in(structured)) == (NUMBERS, NUMBERS)
 
 
 def message(name: str, arguments: str, mode: str) -> str:
@@ -190,3 +161,30 @@ def test_servers_over_http_give_and_get_all_digits(remote: Place) -> None:
         assert digits_in(ran(remote, THROUGH[way], "--input", TABLE)) == NUMBERS
     status, out, told = paddock(remote, "servers", "call", "digits", "data", TABLE, "--json")
     assert (status, told, digits_in(out)) == (0, "", NUMBERS)
+
+
+def test_script_tools_and_computations_of_the_command_line_keep_digits(place: Place) -> None:
+    directory = place.workspace / ".paddock" / "tools" / "echo"
+    directory.mkdir(parents=True)
+    (directory / "tool.yaml").write_text('{"id": "echo", "name": "echo", "script": "echo.py"}')
+    (directory / "echo.py").write_text("import sys; print(sys.stdin.read())")
+    (place.workspace / "report.md").write_text("{{script:echo}} {{script:echo.n28}}")
+    for command in (("run", "echo", "--input", TABLE), ("run", "echo", "--input", TABLE, "--json")):
+        status, out, told = paddock(place, "tool", *command)
+        assert (status, told, digits_in(out)) == (0, "", NUMBERS)
+        assert digits_in(out.partition('"output"')[2] or out) == NUMBERS
+    status, out, told = paddock(place, "tool", "fill", "report.md", "--input", TABLE)
+    assert (status, told, digits_in(out), out.split()[-1]) == (0, "", NUMBERS, NUMBERS[28])
+    request = {"source": "emit(JSON.stringify(JSON.parse(read_input())))", "input": TABLE}
+    status, out, told = paddock(place, "compute", stdin=json.dumps(request))
+    assert (status, told, digits_in(out)) == (0, "", NUMBERS)
+    request = {
+        "source": "emit(JSON.parse(read_input())[0])",
+        "input": "[0.1000000000000000055511151231257827021]",
+    }
+    status, out, told = paddock(place, "compute", stdin=json.dumps(request))
+    assert (status, out) == (0, '{"output":"0.1"}\n')
+    assert told == (
+        "warning: A number that was emitted goes out as 0.1 and may lack digits: there is a longer number with the same "
+        "double; pass on the object that it came in, a BigInt, or a text\n"
+    )

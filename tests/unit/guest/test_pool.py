@@ -39,5 +39,5 @@ async def asked(pool: Pool, *, ahead: bool) -> None:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_pool_that_closes_begins_nothing_more(ahead):
     launcher = Counting()
-    asyncio.run(asked(Pool(launcher, spares=1, frame_bytes=1 << 20), ahead=ahead))
+    asyncio.run(asked(Pool(launcher, spares=1), ahead=ahead))
     assert launcher.count == 1

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+import tomllib
 from decimal import Decimal
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model import numbers
+from paddock.model.base import kind
 from paddock.model.canonical import canonical, in_order
 from paddock.model.numbers import ExactFloat, NumberTooLongError, dumps, loads, marked, unmarked
 
@@ -102,3 +104,68 @@ def test_options_of_json_dumps_are_those_of_dumps():
     assert dumps(value, indent=1, sort_keys=True) == (
         '{\n "a": 1180591620717411303424,\n "b": [\n  1.00000000000000000001,\n  "\\u00e9\\ud800"\n ]\n}'
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        *(
+            ("1", "1.0", True),
+            ("true", "1", False),
+            ("1", "true", False),
+            ('"1"', "1", False),
+            ("null", "0", False),
+        ),
+        *(("0.1", "0.10", True), ("0.1", "0.1000000000000000055511151231257827", False)),
+        ("0.1000000000000000055511151231257827", "0.10000000000000000555111512312578270", True),
+        *(
+            ("9007199254740993", "9007199254740993.0", True),
+            ("9007199254740993", "9007199254740992.0", False),
+        ),
+        *(("1e400", "1e400", True), ("1e400", "1e401", False), ("1e99999999999999999999999", "1e400", False)),
+        ("1e99999999999999999999999", "1e99999999999999999999999", True),
+        *(("0.12345678901234567890", '"0.12345678901234567890"', False), ("[1]", "[1]", True)),
+    ],
+)
+def test_values_are_equal_in_all_digits(one, other, same):
+    assert numbers.are_equal(loads(one), loads(other)) is same
+    assert numbers.are_equal(loads(other), loads(one)) is same
+
+
+@pytest.mark.parametrize(
+    ("digits", "written"),
+    [
+        *(("1.5", "1.5"), ("+1_000.25", "1000.25"), ("-0.123456789012345678901", "-0.123456789012345678901")),
+        *(("1e2", "100.0"), ("+0.1_234_567_890_123_456_789_012", "0.1234567890123456789012")),
+    ],
+)
+def test_decimals_of_toml_keep_their_digits(digits, written):
+    assert repr(numbers.read_toml_float(digits)) == written
+    assert tomllib.loads(f"a = {digits}", parse_float=numbers.read_toml_float) == {
+        "a": numbers.read_toml_float(digits)
+    }
+
+
+def test_toml_knows_numbers_that_json_does_not():
+    found = tomllib.loads("a = inf\nb = -inf\nc = nan", parse_float=numbers.read_toml_float)
+    assert (found["a"], found["b"], math.isnan(found["c"])) == (math.inf, -math.inf, True)
+
+
+def test_a_number_beyond_every_double_is_none_where_doubles_are_wanted():
+    assert dumps(numbers.loads_finite("[0.12345678901234567890, 1e30]")) == "[0.12345678901234567890, 1e+30]"
+    for text in (
+        "[1e400]",
+        "[-1e999]",
+        "[NaN]",
+        "[Infinity]",
+        "[0.12345678901234567890, 1e400]",
+        "[" + "1" * 4001 + "]",
+    ):
+        with pytest.raises(ValueError, match=r"is not a number that JSON knows|at most 4000"):
+            numbers.loads_finite(text)
+
+
+def test_a_number_of_many_digits_is_told_to_be_a_fraction():
+    assert [kind(loads(text)) for text in ("0.12345678901234567890", "1", "true", "0.5")] == [
+        *("a fraction", "a number", "a boolean", "a fraction"),
+    ]

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paddock.policy.jail import JailError, resolve
@@ -53,6 +53,12 @@ def test_s10_a_link_to_itself_is_no_directory(workspace: Path) -> None:
     assert refusal(workspace, "loop") == "Working directory does not exist: loop"
 
 
+def test_what_follows_a_loop_and_two_slashes_is_not_looked_for_at_the_root(workspace: Path) -> None:
+    (workspace / "loop").symlink_to("loop")
+    for cwd in ("loop//", "loop//etc", f"loop/{workspace}/inside"):
+        assert refusal(workspace, cwd) == f"Working directory does not exist: {cwd}"
+
+
 def test_s11_the_workspace_may_be_a_link(workspace: Path) -> None:
     root = workspace.parent / "name"
     root.symlink_to(workspace)
@@ -67,6 +73,8 @@ def test_s12_a_directory_that_is_not_there(workspace: Path, cwd: str) -> None:
 _NAMES = st.sampled_from(["a", "b", "c", "..", ".", "a/b", "b/../c", "/", "../beside"])
 
 
+@example([("b", "b")], "b//")
+@example([("b", "b")], "b//a")
 @given(
     st.lists(st.tuples(_NAMES, _NAMES), max_size=6), st.lists(_NAMES, min_size=1, max_size=4).map("/".join)
 )

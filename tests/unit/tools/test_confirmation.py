@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from paddock.model.numbers import loads
 from paddock.tools.confirmation import Approvals, Question, Verdict, judged, question, request
 from paddock.tools.detection import Match
 
@@ -32,6 +33,13 @@ def test_p40_other_inputs_are_another_question():
         approvals.approve("p", "t", {"b": {"y": 2, "x": 1}, "a": 1}, "s"),
     ]
     assert asked == [False, False, False, False, False, True]
+
+
+def test_p40_numbers_of_one_double_are_different_inputs():
+    approvals = Approvals(Clock())
+    numbers = [loads(digits) for digits in ("0.1", "0.1000000000000000055", "0.10000000000000000551", "0.1")]
+    asked = [approvals.approve("p", "t", {"amount": number}, "s") for number in numbers]
+    assert asked == [False, False, False, True]
 
 
 @pytest.mark.parametrize(("later", "approved"), [(299.9, True), (300.0, False)])

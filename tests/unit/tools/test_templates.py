@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from paddock.model.numbers import loads
 from paddock.model.tool import ToolEnd
 from paddock.tools.templates import (
     FieldNotFound,
@@ -67,6 +68,8 @@ def test_a_number_that_json_does_not_know_is_a_text():
         (2.0, "2"),
         (True, "true"),
         ({"é": [1, 2]}, '{"é":[1,2]}'),
+        (loads("12345678901234567890.5"), "12345678901234567890.5"),
+        ([loads("0.12345678901234567890")], "[0.12345678901234567890]"),
     ],
 )
 def test_values_as_texts(value: Any, text: str):

@@ -17,6 +17,7 @@ PIECES = (
     "primordials",
     "exchange",
     "numbers",
+    "stacks",
     "reports",
     "inspect",
     "console",

@@ -51,6 +51,7 @@ function written(call, values) {
 // What JSON would lose of a member, and what to write instead; else an empty text.
 function lostOf(holder, key, member, here) {
   switch (typeof member) {
+    case "undefined": return isArray(holder) ? lostItem(holder[key], here) : "";
     case "function": return "a function, which JSON leaves out: call it";
     case "symbol": return "a symbol, which JSON leaves out: use its description";
     case "bigint": return "a BigInt of more than " + MAX_DIGITS + " digits, which no reader takes: use String(n)";
@@ -60,6 +61,11 @@ function lostOf(holder, key, member, here) {
   }
   return "";
 }
+// `undefined` may stand among the arguments of the SDK's methods, for what is left out.
+function lostItem(value, here) {
+  if (value !== undefined) return "an object whose toJSON returns undefined, in JSON null: send what it holds";
+  return here.steps.length > 2 ? "undefined, in JSON null: write null, or leave it out of the array" : "";
+}
 const isQuoted = () => quoted || holds(apply(functionText, program, []), PROMISE_TEXT);
 const lostDate = (value) => (value instanceof NativeDate ? "a Date without a time, in JSON null: check what it was made of" : "");
 function lostObject(value, holders) {
@@ -67,8 +73,12 @@ function lostObject(value, holders) {
   if (isBytes(value)) return encoded.length < ENCODED ? "" : "one more of bytes than the " + ENCODED + " that a call takes: use bytes.toBase64()";
   if (isRawJSON(value)) return "";
   for (let i = 0; i < EMPTIED.length; i++) if (value instanceof EMPTIED[i][0]) return EMPTIED[i][1];
+  if (isArray(value) || keys(value).length > 0) return "";
   const made = getPrototypeOf(value);
-  if (made === null || made === ObjectPrototype || isArray(value) || keys(value).length > 0) return "";
+  if (made === null || made === ObjectPrototype) {
+    if (ownKeys(value).length === 0) return "";
+    return "an object of which JSON writes no member" + tagOf(value) + ", in JSON {}: name its data by texts";
+  }
   if (value instanceof NumberOf && !isFinite(NumberOf(value))) return NumberOf(value) + ", in JSON null: check the calculation";
   for (let i = 0; i < BOXES.length; i++) if (value instanceof BOXES[i]) return "";
   return "an object without data of its own" + tagOf(value) + ", in JSON {}: send a plain object";

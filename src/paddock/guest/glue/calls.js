@@ -79,9 +79,12 @@ function answer(id, ok, value) {
 // Makes the error that the host describes, with the stack of the place that called.
 function hostError(value, site) {
   const error = value.name === "ToolError" ? new ToolError(value.message) : new NativeError(value.message);
-  const stack = typeof site.stack === "string" ? site.stack : ""; // a program may switch stacks off
+  const head = value.name + ": " + value.message;
   const own = (v) => ({ value: v, writable: true, configurable: true });
-  defineProperty(error, "stack", own(value.name + ": " + value.message + apply(slice, stack, [min(stack.length, firstFrame(stack))])));
+  const seen = typeof site.stack === "string" ? site.stack : ""; // a program may switch stacks off
+  defineProperty(error, "stack", own(head + behindHead(seen)));
+  const raw = seen === "" ? "" : rawStack(site);
+  if (raw !== seen) apply(placeSet, stacks, [error, { seen: error.stack, raw: head + behindHead(raw) }]);
   const fields = keys(value);
   for (let i = 0; i < fields.length; i++) {
     const key = fields[i];
@@ -89,9 +92,9 @@ function hostError(value, site) {
   }
   return error;
 }
-function firstFrame(stack) {
+function behindHead(stack) {
   const at = apply(indexOf, stack, ["\n    at "]);
-  return at < 0 ? stack.length : at;
+  return at < 0 ? "" : apply(slice, stack, [at]);
 }
 
 // Who lets promises race leaves calls under way on purpose, and so does who goes on after `Promise.all` has failed. Those up

@@ -26,6 +26,13 @@ function fitting(text, room) {
   return { head: apply(slice, head, [0, end]), bytes };
 }
 
+// A number with the digits that it came in with.
+function spelled(double) {
+  const literal = apply(mapGet, literals, [double]);
+  if (literal === null) tellInexact({ path: () => "A number that was emitted" }, double, TWIN);
+  return literal ?? StringOf(double);
+}
+
 // Sends what was emitted, in pieces that end at whole characters. A stack overflow may strike at any call in here:
 // so what is sent is forgotten in the one step after it was sent.
 function flush() {
@@ -50,7 +57,7 @@ const { read_input, emit } = {
   read_input() { return given; },
   emit(value) {
     if (arguments.length === 0) return;
-    const text = `${value}`;
+    const text = typeof value === "number" && remembers ? spelled(value) : `${value}`;
     const { head, bytes } = fitting(text, emitLeft);
     emitLeft -= bytes;
     unsent += head;
@@ -79,11 +86,14 @@ function stoppedDate(instant) {
 }
 
 // Makes the world of a computation; `instant` is null where there is a clock. The rehearsal has a world and dates of its own.
-function compute({ input, output, partial, seed, instant }, world, dates) {
+function compute({ input, output, partial, seed, instant, frame }, world, dates) {
   computing = true;
   given = input;
   emitLeft = output;
   emitAtOnce = partial;
+  frameLimit = frame;
+  outputLeft = TEXT; // of warnings, for there is no console
+  linesLeft = INEXACT_SHOWN;
   seedRandom(seed);
   for (const name of HOST_NAMES) delete world[name];
   reduce(world);
@@ -126,7 +136,7 @@ function computed() {
 }
 
 function rehearseCompute() {
-  compute({ input: "", output: 4, partial: false, seed: [1, 2, 3, 4], instant: 0 }, {}, {});
+  compute({ input: "", output: 4, partial: false, seed: [1, 2, 3, 4], instant: 0, frame: 0 }, {}, {});
   emit("xé");
   computed();
   unsent = "";

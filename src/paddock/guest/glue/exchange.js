@@ -103,7 +103,10 @@ function received() {
   const text = receive();
   if (!quoted && holds(text, PROMISE_TEXT)) quoted = true;
   const message = parse(text);
-  if (unitAt(text, 0) !== 32) return message;
+  const first = unitAt(text, 0);
+  if (first === 91) return message;
+  watchesTexts = true;
+  if (first !== 32) return message;
   if (message[0] === "run" && !message[1].raw) message[1].input = parseExactly(text)[1].input;
   if (message[0] === "reply" && !rawResults) message[3] = parseExactly(text)[3];
   return message;

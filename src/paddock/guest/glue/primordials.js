@@ -45,6 +45,7 @@ const toBase64 = Uint8Array.prototype.toBase64;
 const ObjectPrototype = Object.prototype;
 const FunctionPrototype = Function.prototype;
 const objectText = Object.prototype.toString;
+const errorText = Error.prototype.toString;
 const functionText = Function.prototype.toString;
 const Places = WeakMap;
 const placeGet = WeakMap.prototype.get;

@@ -42,7 +42,7 @@ function openCalls(from, to) {
   for (let id = from; id <= to && names.length < OPEN_SHOWN; id++) {
     const call = apply(mapGet, calls, [id]);
     if (call === undefined) continue;
-    if (names.length === 0) site = framesOf(call.site.stack, "");
+    if (names.length === 0) site = framesOf(call.site, "");
     names[names.length] = call.server + "." + call.tool;
   }
   return { names, site };
@@ -133,12 +133,13 @@ function configure(given) {
   seedRandom(given.seed);
   rawResults = given.raw;
   beganAt = wallNow();
+  keepDigits(!rawResults);
   if (rawResults) {
     reduce(global);
     provide("console", seedConsole);
   } else {
+    positions = given.positions ?? null;
     provide("toJSON", errorJson, NativeError.prototype);
-    provide("toJSON", bigJson, BigIntOf.prototype);
     if (given.numbers !== undefined) rememberWritten(given.numbers);
   }
   const sdk = { __proto__: null, ...methods, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
@@ -173,6 +174,7 @@ function forget() {
   apply(mapDelete, known, ["rehearsal"]);
   header[SETTLED] = 0;
   callCount = raced = 0;
+  positions = null;
   timerCount = 0;
 }
 
@@ -206,7 +208,10 @@ function turn() {
     if (message[0] === "rehearse") return rehearse();
     if (message[0] === "forget") return forget();
     if (message[0] === "wake") return undefined;
-    if (message[0] === "compute") return compute(message[1], global, NativeDate.prototype);
+    if (message[0] === "compute") {
+      keepDigits(message[1].exact);
+      return compute(message[1], global, NativeDate.prototype);
+    }
     configure(message[1]);
   } catch (thrown) {
     settle("broken", stringify(cut(textOf(thrown), TEXT)));

@@ -35,14 +35,14 @@ function describe(thrown) {
       report.name = cut(textOf(thrown.name), NAME);
       const message = textOf(thrown.message);
       report.message = cut(message, TEXT);
-      report.stack = framesOf(thrown.stack, message);
+      report.stack = framesOf(thrown, message);
       const call = callOf(thrown);
       if (call !== "") report.causes[0] = call;
       if (thrown instanceof ToolError) addAnswer(report, thrown);
       addCauses(report.causes, thrown);
     } else {
       report.name = "Thrown";
-      if (lastThrown !== null && lastThrown.value === thrown) report.stack = framesOf(lastThrown.site.stack, "");
+      if (lastThrown !== null && lastThrown.value === thrown) report.stack = framesOf(lastThrown.site, "");
       report.message = report.thrown;
       const seen = shown(thrown);
       if (seen !== report.thrown && seen !== "{}") report.causes[0] = cut(seen, CAUSE);
@@ -57,12 +57,13 @@ function describe(thrown) {
 function addAnswer(report, { code, data }) {
   if (typeof code !== "number") return;
   report.code = code;
-  const text = data === undefined ? undefined : stringify(data);
+  const text = data === undefined ? undefined : exactly(data, "data");
   if (text !== undefined && text.length <= TEXT) report.data = text;
 }
 
 // A stack without the message before it, which is as long as it likes and may look like a place.
-function framesOf(stack, message) {
+function framesOf(holder, message) {
+  const stack = rawStack(holder);
   if (typeof stack !== "string") return "";
   const said = message === "" ? -1 : apply(indexOf, stack, [": " + message + "\n"]);
   const from = apply(indexOf, stack, ["\n    at ", said < 0 ? 0 : said + message.length]);

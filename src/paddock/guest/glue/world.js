@@ -16,7 +16,7 @@ function harden() {
   for (const name of ownKeys(global)) {
     if (!allowed.has(name)) delete global[name];
   }
-  defineProperty(Error, "prepareStackTrace", { get: freeze(() => undefined), set: freeze(() => {}), configurable: false, enumerable: false });
+  defineProperty(Error, "prepareStackTrace", { get: freeze(() => (positions === null ? undefined : formatStack)), set: freeze(() => {}), configurable: false, enumerable: false });
   seal(Object.prototype);
   seal(Array.prototype);
   openForOwn(Function.prototype);
@@ -44,6 +44,8 @@ harden();
 defineProperty(Math, "random", { value: random, writable: true, configurable: true, enumerable: false });
 for (const service of [setTimeout, clearTimeout, sleep]) provide(service.name, freeze(service));
 for (const name of ["race", "any", "all"]) provide(name, racing(name), Promise);
+provide("parse", exactParse, JSON);
+provide("stringify", exactStringify, JSON);
 provide("servers", servers);
 provide("console", console);
 

@@ -9,13 +9,14 @@ import click
 
 from paddock.configuration import load
 from paddock.model.errors import PaddockError
+from paddock.model.json_meter import holds_more
 from paddock.model.outcome import Outcome
 from paddock.surfaces import render
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor
-from paddock.surfaces.cli.table import print_json
+from paddock.surfaces.cli.table import print_json, warn
 from paddock.surfaces.compute import Envelope, InvalidInput, envelope, read, refused
 
 
@@ -57,6 +58,8 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         for line, err in ((answer.stdout, False), (answer.stderr, True)):
             if line:
                 click.echo(line, err=err)
+        for warning in answer.warnings:
+            warn(warning)
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer.ok))
 
 
@@ -67,5 +70,8 @@ def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, in
     raw = sys.stdin.buffer.read(most + 1)
     if len(raw) > most:
         raise InvalidInput(f"invalid JSON: the request is larger than {most} bytes")
+    if holds_more(raw, values := settings.limits.compute.frame_values):
+        how = "send less, or raise `limits.compute.frame_values`"
+        raise InvalidInput(f"invalid JSON: the request holds more than {values} values; {how}")
     request = read(raw).request(actor=actor(), surface="cli", workspace=workspace)
     return asyncio.run(carry_out(request, settings))

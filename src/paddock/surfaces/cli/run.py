@@ -83,7 +83,7 @@ def command(
         work=_guest_run(
             script,
             {**(read_variables(vars_file) if vars_file else {}), **variables},
-            None if input_text is None else read_input(input_text),
+            None if input_text is None else read_input(input_text, settings.limits.script, "script"),
         ),
     )
     execute(request, settings, as_json=as_json)

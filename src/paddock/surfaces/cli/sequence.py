@@ -61,7 +61,7 @@ def show(name: str, workspace: Path, *, as_json: bool) -> None:
     path = find(name, workspace, "sequences")
     found = read(path, Sequence)
     if as_json:
-        told = found.model_dump(mode="json", exclude_unset=True)
+        told = found.model_dump(exclude_unset=True)
         print_json({"name": name, "path": str(path.absolute()), **told})
         return
     rows = [("variable", variable, "required") for variable in found.required]

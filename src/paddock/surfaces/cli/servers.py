@@ -131,7 +131,8 @@ def call(
     if given is not None and arguments is not None:
         raise click.UsageError("The arguments are given twice: as JSON and with --args.")
     name, text = ("JSON", given) if arguments is None else ("--args", arguments)
-    values: object = {} if text is None else read_input(text, name)
+    settings = load(workspace, flags=flags).settings
+    values: object = {} if text is None else read_input(text, settings.limits.execute, "execute", name)
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint=name)
     request = ExecutionRequest(
@@ -140,7 +141,7 @@ def call(
         workspace=workspace,
         work=ServerCall(server=server, tool=tool, arguments=cast("dict[str, Any]", values)),
     )
-    execute(request, load(workspace, flags=flags).settings, as_json=as_json)
+    execute(request, settings, as_json=as_json)
 
 
 def _as_two_words(name: str) -> str:

@@ -1,6 +1,5 @@
 """Rows for people and for programs: a table on a terminal, tab-separated lines in a pipe, or JSON."""
 
-import json
 import shutil
 import sys
 import textwrap
@@ -9,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from paddock.model.base import Json
+from paddock.model.numbers import dumps
 from paddock.surfaces.cli.failure import PRINTED
 from paddock.surfaces.terminal_text import encodable, escape
 
@@ -54,7 +54,7 @@ def print_row(row: Sequence[str]) -> None:
 def print_json(value: Json) -> None:
     """Print a value as JSON, indented on a terminal."""
     click.get_current_context().meta[PRINTED] = True
-    click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
+    click.echo(dumps(value, indent=2 if sys.stdout.isatty() else None))
 
 
 def print_text(text: str) -> None:

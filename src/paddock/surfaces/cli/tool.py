@@ -12,6 +12,7 @@ import click
 from paddock.configuration import load
 from paddock.model.errors import ToolNotFound
 from paddock.model.limits import LimitOverrides
+from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.model.settings import Settings
@@ -201,8 +202,8 @@ def run(
     violations where protected paths of the workspace were put back. The exit code is 0 when the script succeeded, 1
     when it did not.
     """
-    values = _object(inputs)
     settings = load(workspace, flags=flags).settings
+    values = _object(inputs, settings)
     library = open_library(settings.tools, workspace)
     request = ExecutionRequest(
         actor=actor(),
@@ -224,8 +225,9 @@ def run(
 @options.as_json
 def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show which tools a call of a prompt with these arguments would use, the surest first; nothing is run."""
-    tools = _library(workspace, flags).tools().values()
-    found = detect(_object(inputs), [(tool.manifest, tool.schema.document) for tool in tools])
+    settings = load(workspace, flags=flags).settings
+    tools = open_library(settings.tools, workspace).tools().values()
+    found = detect(_object(inputs, settings), [(tool.manifest, tool.schema.document) for tool in tools])
     if as_json:
         print_json([asdict(each) for each in found])
     else:
@@ -255,7 +257,7 @@ def fill_template(
     try:
         what = "standard input" if template is sys.stdin.buffer else template.name
         given = utf8(what, whole(what, template))
-        text = heeding_signals(_fill(given, _object(inputs), prompt, settings, workspace))
+        text = heeding_signals(_fill(given, _object(inputs, settings), prompt, settings, workspace))
     except TemplateError as problem:
         raise Failure(str(problem)) from None
     if as_json:
@@ -294,15 +296,15 @@ async def _filled(
     return await fill(template, inputs, run_one, searched=searched)
 
 
-def _object(text: str) -> dict[str, Any]:
-    values = read_input(text)
+def _object(text: str, settings: Settings) -> dict[str, Any]:
+    values = read_input(text, settings.limits.script, "script")
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--input")
     return cast("dict[str, Any]", values)
 
 
 def _print_json(outcome: Outcome | None) -> None:
-    click.echo(json.dumps(_ended(outcome).model_dump(mode="json", by_alias=True)))
+    click.echo(dumps(_ended(outcome).to_wire()))
 
 
 def _print(outcome: Outcome | None) -> None:

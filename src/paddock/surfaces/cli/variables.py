@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import BinaryIO, Never, cast
 
 from paddock.model.base import Json
+from paddock.model.json_meter import holds_more
 from paddock.model.limits import MIB
-from paddock.model.numbers import dumps, read_finite, read_int
+from paddock.model.numbers import dumps, read_finite, read_int, read_toml_float
+from paddock.model.profiles import ProfileLimits
+from paddock.model.request import Profile
 from paddock.surfaces.cli.failure import Failure
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
@@ -30,7 +33,7 @@ def read_variables(path: Path) -> dict[str, str]:
             case ".toml":
                 import tomllib  # noqa: PLC0415 - only such a file pays for it
 
-                return _texts(path, tomllib.loads(text))
+                return _texts(path, tomllib.loads(text, parse_float=read_toml_float))
             case _ if path.suffix == ".env" or path.name.startswith(".env"):
                 return dict(
                     _assignment(path, n, line) for n, line in enumerate(text.splitlines(), 1) if _says(line)
@@ -42,8 +45,11 @@ def read_variables(path: Path) -> dict[str, str]:
         raise Failure(f"{path}: cannot read variables: {why}") from None
 
 
-def read_input(text: str, option: str = "--input") -> Json:
-    """Return the value of an option: JSON, `@FILE`, or `-` for standard input. Raises `Failure`."""
+def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str = "--input") -> Json:
+    """Return the value of an option: JSON, `@FILE`, or `-` for standard input.
+
+    Raises `Failure`, also for more values than one message of a program of the profile may hold.
+    """
     what = option
     try:
         if text == "-":
@@ -52,6 +58,9 @@ def read_input(text: str, option: str = "--input") -> Json:
         elif text.startswith("@"):
             what = text[1:]
             text = _text(what, Path(what))
+        if holds_more(text.encode("utf-8", "surrogateescape"), most := limits.frame_values):
+            how = f"pass less, or raise `limits.{profile}.frame_values`"
+            raise Failure(f"{what}: it holds more than {most} values; {how}")
         return _value(text)
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None

@@ -72,7 +72,7 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
     """Return `code.sandbox.js.run`, which answers with the lines that the seed writes to its two streams."""
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
-        return _lines((await _computed(gate, workspace, arguments, caller))[0])
+        return _lines((await _computed(gate, workspace, arguments, caller, exact=False))[0])
 
     return Tool(
         name=SEED_NAME,
@@ -86,14 +86,14 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
 
 
 async def _computed(
-    gate: Gate, workspace: Path, arguments: Arguments, caller: Caller
+    gate: Gate, workspace: Path, arguments: Arguments, caller: Caller, *, exact: bool = True
 ) -> tuple[Envelope, Outcome | None]:
     """Return what a computation gave, and its outcome where it was one."""
     try:
         wish = asked(cast("Json", arguments))
     except InvalidInput as problem:
         return refused(problem), None
-    request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace)
+    request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace, exact=exact)
     asker = caller.asker
     outcome = await stopped_first(lambda stop: gate.execute(request, asker=asker, stop=stop), caller.stop)
     return envelope(outcome), outcome
@@ -119,6 +119,9 @@ def render_envelope(done: Envelope, cap: int) -> Answer:
         if whole is not None:
             data[name] = cut(whole, cap)
             texts.append(cut(whole, cap))
+    if done.warnings:
+        data["warnings"] = list(done.warnings)
+        texts += [f"warning: {warning}" for warning in done.warnings]
     return Answer([text_block("\n".join(texts))], data, is_error=not done.ok)
 
 
