@@ -55,7 +55,7 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
             USAGE.format("exec [OPTIONS] RUNTIME [FILE|-]", "exec", f"Invalid value for FILE: {TEXT}"),
         ),
         (("run", "-", "--input", "NaN"), 1, "--input: this is not a JSON value: NaN is not a number that JSON knows\n"),
-        (("run", "-", "--input", "[1e999]"), 1, "--input: this is not a JSON value: 1e999 is not a number that JSON knows\n"),
+        (("run", "-", "--input", "[1e999]"), 1, "--input: this is not a JSON value: 1e999 is beyond the largest number that can be read, 1.8e308\n"),
         (("run", "-", "--input", "@deep.json"), 1, "deep.json: this is not a JSON value: it is nested too deeply\n"),
         (("run", "-", "--vars-file", "deep.json"), 1, "deep.json: cannot read variables: it is nested too deeply\n"),
         (

@@ -115,7 +115,9 @@ def loads(text: str) -> Json:
 def read_finite(digits: str) -> float:
     """Return a decimal of JSON, as `read_float`. Raises ValueError for one that is beyond every double, too."""
     number = read_float(digits)
-    return _no_constant(digits) if math.isinf(number) else number
+    if math.isinf(number):
+        raise ValueError(f"{digits} is beyond the largest number that can be read, 1.8e308")
+    return number
 
 
 _FINITE = json.JSONDecoder(parse_float=read_finite, parse_int=read_int, parse_constant=_no_constant)

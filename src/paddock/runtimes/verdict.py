@@ -49,7 +49,7 @@ _NO_NETWORK = (
 )
 _OFFLINE = (
     "it has no network, not even 127.0.0.1 between its own processes; "
-    "ask for the network full, up to runtimes.network"
+    "ask for it with `--network full`, which `runtimes.network` must allow"
 )
 _NO_UNIX_SOCKET = ("multiprocessing/forkserver.py", "multiprocessing/managers.py", "af_unix", "unixlistener")
 _PATHLESS = (

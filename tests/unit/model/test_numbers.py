@@ -95,7 +95,7 @@ def test_what_json_does_not_know_is_no_value():
     for text in ("[NaN]", "[Infinity]", "[0.12345678901234567890,NaN]", "[1e400,-Infinity]"):
         with pytest.raises(ValueError, match="is not a number that JSON knows"):
             loads(text)
-    with pytest.raises(ValueError, match="1e400 is not a number that JSON knows"):
+    with pytest.raises(ValueError, match=r"1e400 is beyond the largest number that can be read, 1\.8e308"):
         numbers.read_finite("1e400")
 
 

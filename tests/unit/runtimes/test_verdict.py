@@ -118,7 +118,7 @@ def test_what_else_may_be_behind_a_failure() -> None:
     assert error(status=Status.OK, exit_code=0, hint="something else") is None
 
 
-OFFLINE = "it has no network, not even 127.0.0.1 between its own processes; ask for the network full, up to runtimes.network"
+OFFLINE = "it has no network, not even 127.0.0.1 between its own processes; ask for it with `--network full`, which `runtimes.network` must allow"
 PATHLESS = (
     "programs have no Unix sockets, which multiprocessing needs for a Manager and for the start method forkserver; "
     "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"

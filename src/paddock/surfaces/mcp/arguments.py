@@ -2,6 +2,7 @@
 
 null                        an optional argument that was not given
 timeoutMs                   `timeout_ms`, and a former name of an argument its present one
+"a.b"                       the list of this text, where the schema wants a list of texts
 "5000", "true"              the number or the boolean, where the schema wants one
 '{"id": 5}', "[1]"           the object or the array, where the schema wants one
 
@@ -34,6 +35,8 @@ def read_arguments(schema: Mapping[str, Json], value: Json, aliases: Mapping[str
     kind = schema.get("type")
     if isinstance(value, str):
         value = _read_text(kind, value)
+        if kind == "array" and isinstance(value, str) and schema.get("items", {}).get("type") == "string":
+            value = [value]
     if kind == "object" and isinstance(value, dict):
         return _read_members(schema, cast("dict[str, Json]", value), aliases)
     if kind == "array" and isinstance(value, list) and "items" in schema:

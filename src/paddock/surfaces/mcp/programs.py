@@ -131,9 +131,9 @@ class Programs:
         return Answer([text_block(text), *pointers], data, is_error=not outcome.ok)
 
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
-        """Search stored output, or read lines of it."""
+        """Search stored output, or read lines of it; without terms and lines, from the start."""
         try:
-            asked = OutputQuery.model_validate(dict(arguments))
+            asked = OutputQuery.model_validate(_from_start(arguments))
             found = await self.find(asked)
         except ValidationError as problem:
             return invalid("query_output", problem)
@@ -142,6 +142,14 @@ class Programs:
         shown = fitted(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
         data = shown.to_wire() if shown is found else {**shown.to_wire(), "truncated": True}
         return Answer([text_block(cut(text_of(shown), self._cap))], data)
+
+
+def _from_start(arguments: Arguments) -> Arguments:
+    """Return the arguments of a query, which asks for the first lines when it asks for nothing else."""
+    if any(arguments.get(name) for name in ("query_terms", "cursor", "line_range")):
+        return arguments
+    stream = arguments.get("stream", "both")
+    return {**arguments, "cursor": {"stream": "stdout" if stream == "both" else stream, "after_line": 0}}
 
 
 def program_tools(programs: Programs) -> list[Tool]:

@@ -213,7 +213,7 @@ class Toolbox:
         if tool.checks and not tool.exact:
             given = read_arguments(tool.input_schema, given, tool.aliases)
         if not _is_finite(given):
-            told = f"{tool.name}: a number is not finite; JSON has no form for it"
+            told = f"{tool.name}: a number is NaN, infinite, or beyond the largest that can be read, 1.8e308"
             return refusal(Status.INVALID, "InvalidArguments", told)
         if tool.checks and (problems := tool.schema.problems(given)):
             return tool.explain(tool, given, problems)
