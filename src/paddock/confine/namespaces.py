@@ -52,6 +52,9 @@ _USER, _MOUNTS, _NETWORK = 0x10000000, 0x00020000, 0x40000000
 _COPIED = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
 """mounts, cgroup, uts, ipc, pid."""
 _CLONE_PARENT = 0x8000
+_RDONLY, _REMOUNT, _BIND = 1, 32, 4096
+_LOCKED = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
+"""Flags of a mount that a user namespace may not clear; mount(2) has the same numbers."""
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 """System call number; where there is none, there is no system call filter either."""
 _SETTINGS = "/etc"
@@ -251,6 +254,7 @@ def _keep(
             lockdown.check("setns: network", _LIBC.setns(network, _NETWORK))
         lockdown.check("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
         _verify(fixed)
+        _protect_devices()
         lockdown.forbid_capabilities()
         for file in namespaces:
             os.close(file)
@@ -272,6 +276,20 @@ def _keep(
             server.send(f"-1 {error}".encode())
     finally:
         os._exit(0)
+
+
+def _protect_devices() -> None:
+    """Mount devices read-only: they are the host's own, and their owner could change mode and times. Raises OSError.
+
+    Programs write to them as before (open(2), EROFS is for other files); bubblewrap's `--remount-ro` would forbid that.
+    """
+    for name in _DEVICES:
+        path = f"/dev/{name}"
+        kept = os.statvfs(path).f_flag & _LOCKED
+        lockdown.check(
+            f"remount {path}",
+            _LIBC.mount(None, path.encode(), None, _REMOUNT | _BIND | _RDONLY | kept, None),
+        )
 
 
 def _verify(fixed: Mapping[str, tuple[int, int]]) -> None:

@@ -118,6 +118,8 @@ class ServersConfig:
     warnings: tuple[str, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     """By name: why a server of the file is not among them, and what to do."""
+    usable: bool = True
+    """Whether the file, if there is one, could be read."""
 
 
 class _IdleTime(BaseModel):
@@ -182,16 +184,18 @@ def load_servers(
         return ServersConfig()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        return ServersConfig(warnings=(f"{path}: cannot be read: {why}. No server is configured.",))
+        return _unusable(f"{path}: cannot be read: {why}.")
     try:
-        document: object = json.loads(text)
+        document: object = json.loads(text, object_pairs_hook=_read_object)
+    except _TwiceError as error:
+        return _unusable(f"{path}: {error.args[0]!r} stands twice in one object; remove one of them.")
     except json.JSONDecodeError as error:
         where, hint = f"{path}:{error.lineno}:{error.colno}", _advice(text, error.pos)
-        return ServersConfig(warnings=(f"{where}: not JSON: {error.msg}. {hint}No server is configured.",))
+        return _unusable(f"{where}: not JSON: {error.msg}. {hint}".rstrip())
     except RecursionError:
-        return ServersConfig(warnings=(f"{path}: nested too deeply. No server is configured.",))
+        return _unusable(f"{path}: nested too deeply.")
     except ValueError:
-        return ServersConfig(warnings=(f"{path}: a number is too long. No server is configured.",))
+        return _unusable(f"{path}: a number is too long.")
     entries: object = None
     hint = ""
     if isinstance(document, dict):
@@ -199,12 +203,36 @@ def load_servers(
         entries = keys.get("mcpServers", None if _is_elsewhere(keys) else {})
         hint = "Rename `servers` to that. " if isinstance(keys.get("servers"), dict) else ""
     if not isinstance(entries, dict):
-        return ServersConfig(warnings=(f"{path}: no object `mcpServers`. {hint}No server is configured.",))
+        return _unusable(f"{path}: no object `mcpServers`. {hint}".rstrip())
     return _read_entries(path, base or path.parent, cast("dict[str, object]", entries), environ, questions)
 
 
+class _TwiceError(Exception):
+    """A name stands twice in an object of a servers file: a reader of the first would not see the one that counts."""
+
+
+def _read_object(members: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON. Raises _TwiceError."""
+    read = dict(members)
+    if len(read) < len(members):
+        names = [name for name, _ in members]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return read
+
+
+def _unusable(why: str) -> ServersConfig:
+    """Return what a servers file gives that cannot be used."""
+    return ServersConfig(warnings=(f"{why} No server is configured.",), usable=False)
+
+
 def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, also: Path) -> ServersConfig:
-    """Return the servers of two files. A name in both means the entry of the first, and a warning says so."""
+    """Return the servers of two files. A name in both means the entry of the first, and a warning says so.
+
+    Of a first file that cannot be read, nobody knows the names; then the second has no servers either.
+    """
+    if not first.usable:
+        unused = f"{also}: not used, because its servers may have other entries in {where}"
+        return replace(first, warnings=(*first.warnings, *((unused,) if second.servers else ())))
     named = first.servers.keys() | first.absent.keys()
     twice = [name for name in (*second.servers, *second.absent) if name in named]
     warnings = (

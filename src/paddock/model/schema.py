@@ -125,7 +125,8 @@ class Schema:
             return
         if not self._tellable(work, measured):
             raise CostlyValueError("the value does not match its schema, and is too large to tell where")
-        yield from self._validator.iter_errors(value)
+        # `is_valid` stops at the first error, before what the library cannot take.
+        yield from self._validator.iter_errors(_readable(value))
 
     def _work(self, value: Json, measured: "_Measured") -> int:
         """Return the looks that a value costs at most. Raises CostlyValueError for too many, or too costly ones."""

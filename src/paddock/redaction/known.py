@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from paddock.model.base import Json
-from paddock.model.numbers import dumps, loads
+from paddock.model.numbers import dumps
 from paddock.redaction.structured import map_scalars
 
 VAULT_MARK = "[REDACTED:vault]"
@@ -90,13 +90,21 @@ class ServerSecrets:
     def __bool__(self) -> bool:
         return bool(self._values)
 
-    def hide_in(self, value: object) -> object:
-        """Return a JSON value with every secret value in its texts and names replaced."""
+    def hide_in(self, value: Json) -> Json:
+        """Return a JSON value with every secret value in its texts, names and numbers replaced."""
         if not self._values:
             return value
         text = dumps(value, ensure_ascii=False)
-        spelled = [dumps(secret, ensure_ascii=False)[1:-1] for secret in self._values]
-        return loads(ServerSecrets(spelled).hide(text)) if any(form in text for form in spelled) else value
+        spelled = (dumps(secret, ensure_ascii=False)[1:-1] for secret in self._values)
+        return map_scalars(value, self._hide_scalar) if any(form in text for form in spelled) else value
+
+    def _hide_scalar(self, scalar: Json) -> Json:
+        if isinstance(scalar, str):
+            return self.hide(scalar)
+        if scalar is None or isinstance(scalar, bool):
+            return scalar
+        written = dumps(scalar)
+        return scalar if (hidden := self.hide(written)) == written else hidden
 
     def __or__(self, other: Self) -> "ServerSecrets":
         return ServerSecrets(self._values + other._values)

@@ -165,14 +165,20 @@ def _find_matches(data: bytes, rules: Sequence[Rule]) -> Iterator[Match]:
     alone: set[tuple[int, int]] = set()
     matches: list[tuple[tuple[int, int], Match]] = []
     for rule in rules:
+        line, applies = (0, -1), False
         for match in rule.find(data):
-            line = _find_line(data, match.start)
+            if (
+                match.start > line[1]
+            ):  # once for a line: for each match it would take the square of its length
+                line = _find_line(data, match.start)
+                applies = rule.applies_to(data[line[0] : line[1]].lower())
             if match.crosses:
-                alone.add(line)
-                while line[1] < match.end:
-                    line = _find_line(data, line[1] + 1)
-                    alone.add(line)
-            elif rule.applies_to(data[line[0] : line[1]].lower()):
+                crossed = line
+                alone.add(crossed)
+                while crossed[1] < match.end:
+                    crossed = _find_line(data, crossed[1] + 1)
+                    alone.add(crossed)
+            elif applies:
                 matches.append((line, match))
     yield from (match for line, match in matches if line not in alone)
     for start, end in alone:

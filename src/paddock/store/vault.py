@@ -9,7 +9,7 @@ are kept beside it.
 import json
 import re
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -172,6 +172,8 @@ class _Box:
     @contextmanager
     def changing(self) -> Generator[Secrets]:
         """Hold the file while its content is changed, then replace it whole."""
+        with _told(), suppress(FileNotFoundError):
+            check_directory(self._directory)  # before a lock is made below a link
         with _told(), locked(self._directory / "lock"):
             secrets = self._read()
             before = json.dumps(secrets)

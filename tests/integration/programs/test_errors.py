@@ -23,7 +23,6 @@ NO_STACK = {
     "java": "java.lang.StackOverflowError",
     "kotlin": "java.lang.StackOverflowError",
     "node": "Maximum call stack size exceeded",
-    "php": "Allowed memory size",
     "python": "RecursionError",
     "r": "C stack usage",
     "ruby": "stack level too deep",

@@ -142,7 +142,9 @@ const METHODS = {
     const texts = rest > 0 ? [format.text] : [];
     for (let i = rest; i < values.length; i++) texts[texts.length] = shown(values[i]);
     const said = apply(join, texts, [" "]);
-    write("error", "Trace" + (said === "" ? "" : ": " + said) + framesOf(site.stack, ""));
+    const frames = framesOf({ stack: site.stack }, ""); // as the program reads it
+    const own = apply(indexOf, frames, ["\n    at start (paddock:glue:"]);
+    write("error", "Trace" + (said === "" ? "" : ": " + said) + (own < 0 ? frames : apply(slice, frames, [0, own])));
   },
   assert(condition, ...values) {
     if (condition) return;

@@ -35,13 +35,18 @@ def read_arguments(schema: Mapping[str, Json], value: Json, aliases: Mapping[str
     kind = schema.get("type")
     if isinstance(value, str):
         value = _read_text(kind, value)
-        if kind == "array" and isinstance(value, str) and schema.get("items", {}).get("type") == "string":
+        if kind == "array" and isinstance(value, str) and _is_one_of(schema, value):
             value = [value]
     if kind == "object" and isinstance(value, dict):
         return _read_members(schema, cast("dict[str, Json]", value), aliases)
     if kind == "array" and isinstance(value, list) and "items" in schema:
         return [read_arguments(schema["items"], each) for each in cast("list[Json]", value)]
     return cast("Json", value)
+
+
+def _is_one_of(schema: Mapping[str, Json], text: str) -> bool:
+    """Tell whether a text can only be the one item of a list of texts: it does not look like JSON."""
+    return schema.get("items", {}).get("type") == "string" and not text.lstrip().startswith(("[", "{"))
 
 
 def to_snake_case(text: str) -> str:

@@ -121,8 +121,6 @@ def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
         told["code"] = error.code
     if error.data is not None and len(compact(error.data)) <= room:
         told["data"] = error.data
-    if len(error.frames) > 1:
-        told["frames"] = [frame.model_dump() for frame in error.frames]
     return told
 
 
