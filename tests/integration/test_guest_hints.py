@@ -83,6 +83,9 @@ SET = "The result holds a Set, in JSON {}: use [...set]"
 ITERATOR = "The result holds an iterator, in JSON {}: use [...iterator]"
 PATTERN = "The result holds a regular expression, in JSON {}: use String(pattern)"
 BUFFER = "The result holds an ArrayBuffer, in JSON {}: use [...new Uint8Array(buffer)], or new Uint8Array(buffer).toBase64()"
+INFINITE = "The result holds Infinity, in JSON null: check the calculation"
+NO_NUMBER = "The result holds NaN, in JSON null: check the calculation"
+NO_TIME = "The result holds a Date without a time, in JSON null: check what it was made of"
 SYMBOL = "The result is a symbol, which JSON cannot write: use its description"
 
 
@@ -96,6 +99,9 @@ SYMBOL = "The result is a symbol, which JSON cannot write: use its description"
         ("function* each() { yield 1 } return [each()]", [{}], ITERATOR),
         ("return /a/", {}, PATTERN),
         ("return [Uint8Array.of(1).buffer]", [{}], BUFFER),
+        ("return { a: [1, { b: 1 / 0 }] }", {"a": [1, {"b": None}]}, INFINITE),
+        ("return { total: Number('x') }", {"total": None}, NO_NUMBER),
+        ("return { at: new Date('x') }", {"at": None}, NO_TIME),
         ("return Symbol('a')", None, SYMBOL),
         ("return async () => 1", None, "The result is a function, which JSON cannot write: call it"),
         ("async function execute() {}\nexecute", None, "The result is a function, which JSON cannot write: call it"),
@@ -127,6 +133,7 @@ FUNCTIONS = "The result holds an object of functions, in JSON {}: call one of th
 def test_a_result_of_functions_alone(guest):
     assert told(guest.run("export default { async fetch() { return 5 } }")) == [("warn", FUNCTIONS)]
     assert told(guest.run("return { a: [], b: {}, c: () => 1 }")) == []
+    assert told(guest.run("return { a: null, b: [null] }")) == []
 
 
 @pytest.mark.parametrize(
@@ -169,4 +176,4 @@ def test_what_json_makes_of_strange_values(guest):
         "text": "x",
         "expression": {},
     }
-    assert told(outcome) == [("warn", PATTERN)]
+    assert told(outcome) == [("warn", INFINITE)]

@@ -153,11 +153,14 @@ function lost(value, text) {
     if (typeof value === "symbol") return "The result is a symbol, which JSON cannot write: use its description";
     return typeof value === "function" ? "The result is a function, which JSON cannot write: call it" : "";
   }
-  if (apply(indexOf, text, ["{}"]) < 0) return "";
+  if (apply(indexOf, text, ["{}"]) < 0 && apply(indexOf, text, ["null"]) < 0) return "";
   let said = "";
   let left = LOOKED_AT;
   function look(key, member) {
     if (left-- === 0) throw said;
+    if (typeof member === "number" && !isFinite(member)) said = "The result holds " + member + ", in JSON null: check the calculation";
+    if (member === null && this[key] instanceof NativeDate) said = "The result holds a Date without a time, in JSON null: check what it was made of";
+    if (said !== "") throw said;
     if (typeof member !== "object" || member === null) return undefined;
     for (let i = 0; i < EMPTIED.length && said === ""; i++) if (member instanceof EMPTIED[i][0]) said = "The result holds " + EMPTIED[i][1];
     if (said === "" && holdsOnlyFunctions(member)) said = "The result holds an object of functions, in JSON {}: call one of them";
