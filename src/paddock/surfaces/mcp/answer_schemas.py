@@ -255,6 +255,7 @@ COMPUTED = object_schema(
     message=_described(_TEXT, "Why it did not end well; where a person has to act, what to tell them."),
     partial=_described(_TEXT, "What was emitted before the error, where that was asked for."),
     hint=_described(_TEXT, "What to write instead."),
+    warnings=_described(_list(_TEXT), "Where a number may lack digits."),
     truncated=_TRUNCATED,
     artifactHandle=_HANDLE,
     status=_described(_one_of(_WAITING, *_NOT_RUN), "Given where nothing was computed."),
