@@ -6,13 +6,13 @@ they send `initialize` on the same connection. A connection on which only the pr
 from its `initialize` on.
 """
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
-from paddock.hub.wire import PipeStream
+from paddock.hub.wire import MessageReader
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -24,7 +24,7 @@ _PROBE = "server/discover"
 _HANDSHAKE = "initialize"
 
 
-class ProbedReader(PipeStream):
+class ProbedReader(MessageReader):
     """Messages of a client; they end before an `initialize` that follows probes alone, and begin again with it."""
 
     def __init__(self, reader: "LineReader") -> None:
@@ -49,15 +49,6 @@ class ProbedReader(PipeStream):
                     self.handshake = message
                     raise anyio.EndOfStream
         return message
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
 
 
 async def serve_client(server: "Server[None]", reader: "LineReader", writer: "PipeWriter") -> None:
