@@ -1,4 +1,4 @@
-"""Change the mode and times of a device, which is the host's; to what they are, so that nothing changes if that works.
+"""Change the mode or the times of a device, which is the host's.
 
 landlock: closed
 namespaces: closed
@@ -8,7 +8,7 @@ unconfined: not tried
 import os
 import stat
 
-facts = os.stat("/dev/null")
+facts = os.stat("/dev/null")  # to what they are, so that nothing changes where that works
 for change in (
     lambda: os.chmod("/dev/null", stat.S_IMODE(facts.st_mode)),
     lambda: os.utime("/dev/null", ns=(facts.st_atime_ns, facts.st_mtime_ns)),
