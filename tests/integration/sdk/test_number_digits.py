@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from paddock.policy.known import KnownSecrets
 from tests.number_table import NUMBERS, TABLE, digits_in
 
 from paddock.model.command import SdkCommand
 from paddock.model.numbers import dumps, loads
 from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, GuestRun, SdkCall
+from paddock.redaction.known import KnownSecrets
 from paddock.sdk.webhooks import Webhooks
 from paddock.surfaces import render
 
