@@ -50,7 +50,7 @@ class Step(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What somebody asks for, and the steps that it takes."""
+    """What a user asks for, and the steps that it takes."""
 
     text: str
     steps: tuple[Step, ...]

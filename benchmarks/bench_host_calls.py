@@ -71,7 +71,7 @@ class _Local:
         self.came.append(time.perf_counter())
         return ToolResult({"content": [], "structuredContent": dict(arguments)})
 
-    def spelled(self, server: str, tool: str) -> str:
+    def resolve_alias(self, server: str, tool: str) -> str:
         del server
         return tool
 

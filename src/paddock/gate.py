@@ -82,7 +82,7 @@ class Servers(offered.Servers, Protocol):
         """Return whether the server says that a tool only reads. Raises ServerError."""
         ...
 
-    def spelled(self, server: str, tool: str) -> str:
+    def resolve_alias(self, server: str, tool: str) -> str:
         """Return the tool that a name means, as far as its server is known: a tool may have an alias."""
         ...
 
@@ -226,11 +226,11 @@ class Gate:
         made once more by the tool's own name, as a request of its own: policy decides on the tool, and the record
         names it.
         """
-        end = await self._attempt(self._spelled(self._policy.meant(request)), beside)
+        end = await self._attempt(self._resolve_alias(self._policy.meant(request)), beside)
         if not self._is_renamed(end.request, end.result):
             return end
         own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
-        return await self._attempt(self._spelled(end.request).model_copy(update=own), beside)
+        return await self._attempt(self._resolve_alias(end.request).model_copy(update=own), beside)
 
     async def _attempt(self, request: ExecutionRequest, beside: _Beside) -> "_End":
         decision = self._policy.decide(request)
@@ -245,7 +245,7 @@ class Gate:
                 hint = await self._engines.servers.is_read_only(request.work.server, request.work.tool)
             except ServerError as error:
                 return self._settled(request, decision, blame(error), error=_server_error(error))
-            request = self._spelled(request)  # its server has told its tools by now
+            request = self._resolve_alias(request)  # its server has told its tools by now
             request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
             decision = self._policy.decide(request)
         if decision.asks:
@@ -257,18 +257,18 @@ class Gate:
                 return await self._perform(request, admitted, beside)
         return await self._perform(request, decision, beside)
 
-    def _spelled(self, request: ExecutionRequest) -> ExecutionRequest:
+    def _resolve_alias(self, request: ExecutionRequest) -> ExecutionRequest:
         """Return a call of a tool by its own name: rules, questions and the record know no alias."""
         if not isinstance(work := request.work, ServerCall):
             return request
-        tool = self._engines.servers.spelled(work.server, work.tool)
+        tool = self._engines.servers.resolve_alias(work.server, work.tool)
         if tool == work.tool:
             return request
         return request.model_copy(update={"work": work.model_copy(update={"tool": tool})})
 
     def _is_renamed(self, request: ExecutionRequest, result: RawResult) -> bool:
         """Tell whether a call was refused by an alias that its server's listing has told meanwhile."""
-        return result.status is Status.INVALID and self._spelled(request) is not request
+        return result.status is Status.INVALID and self._resolve_alias(request) is not request
 
     async def _perform(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
         if not decision.allowed:
@@ -367,7 +367,7 @@ class Gate:
                     decision.grants.calls,
                     heard,
                     offered=self._offered,
-                    spelled=self._engines.servers.spelled,
+                    resolve_alias=self._engines.servers.resolve_alias,
                 )
                 console = self._outgoing.console(beside.on_console)
                 try:

@@ -55,7 +55,7 @@ class HostCalls:
     plan: Plan = field(default_factory=Plan)
     offered: Offered | None = None
     """What it may call; None where nobody is to know."""
-    spelled: Callable[[str, str], str] = lambda _server, tool: tool
+    resolve_alias: Callable[[str, str], str] = lambda _server, tool: tool
     """Returns the tool that a name means, as far as its server is known by then; calls are reported by it."""
     warned: set[str] = field(default_factory=set[str])
     """Warnings about tools that the program has heard; each comes once."""
@@ -80,7 +80,7 @@ class HostCalls:
         def reply(result: RawResult) -> None:
             nonlocal replied
             replied = True
-            called = self.spelled(server, tool)  # by now the server has listed its tools
+            called = self.resolve_alias(server, tool)  # by now the server has listed its tools
             answer = self._warning(result, _reply(result, server, called, raw=raw))
             seconds = perf_counter() - started
             on_reply(answer)

@@ -246,7 +246,12 @@ def test_a_call_by_an_alias_is_reported_by_the_name_of_the_tool(said, result, re
         return result
 
     made = HostCalls(
-        carry_out, lambda _: None, PARENT, "run", said.append, spelled=lambda _, tool: known.get(tool, tool)
+        carry_out,
+        lambda _: None,
+        PARENT,
+        "run",
+        said.append,
+        resolve_alias=lambda _, tool: known.get(tool, tool),
     )
     asyncio.run(made.call("s", "get_sum", {"a": 1}, said.append, raw=False))
     assert asked == ["get_sum"]

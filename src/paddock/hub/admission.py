@@ -66,7 +66,7 @@ class Admission:
         second = {name: alias for alias, name in self._aliases.get(server, {}).items()}
         return tuple(CatalogTool(server, *standings[name], second.get(name, "")) for name in order)
 
-    def spelled(self, server: str, tool: str) -> str:
+    def resolve_alias(self, server: str, tool: str) -> str:
         """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
         if server not in self._standings:
             return self._remembered(server, tool)

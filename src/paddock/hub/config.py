@@ -213,10 +213,11 @@ class _TwiceError(Exception):
 
 def _read_object(members: list[tuple[str, object]]) -> dict[str, object]:
     """Return an object of JSON. Raises _TwiceError."""
-    read = dict(members)
-    if len(read) < len(members):
-        names = [name for name, _ in members]
-        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    read: dict[str, object] = {}
+    for name, value in members:
+        if name in read:
+            raise _TwiceError(name)
+        read[name] = value
     return read
 
 

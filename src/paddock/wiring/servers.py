@@ -104,11 +104,11 @@ class Servers:
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""
         await self._live().listed(server)
-        return self.admission.reads_only(server, self.spelled(server, tool))
+        return self.admission.reads_only(server, self.resolve_alias(server, tool))
 
-    def spelled(self, server: str, tool: str) -> str:
+    def resolve_alias(self, server: str, tool: str) -> str:
         """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
-        return self.admission.spelled(server, tool) if "_" in tool else tool  # as every alias has
+        return self.admission.resolve_alias(server, tool) if "_" in tool else tool  # as every alias has
 
     async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
         """Raise ServerError where a tool does not say that it reads base64 at all of these places."""

@@ -109,6 +109,10 @@ def test_what_is_stored_is_searched_and_paged(place: Place) -> None:
             assert found.structured_content["excerpts"] == [
                 {"lineStart": 30, "lineEnd": 30, "content": "line 30", "source": "stdout"}
             ]
+            start = await client.call_tool("query_output", {"artifact_handle": handle, "max_excerpts": 2})
+            assert [
+                (each["lineStart"], each["content"]) for each in start.structured_content["excerpts"]
+            ] == [(1, "line 1\nline 2")]
 
     asyncio.run(main())
 

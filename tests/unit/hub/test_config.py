@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -414,3 +415,22 @@ def test_an_entry_that_starts_paddock_itself_is_passed_over(tmp_path):
 )
 def test_another_entry_is_not_paddock(entry):
     assert not is_paddock(entry)
+
+
+def test_a_name_that_stands_twice_makes_the_file_unusable(tmp_path):
+    file = tmp_path / ".mcp.json"
+    file.write_text('{"mcpServers": {"s": {"command": "reviewed"}, "s": {"command": "not reviewed"}}}')
+    found = load_servers(file, {})
+    assert (found.servers, found.usable) == ({}, False)
+    assert found.warnings == (
+        f"{file}: 's' stands twice in one object; remove one of them. No server is configured.",
+    )
+
+
+def test_a_first_file_that_cannot_be_read_leaves_its_names_to_no_other(tmp_path):
+    own, shared = tmp_path / "servers.json", tmp_path / ".mcp.json"
+    os.mkfifo(own)
+    shared.write_text('{"mcpServers": {"s": {"command": "overruled"}}}')
+    found = combine_configs(load_servers(own, {}), load_servers(shared, {}), own, shared)
+    assert found.servers == {}
+    assert found.warnings[1:] == (f"{shared}: not used, because its servers may have other entries in {own}",)

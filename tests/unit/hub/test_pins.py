@@ -259,13 +259,13 @@ def test_a_call_of_a_tool_that_hides_characters_is_refused(admission):
 
 def test_names_mean_tools_by_alias_once_a_server_is_known(pins, tmp_path):
     first = Admission({"git": SERVER}, pins)
-    assert first.spelled("git", "get_log") == "get_log"
+    assert first.resolve_alias("git", "get_log") == "get_log"
     first.learn("git", [LOG._replace(name="get-log"), LOG])
     second = Admission({"git": SERVER}, again(pins, tmp_path))  # knows it by what is pinned
     for admission in (first, second):
-        spelled = [admission.spelled("git", name) for name in ("get_log", "get-log", "log", "no_log")]
+        spelled = [admission.resolve_alias("git", name) for name in ("get_log", "get-log", "log", "no_log")]
         assert spelled == ["get-log", "get-log", "log", "no_log"]
-        assert admission.spelled("nobody", "get_log") == "get_log"
+        assert admission.resolve_alias("nobody", "get_log") == "get_log"
     assert [each.alias for each in first.shown("git")] == ["get_log", ""]
 
 
@@ -273,7 +273,7 @@ def test_pins_that_cannot_be_read_know_no_alias(pins, tmp_path):
     Admission({"git": SERVER}, pins).learn("git", [LOG._replace(name="get-log")])
     [file] = (tmp_path / "state").rglob("pins.json")
     file.write_text("[")
-    assert Admission({"git": SERVER}, again(pins, tmp_path)).spelled("git", "get_log") == "get_log"
+    assert Admission({"git": SERVER}, again(pins, tmp_path)).resolve_alias("git", "get_log") == "get_log"
 
 
 def test_of_a_schema_that_does_not_compile_the_rest_is_checked(admission):

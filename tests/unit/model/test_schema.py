@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from paddock.model.numbers import ExactFloat
 from paddock.model.schema import Schema
 
 TOOL = Schema(
@@ -62,6 +63,12 @@ def test_half_of_a_character_is_a_text_like_any_other():
     assert schema.problems({"a": "half \ud83d", "\udc00": 1, "b": "\ud800x"}) == ()
     numbers = Schema({"type": "object", "additionalProperties": {"type": "number"}})
     assert numbers.problems({"\ud800": "\ud83d"}) == ('`\ufffd` must be a number, not the text "\\ufffd"',)
+
+
+def test_what_the_library_cannot_take_is_no_reason_not_to_tell_what_is_wrong():
+    schema = Schema({"type": "object", "required": ["id"]})
+    for value in ({"price": ExactFloat("19.990000000000000001")}, {"text": "\ud800"}):
+        assert schema.problems(value) == ("`id` is missing",)
 
 
 def test_what_is_told_is_short():

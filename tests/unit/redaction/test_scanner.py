@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.settings import RedactionSettings
+from paddock.redaction import scanner
 from paddock.redaction.redactor import Removal
 from paddock.redaction.rules import may_match
 from paddock.redaction.scanner import Scanner
@@ -352,3 +353,17 @@ def test_every_kind_of_key_is_found(start: str) -> None:
     found = redact(f"key: {start}{'A1' * 12}\n")
     assert (found[:15], found[-2:]) == ("key: [REDACTED:", "]\n")
     assert redact(start) == start
+
+
+def test_a_line_is_looked_at_once_however_many_secrets_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[tuple[int, int]] = []
+    find_line = scanner._find_line
+
+    def count_line(data: bytes, position: int) -> tuple[int, int]:
+        lines.append(find_line(data, position))
+        return lines[-1]
+
+    monkeypatch.setattr(scanner, "_find_line", count_line)
+    data, removals = Scanner(RedactionSettings()).redact(b"https://a:pw9xq7@h " * 1000)
+    assert (data, removals) == (b"https://a:[REDACTED:url-password]@h " * 1000, 1000)
+    assert len(lines) < 10

@@ -84,3 +84,13 @@ def test_the_servers_file_says_which_of_its_secrets_let_somebody_in(tmp_path):
     assert found["web"].credentials.hide(text) == (
         "[REDACTED:server] [REDACTED:server] [REDACTED:server] [REDACTED:server] paddock-one de-DE [REDACTED:server]"
     )
+
+
+def test_a_secret_that_looks_like_json_leaves_the_result_what_it_is():
+    secrets = ServerSecrets(["true", "3000", "nabc"])
+    assert secrets.hide_in({"retry": True, "port": 3000, "text": "a\nabc", "said": "true"}) == {
+        "retry": True,
+        "port": "[REDACTED:server]",
+        "text": "a\nabc",
+        "said": "[REDACTED:server]",
+    }

@@ -211,3 +211,12 @@ def test_auto_takes_the_keyring_where_there_is_one(tmp_path, monkeypatch):
         ' `backend = "file"` under [vault]',
         (False, "file"): "FileVault",
     }
+
+
+def test_a_link_in_the_place_of_the_vault_is_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    (tmp_path / "vault").symlink_to(elsewhere)
+    with pytest.raises(VaultError):
+        FileVault(tmp_path / "vault").set("s", "n", SECRET)
+    assert list(elsewhere.iterdir()) == []
