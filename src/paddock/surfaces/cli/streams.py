@@ -7,17 +7,32 @@ import sys
 from typing import IO, Any, TextIO, cast
 
 
-class _Out(io.FileIO):
-    """A stream that waits for its reader.
+class _Waiting(io.BufferedWriter):
+    """A buffer that waits for its reader.
 
-    Whoever shares it may have made it non-blocking, as Node does with what it inherits; then a full pipe would be an
-    error, and the rest of the output lost.
+    Whoever shares the file may have made it non-blocking, as Node does with what it inherits; then a full pipe would be
+    an error, and the rest of the output lost. The file below stays one in C: were its `write` Python code, Ctrl-C could
+    come between a write and the note that it was made, and the same bytes go out once more.
     """
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer, for which Python 3.11 has no type
-        while (written := super().write(data)) is None:
-            select.select([], [self], [])
-        return written
+        left = memoryview(data).cast("B")
+        size = left.nbytes
+        while True:
+            try:
+                super().write(left)
+            except BlockingIOError as full:
+                left = left[full.characters_written :]
+                select.select([], [self], [])
+            else:
+                return size
+
+    def flush(self) -> None:
+        while True:
+            try:
+                return super().flush()
+            except BlockingIOError:
+                select.select([], [self], [])
 
 
 class _Terminal(io.TextIOWrapper):
@@ -34,12 +49,12 @@ class _Terminal(io.TextIOWrapper):
         super().write(text)
 
 
-class _Err(_Out):
+class _Err(io.FileIO):
     """Standard error: what it does not take is lost, and nothing ends for that. `broken` is why."""
 
     broken: OSError | None = None
 
-    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer, for which Python 3.11 has no type
+    def write(self, data: Any, /) -> int | None:  # noqa: ANN401 - any buffer, for which Python 3.11 has no type
         try:
             return super().write(data)
         except OSError as error:
@@ -62,7 +77,7 @@ def prepare() -> None:
                 os.dup2(device, number)
                 os.close(device)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
-    sys.stdout = _over(_Out(1, "w", closefd=False), sys.stdout)
+    sys.stdout = _over(io.FileIO(1, "w", closefd=False), sys.stdout)
     sys.stderr = _over(_Err(2, "w", closefd=False), sys.stderr)
 
 
@@ -128,9 +143,9 @@ def unwritten() -> OSError | None:
     return None
 
 
-def _over(raw: _Out, file: TextIO) -> TextIO:
+def _over(raw: io.FileIO, file: TextIO) -> TextIO:
     """Return a stream like `file` that writes to `raw`."""
-    buffer = io.BufferedWriter(raw)
+    buffer = _Waiting(raw)
     if raw.isatty():
         return terminal_stream(buffer, encoding=file.encoding)
     return io.TextIOWrapper(
