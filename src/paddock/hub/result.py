@@ -136,8 +136,10 @@ async def read_native(result: ToolResult) -> Json:
     Raises ServerUnavailable for JSON in text that holds too many values.
     """
     text = _single_text(result)
-    if text is None or len(text) <= COUNTED_BYTES or text[:1] in _LETTERS:
-        return native_value(result)
+    if text is None:
+        return _other_value(result)
+    if len(text) <= COUNTED_BYTES or text[:1] in _LETTERS:
+        return _value_of(text)
     data = text.encode("utf-8", "surrogatepass")
     meter = await count_in_slices(data, result.most_values, DEEPEST)
     if meter.values > result.most_values:
@@ -145,7 +147,7 @@ async def read_native(result: ToolResult) -> Json:
         how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"
         raise ServerUnavailable(f"Server {result.server} gave no whole answer: {what}; {how}.", sent=True)
     if meter.values <= SLICED_VALUES or meter.too_deep:
-        return native_value(result)
+        return _value_of(text)
     try:
         return await decode_in_slices(text, decoder_for(data).raw_decode)
     except ValueError:
@@ -153,16 +155,21 @@ async def read_native(result: ToolResult) -> Json:
 
 
 def native_value(result: ToolResult) -> Json:
-    """Return what a program wants: structured content, else JSON in text, else text, else the content array.
+    """Return what a program wants: structured content, else JSON in text, else text, else the content array."""
+    text = _single_text(result)
+    return _other_value(result) if text is None else _value_of(text)
+
+
+def _other_value(result: ToolResult) -> Json:
+    structured = result.raw.get("structuredContent")
+    return result.raw["content"] if structured is None else structured
+
+
+def _value_of(text: str) -> Json:
+    """Return what a text holds as JSON, else the text.
 
     A number alone is read only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
     """
-    structured = result.raw.get("structuredContent")
-    if structured is not None:
-        return structured
-    text = _single_text(result)
-    if text is None:
-        return result.raw["content"]
     if text[:1] in _LETTERS:
         return text
     try:
@@ -178,11 +185,7 @@ def native_value(result: ToolResult) -> Json:
 def _single_text(result: ToolResult) -> str | None:
     """Return the text of a result that is one text and nothing else."""
     content = cast("list[Any]", result.raw["content"])
-    if (
-        result.raw.get("structuredContent") is not None
-        or len(content) != 1
-        or not isinstance(content[0], dict)
-    ):
+    if len(content) != 1 or "structuredContent" in result.raw or not isinstance(content[0], dict):
         return None
     block = cast("dict[str, Json]", content[0])
     text = block.get("text")

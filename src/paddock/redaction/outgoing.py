@@ -16,7 +16,7 @@ OnCall = Callable[[CallRecord], None]
 
 _Result = TypeVar("_Result", bound=RawResult)
 
-_NAMES = ("name", "executable", "cwd", "file", "prompt", "actor")
+_NAMES = frozenset({"name", "executable", "cwd", "file", "prompt", "actor"})
 """Facts for the record whose text somebody else chose."""
 
 
@@ -53,7 +53,7 @@ class Outgoing:
         """Return facts for the record without secrets: a program chooses the names that it calls."""
         if self._secrets:
             facts = {key: self._secrets.hide_json(value) for key, value in facts.items()}
-        names = {key: text for key in _NAMES if isinstance(text := facts.get(key), str)}
+        names = {key: facts[key] for key in _NAMES & facts.keys()}
         if self.leaves_alone(names.values()):
             return facts
         return facts | {key: self.text(text) for key, text in names.items()}
