@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """\
 # Paddock
 
-> Runs code that nobody has reviewed with exactly the powers that its policy grants, and puts all of it on the record.
+> Runs unreviewed code with exactly the powers that its policy grants, and puts all of it on the record.
 > A command line, an MCP server and a Python library, for Linux.
 """
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")

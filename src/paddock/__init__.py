@@ -1,4 +1,4 @@
-"""Paddock runs code that nobody has reviewed and gives it exactly the powers its policy grants."""
+"""Paddock runs unreviewed code and gives it exactly the powers its policy grants."""
 
 import sys
 from importlib import import_module

@@ -1,6 +1,6 @@
 """The process that reads programs: parsers and the TypeScript compiler in a locked V8, away from programs and parent.
 
-It parses what nobody has reviewed, so it is confined like a guest, with two differences: it lives on, for it runs only
+It parses unreviewed code, so it is confined like a guest, with two differences: it lives on, for it runs only
 our own vendored code, and it may make memory executable, for the compiler is WebAssembly. One request at a time: a
 frame with the JSON that intake.js takes, a frame with its answer. Only the standard library may be imported here.
 """

@@ -145,4 +145,4 @@ def _unwritable(error: OSError | None) -> Failure | None:
 )
 @click.version_option(__version__, prog_name="paddock", message="%(prog)s %(version)s")
 def command() -> None:
-    """Run code that nobody has reviewed, with exactly the powers your policy grants."""
+    """Run unreviewed code, with exactly the powers your policy grants."""
