@@ -22,7 +22,7 @@ from paddock.surfaces.clients.entry import (
     find_workspace,
     is_absolute_elsewhere,
 )
-from paddock.surfaces.clients.files import Draft, read_draft
+from paddock.surfaces.clients.files import Draft, check_drafts, read_draft, write_drafts
 from paddock.surfaces.clients.servers import draft_move, list_shared
 from paddock.surfaces.clients.table import CLIENTS, Client, Scope
 
@@ -201,11 +201,16 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
             )
         return _Move()
     file = wish.workspace / SHARED_SERVERS_FILE
-    shared = main if main.file == file else read_draft(file, wish.workspace)
+    shared = read_draft(file, wish.workspace).join(main)
     names = list_shared(shared)
     if not names or not (asked or _confirm_move(wish, file, names, dry_run=dry_run)):
         return _Move()
-    own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace)
+    own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace).join(main, shared)
+    if own is shared:
+        raise Failure(
+            f"{OWN_SERVERS_FILE} and {SHARED_SERVERS_FILE} are one file here, {own.file}, so its servers cannot move "
+            "from one to the other. Nothing was changed; replace the link by a file of its own first."
+        )
     moved, kept = draft_move(names, shared, own)
     for name in kept:
         warn(f"{name} stays in {file}: {own.file} has another server of that name")
@@ -225,7 +230,7 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     """Write the drafts, unless it is a rehearsal, and print what became of them."""
     # The new file of the servers first: an interruption leaves them in both, and in none never.
     drafts = [each for each in dict.fromkeys((move.to, main, move.out_of)) if each is not None]
-    backups = [] if dry_run else [backup for draft in drafts if (backup := draft.write())]
+    backups = _rehearse(drafts) if dry_run else write_drafts(drafts)
     difference = "\n".join(text for draft in drafts if (text := draft.difference()))
     if as_json:
         facts = {"file": str(main.file), "scope": wish.scope, "changed": bool(difference) and not dry_run}
@@ -235,10 +240,19 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     click.echo(difference or f"{main.file}: nothing to change")
     for backup in backups:
         click.echo(f"what was there before: {backup}", err=True)
-    _point_to_other_scope(wish)
+    _point_to_other_scope(wish, main)
 
 
-def _point_to_other_scope(wish: _Wish) -> None:
+def _rehearse(drafts: Sequence[Draft]) -> list[Path]:
+    """Warn of what would keep the drafts from being written."""
+    try:
+        check_drafts(drafts)
+    except ConfigurationError as error:
+        warn(str(error))
+    return []
+
+
+def _point_to_other_scope(wish: _Wish, main: Draft) -> None:
     """Say where else the client has an entry of that name: it decides which of the two counts."""
     for scope in wish.about.scopes:
         if scope == wish.scope:
@@ -248,7 +262,7 @@ def _point_to_other_scope(wish: _Wish) -> None:
             there = draft.entries(wish.about.key).get(wish.name)
         except ConfigurationError:
             return
-        if there is not None and draft.file.exists():
+        if there is not None and draft.file != main.file:
             serves = find_workspace(there)
             click.echo(
                 f"{draft.file} has `{wish.name}`, too{f', serving {serves}' if serves else ''}; "
