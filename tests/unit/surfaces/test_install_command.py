@@ -86,7 +86,7 @@ def test_the_other_scope_is_pointed_at_where_it_has_an_entry_too(home: Path) -> 
     done = run("cursor", "--workspace", "project")
     assert done.stderr == (
         f"{home}/.cursor/mcp.json has `paddock`, too, serving {project}; "
-        "to take it out: paddock install cursor --scope user --remove\n"
+        f"to take it out: paddock install cursor --workspace {project} --scope user --remove\n"
     )
 
 

@@ -1,6 +1,8 @@
 """`paddock install`: enters Paddock into the configuration of an MCP client, or takes it out."""
 
+import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +21,12 @@ from paddock.surfaces.clients.entry import (
     build_docker_command,
     build_entry,
     build_native_command,
+    find_switch,
     find_workspace,
     is_absolute_elsewhere,
+    keep_options,
+    read_command,
+    update_command,
 )
 from paddock.surfaces.clients.files import Draft, check_drafts, read_draft, write_drafts
 from paddock.surfaces.clients.servers import draft_move, list_shared
@@ -52,15 +58,16 @@ class _Wish(NamedTuple):
     def path(self) -> tuple[str, ...]:
         return (*self.about.key, self.name)
 
-    def entry(self) -> dict[str, Any]:
-        """Return the entry to be set."""
-        return build_entry(self.about.shape, self.command())
-
     def command(self) -> Command:
         """Return the command that the entry starts."""
         if self.docker:
             return build_docker_command(self.docker, self.served)
         return build_native_command(self.workspace)
+
+    def write_command(self, *options: str) -> str:
+        """Return a command line for the same client and workspace."""
+        elsewhere = [] if self.workspace == Path.cwd() else ["--workspace", self.served]
+        return shlex.join(["paddock", "install", self.client, *elsewhere, *options])
 
 
 def _check_name(_context: click.Context, parameter: click.Parameter, name: str) -> str:
@@ -101,7 +108,11 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
     default="",
     help="Start Paddock in a container of this image, as on macOS and Windows.",
 )
-@click.option("--replace", is_flag=True, help="Change an entry that serves another workspace.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Change or remove an entry, too, that serves another workspace or is another server's.",
+)
 @click.option("--remove", is_flag=True, help="Take Paddock out again.")
 @click.option(
     "--move-servers",
@@ -165,18 +176,61 @@ def _find_folder(workspace: str, docker: str) -> Path:
 
 
 def _draft(wish: _Wish, *, remove: bool) -> Draft:
-    """Return the change of the client's file. Raises ConfigurationError, and Failure for one of another workspace."""
+    """Return the change of the client's file. Raises ConfigurationError, and Failure for an entry to be left alone."""
     inside = wish.workspace if wish.scope == "project" else None
     draft = read_draft(wish.about.locate(wish.scope, wish.workspace), inside)
-    serves = find_workspace(draft.entries(wish.about.key).get(wish.name))
-    if wish.scope == "user" and serves not in ("", wish.served) and not (remove or wish.replace):
-        raise Failure(
-            f"{draft.file}: `{wish.name}` serves {serves}. Nothing was changed.\n"
+    there: object = draft.entries(wish.about.key).get(wish.name)
+    command = read_command(there)
+    wanted = wish.command()
+    updated = wanted if command is None else update_command(command, wanted)
+    if not wish.replace and (conflict := _find_conflict(wish, there, updated, remove=remove)):
+        raise Failure(f"{draft.file}: {conflict}")
+    if remove or (there is not None and command is None):  # of something else nothing stays
+        draft.edit(wish.path, None)
+    if not remove:
+        if updated is None and command is not None:
+            updated = keep_options(command, wanted)
+        draft.edit(wish.path, build_entry(wish.about.shape, updated or wanted))
+        if switch := find_switch(draft.entries(wish.about.key)[wish.name]):
+            warn(f"{draft.file}: `{wish.name}` is switched off by `{switch}`; to use it, switch it on")
+    return draft
+
+
+def _find_conflict(wish: _Wish, there: object, updated: Command | None, *, remove: bool) -> str:
+    """Return why an entry is changed or removed with --replace alone, and what else to do; empty where it is not."""
+    if there is None:
+        return ""
+    command = read_command(there)
+    if command is None:
+        instead = "remove" if remove else "replace"
+        return (
+            f"`{wish.name}` does not start `paddock serve mcp`: it is another server. Nothing was changed.\n"
+            f"If Paddock {'has' if remove else 'shall have'} another name there, give it with --name; to {instead} "
+            "this one, run the command again with --replace."
+        )
+    serves = find_workspace(there)
+    if wish.scope == "user" and serves and not _is_same_place(serves, wish.served):
+        if remove:
+            return (
+                f"`{wish.name}` serves {serves}. Nothing was changed.\n"
+                "To remove it all the same, run the command again with --replace."
+            )
+        return (
+            f"`{wish.name}` serves {serves}. Nothing was changed.\n"
             f"To serve {wish.served} instead, run the command again with --replace; to have both, give this one a "
             "name with --name."
         )
-    draft.edit(wish.path, None if remove else wish.entry())
-    return draft
+    if updated is None and not remove:
+        return (
+            f"`{wish.name}` starts Paddock by {command.launcher[0]}. Nothing was changed.\n"
+            f"To start it by {wish.command().launcher[0]} instead, run the command again with --replace; to have both, "
+            "give this one a name with --name."
+        )
+    return ""
+
+
+def _is_same_place(one: str, other: str) -> bool:
+    return one == other or os.path.realpath(one) == os.path.realpath(other)
 
 
 class _Move(NamedTuple):
@@ -220,7 +274,7 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
 def _confirm_move(wish: _Wish, file: Path, names: Sequence[str], *, dry_run: bool) -> bool:
     warn(
         f"{wish.about.title} starts the servers of {file} itself, so its agent calls them past Paddock as well: "
-        f"{', '.join(names)}. To move them to {OWN_SERVERS_FILE}: paddock install {wish.client} --move-servers"
+        f"{', '.join(names)}. To move them to {OWN_SERVERS_FILE}: {wish.write_command('--move-servers')}"
     )
     at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     return at_terminal and not dry_run and click.confirm("Move them now?", err=True)
@@ -263,12 +317,17 @@ def _point_to_other_scope(wish: _Wish, main: Draft) -> None:
         except ConfigurationError:
             return
         if there is not None and draft.file != main.file:
-            serves = find_workspace(there)
-            click.echo(
-                f"{draft.file} has `{wish.name}`, too{f', serving {serves}' if serves else ''}; "
-                f"to take it out: paddock install {wish.client} --scope {scope} --remove",
-                err=True,
-            )
+            click.echo(f"{draft.file} has `{wish.name}`, too{_explain_other(wish, scope, there)}", err=True)
+
+
+def _explain_other(wish: _Wish, scope: Scope, there: object) -> str:
+    """Return what an entry of the same name in another scope is, and what to do."""
+    if read_command(there) is None:
+        return f", which is another server; {wish.about.title} uses one of the two. To have both, use --name."
+    serves = find_workspace(there)
+    replace = ["--replace"] if serves and not _is_same_place(serves, wish.served) else []
+    remove = wish.write_command("--scope", scope, "--remove", *replace)
+    return f"{f', serving {serves}' if serves else ''}; to take it out: {remove}"
 
 
 def _print_entry(entries: Mapping[str, Any]) -> None:
@@ -315,4 +374,4 @@ def _find_served(about: Client, file: Path, name: str) -> str | None:
         there = read_draft(file, None).entries(about.key).get(name)
     except ConfigurationError:
         return None
-    return None if there is None else find_workspace(there)
+    return None if read_command(there) is None else find_workspace(there)
