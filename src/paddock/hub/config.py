@@ -223,7 +223,7 @@ def _read_object(members: list[tuple[str, object]]) -> dict[str, object]:
 
 def _unusable(why: str) -> ServersConfig:
     """Return what a servers file gives that cannot be used."""
-    return ServersConfig(warnings=(f"{why} No server is configured.",), usable=False)
+    return ServersConfig(warnings=(f"{why} None of its servers is used.",), usable=False)
 
 
 def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, also: Path) -> ServersConfig:

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from paddock.surfaces.clients.entry import (
     update_command,
 )
 from paddock.surfaces.clients.files import Draft, check_drafts, read_draft, write_drafts
+from paddock.surfaces.clients.presence import is_installed
 from paddock.surfaces.clients.servers import draft_move, list_shared
 from paddock.surfaces.clients.table import CLIENTS, Client, Scope
 
@@ -76,6 +78,28 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
     return name
 
 
+def _check_image(_context: click.Context, parameter: click.Parameter, image: str | None) -> str:
+    """Return the name of an image, empty for none; the words after it are Paddock's, and those before it Docker's."""
+    if image is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", image):
+        raise click.BadParameter(f"{image!r} is not the name of an image, such as paddock:1", param=parameter)
+    return image or ""
+
+
+class _ClientName(click.Choice[str]):
+    """The name of a client; a mistake is told with the nearest name."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in self.choices:
+            return value
+        near = get_close_matches(value[:100].lower(), self.choices, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise click.UsageError(
+            f"{value[:100]!r} is not a client that Paddock knows; {hint}`paddock install --list` lists them, and "
+            f"`paddock install {ANY}` prints the entry for any other.",
+            ctx,
+        )
+
+
 @click.command(
     "install",
     epilog=examples(
@@ -87,7 +111,7 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
         "paddock install mcp-json --docker paddock --workspace /home/ada/project",
     ),
 )
-@click.argument("client", type=click.Choice([*CLIENTS, ANY]), required=False)
+@click.argument("client", type=_ClientName([*CLIENTS, ANY]), required=False)
 @click.option(
     "--scope",
     type=click.Choice(["project", "user"]),
@@ -105,7 +129,7 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
 @click.option(
     "--docker",
     metavar="IMAGE",
-    default="",
+    callback=_check_image,
     help="Start Paddock in a container of this image, as on macOS and Windows.",
 )
 @click.option(
@@ -142,8 +166,9 @@ def command(
 ) -> None:
     """Enter Paddock into the configuration of an MCP client, as a server for one workspace.
 
-    Shows the difference, keeps the file that was there as FILE.backup, and changes nothing when nothing is to be
-    changed. Comments and formatting of the file stay, and so do `env` and other keys of an entry that is there.
+    Shows the difference, keeps the file that was there as FILE.backup (later ones as FILE.backup.2 and so on), and
+    changes nothing when nothing is to be changed. Comments and formatting of the file stay. An entry that is there
+    keeps `env`, its other keys, and further options of `serve mcp`. An entry of another server stays as it is.
     `mcp-json` prints the configuration for any other client.
     """
     folder = _find_folder(workspace, docker)
@@ -152,6 +177,7 @@ def command(
         return
     if client is None:
         raise click.UsageError("Missing argument 'CLIENT'. `paddock install --list` lists them.")
+    _check_together(client, scope, replace=replace, remove=remove, move_servers=move_servers)
     served = workspace if docker and is_absolute_elsewhere(workspace) else str(folder)
     if client == ANY:
         built = build_docker_command(docker, served) if docker else build_native_command(folder)
@@ -164,6 +190,18 @@ def command(
     main = _draft(wish, remove=remove)
     move = _Move() if remove else _offer_move(wish, main, asked=move_servers, dry_run=dry_run)
     _finish(wish, main, move, dry_run=dry_run, as_json=as_json)
+
+
+def _check_together(
+    client: str, scope: Scope | None, *, replace: bool, remove: bool, move_servers: bool
+) -> None:
+    """Raise UsageError for options that would be passed over."""
+    given = {"--remove": remove, "--replace": replace, "--scope": scope, "--move-servers": move_servers}
+    surplus = next((option for option, value in given.items() if value), "")
+    if client == ANY and surplus:
+        raise click.UsageError(f"{ANY} prints an entry and changes no file; leave {surplus} out.")
+    if remove and move_servers:
+        raise click.UsageError("--move-servers goes with entering Paddock; leave --remove or --move-servers out.")
 
 
 def _find_folder(workspace: str, docker: str) -> Path:
@@ -346,7 +384,7 @@ def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
             {
                 "client": client,
                 "title": about.title,
-                "installed": about.is_installed(),
+                "installed": is_installed(about),
                 "files": {scope: str(file) for scope, file in files.items()},
                 "serves": {scope: where for scope, where in served.items() if where is not None},
             }

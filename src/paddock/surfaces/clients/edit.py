@@ -40,10 +40,13 @@ def read_entries(text: str, file: PurePath, key: Sequence[str]) -> dict[str, Any
         found: object = _format_of(file).load(text)
     except (ValueError, RecursionError) as error:
         raise EditError(_one_line(error)) from None
-    for name in key:
-        found = cast("dict[str, object]", found).get(name, {}) if isinstance(found, dict) else None
-    if not isinstance(found, dict):
-        raise EditError(f"`{'.'.join(key)}` is not an object")
+    for depth, name in enumerate(("", *key)):
+        if depth:
+            found = cast("dict[str, object]", found).get(name)
+        if depth and found is None:  # missing, or `null`
+            return {}
+        if not isinstance(found, dict):
+            raise EditError(_no_object(key[:depth]))
     return cast("dict[str, Any]", found)
 
 
@@ -81,7 +84,12 @@ def _plan(
         if held.get(name) is None:
             if entry is None:
                 return before, []
-            held[name] = {}
+            value: object = dict(entry)
+            for outer in reversed(path[depth + 1 :]):
+                value = {outer: value}
+            changes = [(path[: depth + 1], value)] if name in held else [(path, dict(entry))]
+            held[name] = value
+            return meant, changes  # `null` is replaced, and what is missing is made
         node = held[name]
     if not isinstance(node, dict):
         raise EditError(_no_object(path[:-1]))
@@ -104,7 +112,7 @@ def _plan(
 
 
 def _no_object(path: Sequence[str]) -> str:
-    return f"`{'.'.join(path)}` is not an object" if path else "the file holds no object"
+    return f"`{'.'.join(path)}` is not an object" if path else "the file as a whole is not an object"
 
 
 def _is_same(found: object, meant: object, path: Sequence[str]) -> bool:

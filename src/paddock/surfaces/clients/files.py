@@ -49,6 +49,10 @@ class Draft:
                 f"{self.file}: {error}. Nothing was changed; correct the file first."
             ) from None
 
+    def holds_only(self, key: Sequence[str]) -> bool:
+        """Tell whether the file has nothing beside its entries. Raises ConfigurationError."""
+        return all(set(self.entries(key[:depth])) <= {name} for depth, name in enumerate(key))
+
     def edit(self, path: Sequence[str], entry: Mapping[str, Any] | None) -> None:
         """Set an entry, or remove it when there is none to set. Raises ConfigurationError."""
         try:
