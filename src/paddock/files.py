@@ -89,7 +89,6 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.close(directory)
 
 
-
 def keep_backup(file: Path, data: bytes, *, mode: int) -> Path:
     """Keep what a file holds as FILE.backup beside it, or FILE.backup.2 and so on; return where. Raises OSError.
 

@@ -401,10 +401,26 @@ def test_an_entry_that_starts_paddock_itself_is_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ("uvx", ["paddock"]),
+        ("python3", ["-m", "paddock"]),
+        ("wsl.exe", ["--exec", "/home/ada/.local/bin/paddock"]),
+        ("C:\\Users\\ada\\paddock.exe", []),
+        ("docker", ["run", "registry.example/paddock"]),
+    ],
+)
+def test_paddock_is_known_whatever_starts_it(command, launcher):
+    assert is_paddock({"command": command, "args": [*launcher, "serve", "mcp", "--names", "seed"]})
+    assert not is_paddock({"command": command, "args": [*launcher, "serve"]})
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         5,
         {},
+        {"command": "other", "args": ["serve", "mcp", "paddock"]},
         {"command": "paddock"},
         {"command": "paddock", "args": ["run", "x"]},
         {"command": "paddock", "args": "serve mcp"},

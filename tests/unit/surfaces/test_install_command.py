@@ -477,18 +477,25 @@ def test_an_empty_place_for_entries_is_filled(home: Path, client: str, name: str
     assert run(client, "--remove").stdout == f"{file}: nothing to change\n"
     assert run(client).exit_code == 0
     assert run(client).stdout == f"{file}: nothing to change\n"
-    assert [line for line in text.splitlines() if line not in file.read_text()] in ([], text.splitlines()[-1:])
+    assert [line for line in text.splitlines() if line not in file.read_text()] in (
+        [],
+        text.splitlines()[-1:],
+    )
 
 
 @pytest.mark.parametrize("image", ["", "bad image", "-v/:/x", "--privileged", "a" * 600, "a\n"])
 def test_what_is_no_image_is_refused(image: str) -> None:
     for client in ("cursor", "mcp-json"):
         done = run(client, "--docker", image)
-        told = f"Error: Invalid value for '--docker': {image!r} is not the name of an image, such as paddock:1"
+        told = (
+            f"Error: Invalid value for '--docker': {image!r} is not the name of an image, such as paddock:1"
+        )
         assert (done.exit_code, done.output.splitlines()[-1]) == (2, told)
 
 
-@pytest.mark.parametrize("image", ["paddock", "registry.example:5000/Team/paddock:1.2", f"p@sha256:{'0' * 64}"])
+@pytest.mark.parametrize(
+    "image", ["paddock", "registry.example:5000/Team/paddock:1.2", f"p@sha256:{'0' * 64}"]
+)
 def test_the_name_of_an_image_is_entered_as_it_is(image: str) -> None:
     entry = json.loads(run("mcp-json", "--docker", image).output)["mcpServers"]["paddock"]
     assert entry["args"][-5:] == [image, "serve", "mcp", "--workspace", "/workspace"]
@@ -512,7 +519,10 @@ def test_an_unknown_client_gets_the_nearest_name(name: str, near: str) -> None:
     [
         (("mcp-json", "--remove"), "mcp-json prints an entry and changes no file; leave --remove out."),
         (("mcp-json", "--scope", "user"), "mcp-json prints an entry and changes no file; leave --scope out."),
-        (("mcp-json", "--move-servers"), "mcp-json prints an entry and changes no file; leave --move-servers out."),
+        (
+            ("mcp-json", "--move-servers"),
+            "mcp-json prints an entry and changes no file; leave --move-servers out.",
+        ),
         (
             ("cursor", "--remove", "--move-servers"),
             "--move-servers goes with entering Paddock; leave --remove or --move-servers out.",

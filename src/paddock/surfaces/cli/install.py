@@ -88,7 +88,7 @@ def _check_image(_context: click.Context, parameter: click.Parameter, image: str
 class _ClientName(click.Choice[str]):
     """The name of a client; a mistake is told with the nearest name."""
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
         if value in self.choices:
             return value
         near = get_close_matches(value[:100].lower(), self.choices, n=1)
@@ -201,7 +201,9 @@ def _check_together(
     if client == ANY and surplus:
         raise click.UsageError(f"{ANY} prints an entry and changes no file; leave {surplus} out.")
     if remove and move_servers:
-        raise click.UsageError("--move-servers goes with entering Paddock; leave --remove or --move-servers out.")
+        raise click.UsageError(
+            "--move-servers goes with entering Paddock; leave --remove or --move-servers out."
+        )
 
 
 def _find_folder(workspace: str, docker: str) -> Path:

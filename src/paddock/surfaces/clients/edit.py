@@ -73,7 +73,7 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
 
 def _plan(
     before: object, path: Sequence[str], entry: Mapping[str, Any] | None
-) -> tuple[object, list[tuple[Sequence[str], object]]]:
+) -> tuple[object, Sequence[tuple[Sequence[str], object]]]:
     """Return what a file shall hold, and the members to set for that. Raises EditError."""
     meant = copy.deepcopy(before)
     node: object = meant
@@ -169,8 +169,8 @@ class _Toml:
                 node[name] = tomlkit.table(is_super_table=is_last and isinstance(value, dict))
             node = node[name]
         there = node.get(path[-1])
-        if jsonc.is_item_edit(there, value):
-            items = cast("list[object]", value)
+        items = cast("list[object]", value)
+        if jsonc.is_item_edit(there, items):
             for at, item in enumerate(items[: len(there)]):
                 if there[at] != item:
                     there[at] = item
@@ -209,7 +209,10 @@ class _Yaml:
 
     def set(self, text: str, path: Sequence[str], value: object) -> str:
         nodes = self._nodes(text, path[:-1])
-        if len(nodes) == len(path) and (edited := self._set_in_place(text, nodes[-1], path[-1], value)) is not None:
+        if (
+            len(nodes) == len(path)
+            and (edited := self._set_in_place(text, nodes[-1], path[-1], value)) is not None
+        ):
             return edited
         for outer in reversed(path[len(nodes) :]):  # what is missing on the way
             value = {outer: value}

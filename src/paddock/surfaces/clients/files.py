@@ -37,7 +37,9 @@ class Draft:
         try:
             self.before = (before or b"").decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise ConfigurationError(f"{file}: cannot be read: it is not UTF-8 text; save it as UTF-8") from None
+            raise ConfigurationError(
+                f"{file}: cannot be read: it is not UTF-8 text; save it as UTF-8"
+            ) from None
         self.after = self.before
 
     def entries(self, key: Sequence[str]) -> Mapping[str, Any]:
@@ -98,7 +100,7 @@ class Draft:
         for other in others:
             if other.file == self.file:
                 return other
-            if None not in (self._raw, other._raw) and self.file.samefile(other.file):
+            if self.file.exists() and other.file.exists() and self.file.samefile(other.file):
                 raise ConfigurationError(
                     f"{self.file} and {other.file} are two names of one file (a hard link). Nothing was changed; "
                     "remove one of the two first."

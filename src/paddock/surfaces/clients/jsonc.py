@@ -141,7 +141,8 @@ def parse(text: str) -> Node:
 def set_member(text: str, path: Sequence[str], value: object) -> str:
     """Return the text with the member at a path set, and the objects on the way to it made.
 
-    Of a list, only the items that change do. Raises JsoncError, also where something on the way is no object, and ValueError where it stands there twice.
+    Of a list, only the items that differ change. Raises JsoncError, also where something on the way is no object, and
+    ValueError where it stands there twice.
     """
     node = parse(text)
     for depth, name in enumerate(path):
@@ -169,17 +170,16 @@ def is_item_edit(before: object, after: object) -> bool:
 
 
 def _set_items(text: str, node: Node, items: Sequence[object]) -> str:
-    for item in items[len(node.members) :]:  # from the end on: places before it stay what they are
+    """Return the text with other items in the places of those of a list, and further ones at its end."""
+    for item in items[len(node.members) :]:
         text = _insert(text, node, None, item)
-        node = _node_at(text, node.start)
-    for member, item in reversed(list(zip(node.members, items, strict=True))):
+        node = _Reader(text, node.start).read()
+    for member, item in reversed(
+        list(zip(node.members, items, strict=True))
+    ):  # so that earlier places stay right
         if member.value.value != item or type(member.value.value) is not type(item):
             text = text[: member.start] + _render(text, item, "") + text[member.value.end :]
     return text
-
-
-def _node_at(text: str, start: int) -> Node:
-    return _Reader(text, start).read()
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:

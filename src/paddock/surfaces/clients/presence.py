@@ -26,7 +26,10 @@ def is_installed(client: Client) -> bool:
 
 def _has_other_files(directory: Path) -> bool:
     configured = {
-        Path.home() / name: about for about in CLIENTS.values() for names in about.user.values() for name in names
+        Path.home() / name: about
+        for about in CLIENTS.values()
+        for names in about.user.values()
+        for name in names
     }
     for folder, _, names in os.walk(directory):
         for name in names:

@@ -30,8 +30,8 @@ def draft_move(names: Sequence[str], shared: Draft, own: Draft) -> tuple[list[st
         json.loads(own.before or "{}")
     except (ValueError, RecursionError):
         raise ConfigurationError(
-            f"{own.file}: Paddock reads JSON without comments there, and this is none, so servers that move there would "
-            "not be found. Nothing was changed; correct the file first. `paddock servers list` says where."
+            f"{own.file}: Paddock reads JSON without comments there, and this is none, so servers that move there "
+            "would not be found. Nothing was changed; correct the file first. `paddock servers list` says where."
         ) from None
     moved: list[str] = []
     kept: list[str] = []

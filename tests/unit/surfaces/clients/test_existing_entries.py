@@ -97,10 +97,14 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("there", FOREIGN)
-def test_an_entry_of_another_server_is_neither_replaced_nor_removed_unasked(home: Path, there: object) -> None:
+def test_an_entry_of_another_server_is_neither_replaced_nor_removed_unasked(
+    home: Path, there: object
+) -> None:
     file = write_entry(home / ".roo/mcp.json", there)
     before = file.read_text()
-    told = f"{file}: `paddock` does not start `paddock serve mcp`: it is another server. Nothing was changed.\n"
+    told = (
+        f"{file}: `paddock` does not start `paddock serve mcp`: it is another server. Nothing was changed.\n"
+    )
     for words in ((), ("--dry-run",)):
         done = run("roo", *words)
         assert (done.exit_code, done.output) == (
@@ -125,7 +129,11 @@ def test_an_entry_of_another_server_is_neither_replaced_nor_removed_unasked(home
 @pytest.mark.parametrize(
     ("client", "name", "text"),
     [
-        ("codex", ".codex/config.toml", '[mcp_servers.paddock] # theirs\nurl = "http://x"\n\n[other]\na = 1\n'),
+        (
+            "codex",
+            ".codex/config.toml",
+            '[mcp_servers.paddock] # theirs\nurl = "http://x"\n\n[other]\na = 1\n',
+        ),
         ("goose", ".config/goose/config.yaml", "extensions:\n  paddock:\n    uri: http://x\nother: 1\n"),
     ],
 )
@@ -296,7 +304,9 @@ def test_an_entry_that_is_switched_off_is_told(home: Path, switch: str) -> None:
         ),
     ],
 )
-def test_comments_within_the_arguments_stay(home: Path, client: str, name: str, before: str, after: str) -> None:
+def test_comments_within_the_arguments_stay(
+    home: Path, client: str, name: str, before: str, after: str
+) -> None:
     file = write(home / name, before.replace("PROGRAM", PROGRAM))
     words = ["--scope", "user", "--replace"] if client != "cursor" else []
     done = run(client, *words)
