@@ -22,6 +22,7 @@ from paddock.surfaces.clients.entry import (
     build_docker_command,
     build_entry,
     build_native_command,
+    find_kept,
     find_switch,
     find_workspace,
     is_absolute_elsewhere,
@@ -231,6 +232,8 @@ def _draft(wish: _Wish, *, remove: bool) -> Draft:
         if updated is None and command is not None:
             updated = keep_options(command, wanted)
         draft.edit(wish.path, build_entry(wish.about.shape, updated or wanted))
+        if updated is not None and (kept := find_kept(updated, wanted)):
+            warn(f"{draft.file}: `{wish.name}` keeps what was added to its command: {shlex.join(kept)}")
         if switch := find_switch(draft.entries(wish.about.key)[wish.name]):
             warn(f"{draft.file}: `{wish.name}` is switched off by `{switch}`; to use it, switch it on")
     return draft
@@ -262,15 +265,18 @@ def _find_conflict(wish: _Wish, there: object, updated: Command | None, *, remov
         )
     if updated is None and not remove:
         return (
-            f"`{wish.name}` starts Paddock by {command.launcher[0]}. Nothing was changed.\n"
-            f"To start it by {wish.command().launcher[0]} instead, run the command again with --replace; to have both, "
-            "give this one a name with --name."
+            f"`{wish.name}` starts Paddock in another way, by {command.launcher[0]}. Nothing was changed.\n"
+            f"To start it by {wish.command().launcher[0]}, as a new entry does, run the command again with --replace; "
+            "to have both, give this one a name with --name."
         )
     return ""
 
 
 def _is_same_place(one: str, other: str) -> bool:
-    return one == other or os.path.realpath(one) == os.path.realpath(other)
+    try:
+        return one == other or os.path.realpath(one) == os.path.realpath(other)
+    except ValueError:  # what is in a file need not be a path
+        return False
 
 
 class _Move(NamedTuple):

@@ -105,12 +105,14 @@ def update_command(there: Command, wanted: Command) -> Command | None:
     """Return what an entry starts now, with the workspace, the program and the image of another command.
 
     What a user added stays: options of `serve mcp`, and of `docker run`. None where the two start Paddock in different
-    ways, such as directly and in a container.
+    ways, such as directly and in a container, or in one without what confines it.
     """
     if len(there.launcher) == len(wanted.launcher) == 1:
         return keep_options(there, wanted)
     old, new = _find_mount(there.launcher), _find_mount(wanted.launcher)
     if old is None or new is None or PurePath(there.launcher[0]).name != wanted.launcher[0]:
+        return None
+    if not {*wanted.launcher[:-1]} - {wanted.launcher[new.at]} <= {wanted.launcher[0], *there.launcher}:
         return None
     launcher = [*there.launcher[:-1], wanted.launcher[-1]]
     launcher[old.at] = old.replace_source(new.source)
@@ -125,6 +127,15 @@ def keep_options(there: Command, wanted: Command) -> Command:
     for place, before in (found := _find_values(options)):
         options[place : place + 1] = [before + workspace]
     return Command(wanted.launcher, (*options, *(() if found else ("--workspace", workspace))))
+
+
+def find_kept(updated: Command, wanted: Command) -> list[str]:
+    """Return the words of a command that are not Paddock's own: they may be a stranger's in a project's file."""
+    own = {
+        at - behind for at, before in _find_values(updated.options) for behind in ((0,) if before else (0, 1))
+    }
+    options = [word for at, word in enumerate(updated.options) if at not in own]
+    return [word for word in updated.launcher if word not in wanted.launcher] + options
 
 
 def find_switch(entry: object) -> str:
@@ -177,7 +188,10 @@ class _Mount(NamedTuple):
 def _find_mount(launcher: Sequence[str]) -> _Mount | None:
     for at, word in enumerate(launcher):
         if word.startswith("type=bind,"):
-            [fields] = csv.reader([word])
+            try:
+                [fields] = csv.reader([word])
+            except csv.Error:
+                continue
             if f"target={_INSIDE}" in fields and any(field.startswith(_SOURCES) for field in fields):
                 return _Mount(at, fields)
     return None

@@ -2,17 +2,23 @@
 
 import json
 import shutil
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from paddock.surfaces.cli.root import command
 from paddock.surfaces.clients.entry import (
+    Command,
     build_docker_command,
     build_entry,
+    find_kept,
     find_workspace,
+    keep_options,
     read_command,
     update_command,
 )
@@ -167,9 +173,9 @@ def test_another_way_to_start_paddock_is_kept_unless_asked(home: Path, launcher:
     done = run("cursor")
     assert (done.exit_code, done.output) == (
         1,
-        f"{file}: `paddock` starts Paddock by {launcher[0]}. Nothing was changed.\n"
-        f"To start it by {PROGRAM} instead, run the command again with --replace; to have both, give this one a name "
-        "with --name.\n",
+        f"{file}: `paddock` starts Paddock in another way, by {launcher[0]}. Nothing was changed.\n"
+        f"To start it by {PROGRAM}, as a new entry does, run the command again with --replace; to have both, give this one "
+        "a name with --name.\n",
     )
     assert entry_of(file) == there
     assert run("cursor", "--replace").exit_code == 0
@@ -193,8 +199,28 @@ def test_a_container_keeps_its_options_and_is_not_left_unasked(home: Path) -> No
     done = run("cursor")
     assert (done.exit_code, done.output.partition("\n")[0]) == (
         1,
-        f"{file}: `paddock` starts Paddock by docker. Nothing was changed.",
+        f"{file}: `paddock` starts Paddock in another way, by docker. Nothing was changed.",
     )
+    write_entry(file, {**entry, "args": [word for word in args if word != "ALL"]})
+    done = run("cursor", "--docker", "paddock:3")
+    assert (done.exit_code, done.output) == (
+        1,
+        f"{file}: `paddock` starts Paddock in another way, by docker. Nothing was changed.\n"
+        "To start it by docker, as a new entry does, run the command again with --replace; to have both, give this one a "
+        "name with --name.\n",
+    )
+
+
+def test_what_stays_of_a_command_is_told(home: Path) -> None:
+    args = ["serve", "mcp", "--set", "runtimes.network=full", "--workspace", "/old"]
+    file = write_entry(home / ".cursor/mcp.json", {"command": "paddock", "args": args})
+    told = f"warning: {file}: `paddock` keeps what was added to its command: --set runtimes.network=full\n"
+    quiet = write_entry(
+        home / ".roo/mcp.json", {"command": "paddock", "args": ["serve", "mcp", "-w", "/old"]}
+    )
+    assert run("roo").stderr == f"what was there before: {quiet}.backup\n"
+    assert run("cursor", "--dry-run").stderr == told
+    assert run("cursor", "--remove").stderr == f"what was there before: {file}.backup\n"
 
 
 def test_a_command_of_docker_without_its_mount_is_another_way() -> None:
@@ -203,6 +229,15 @@ def test_a_command_of_docker_without_its_mount_is_another_way() -> None:
     assert there is not None
     assert update_command(there, wanted) is None
     assert read_command(build_entry("plain", wanted)) == wanted
+
+
+@pytest.mark.parametrize("served", ["\0", "\ud800", "${workspaceFolder}"])
+def test_a_workspace_that_is_no_path_is_another_one(home: Path, served: str) -> None:
+    entry = {"command": "paddock", "args": ["serve", "mcp", "--workspace", served]}
+    file = write_entry(home / ".codeium/windsurf/mcp_config.json", entry)
+    assert (run("windsurf").exit_code, entry_of(file)) == (1, entry)
+    assert run("windsurf", "--replace").exit_code == 0
+    assert find_workspace(entry_of(file)) == str(home)
 
 
 def test_removing_looks_at_the_workspace(home: Path) -> None:
@@ -313,3 +348,67 @@ def test_comments_within_the_arguments_stay(
     assert done.exit_code == 0, done.output
     assert file.read_text() == after.replace("PROGRAM", PROGRAM).replace("HOME", str(home))
     assert run(client, *words).stdout == f"{file}: nothing to change\n"
+
+
+WORDS = st.sampled_from(
+    [
+        *(
+            "paddock",
+            "docker",
+            "serve",
+            "mcp",
+            "paddock-state:/state",
+            "--workspace",
+            "-w",
+            "-w/x",
+            "--workspace=/x",
+        ),
+        *(
+            "type=bind,source=/x,target=/workspace",
+            'type=bind,"a\n',
+            "type=bind,a\r\nb",
+            "type=bind,target=/workspace",
+        ),
+        *("--set", "a=b", "", "\0", "\ud800", "=", "-"),
+    ]
+) | st.text(max_size=5)
+OPTIONS = st.sampled_from(
+    [
+        ("--set", "a=b"),
+        ("--set", "--workspace"),
+        ("-w", "/x"),
+        ("-w/x",),
+        ("--workspace=/x",),
+        ("--names=seed",),
+        ("x",),
+    ]
+)
+ENTRIES = st.builds(
+    lambda before, after, last, more: {
+        "command": before[0],
+        "args": [*before[1:], "serve", "mcp", *chain(*after), *last],
+        **more,
+    },
+    st.lists(WORDS, min_size=1, max_size=8),
+    st.lists(OPTIONS, max_size=4),
+    st.sampled_from([(), ("--workspace",)]),
+    st.dictionaries(
+        st.sampled_from(["url", "cmd", "args", "command", "disabled"]), st.none() | WORDS | st.integers()
+    ),
+)
+
+
+@given(
+    ENTRIES,
+    st.sampled_from([build_docker_command("image", "/w"), Command(("/p/paddock",), ("--workspace", "/w"))]),
+)
+def test_any_entry_is_another_servers_or_serves_the_workspace_afterwards(entry: Any, wanted: Command) -> None:
+    there = read_command(entry)
+    if there is None:
+        assert find_workspace(entry) == ""
+        return
+    for updated in (update_command(there, wanted), keep_options(there, wanted)):
+        if updated is not None:
+            assert find_workspace(build_entry("plain", updated)) == "/w"
+            assert update_command(updated, wanted) == updated
+            assert "/w" not in find_kept(updated, wanted)
