@@ -18,7 +18,8 @@ is on `PATH`, or if its directory holds a file that Paddock has not written.
 * **Scope.** If a client has a file for each project, Paddock writes that file, and each project has its own entry.
   `--scope user` writes the user's file.
 * **An entry that is there.** Paddock sets its own program and the workspace. Everything else stays: further options of
-  `serve mcp` and of `docker run`, `env`, and other keys. An entry that is switched off stays off, with a warning.
+  `serve mcp` and of `docker run`, `env`, and other keys. A warning lists the options that stay. An entry that is
+  switched off stays off, with a warning.
 * **`--replace`.** Some entries are changed or removed only with this option; `--name` makes a second entry instead:
   * an entry of another server that has the same name. It is replaced as a whole.
   * an entry that starts Paddock in another way, such as by `uvx` or in a container. Removing it needs no `--replace`.

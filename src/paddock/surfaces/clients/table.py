@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 Shape = Literal["plain", "stdio", "copilot", "opencode", "goose"]
-"""What an entry looks like: `entry.entry_of` writes each."""
+"""What an entry looks like: `entry.build_entry` writes each."""
 Scope = Literal["project", "user"]
 Platform = Literal["linux", "macos", "windows"]
 
