@@ -12,17 +12,27 @@ HEAD = """\
 Change the table. -->
 
 `paddock install CLIENT` enters Paddock into the configuration of an MCP client, as a server for the workspace.
-`paddock install --list` says which clients are on this machine, and which of them have Paddock.
+`paddock install --list` lists the clients and which of them have Paddock. A client counts as installed if its command
+is on `PATH`, or if its directory holds a file that Paddock has not written.
 
-* **Scope.** Where a client has a file for each project, that one is written: two projects have an entry each.
-  `--scope user` writes the user's file. An entry there that serves another workspace is changed only with
-  `--replace`; `--name` makes a second one.
-* **What stays.** Comments, commas and formatting, and in an entry that is there `env` and every other key except the
-  command and its arguments. The file that was there is kept as `FILE.backup`. `--dry-run` shows the difference and
-  changes nothing. A file that is not understood is refused, with line and column.
-* **What is entered** names paths of this machine. Do not commit a project's file that has it.
-* **Links** of the user are followed. In a project, a link that leads out of it is refused, as is a file of another
-  user.
+* **Scope.** If a client has a file for each project, Paddock writes that file, and each project has its own entry.
+  `--scope user` writes the user's file.
+* **An entry that is there.** Paddock sets its own program and the workspace. Everything else stays: further options of
+  `serve mcp` and of `docker run`, `env`, and other keys. A warning lists the options that stay. An entry that is
+  switched off stays off, with a warning.
+* **`--replace`.** Some entries are changed or removed only with this option; `--name` makes a second entry instead:
+  * an entry of another server that has the same name. It is replaced as a whole.
+  * an entry that starts Paddock in another way, such as by `uvx` or in a container. Removing it needs no `--replace`.
+  * in the user's file, an entry that serves another workspace. In a project's file its workspace is set to the project.
+* **The rest of the file.** Comments, commas and formatting stay. Comments between arguments are lost only if
+  `--replace` changes how an entry starts Paddock.
+* **Backups.** Each change keeps the file before it as `FILE.backup`, then `FILE.backup.2` and so on. No backup is
+  overwritten, so the first one is the file before Paddock. `--dry-run` shows the difference and changes nothing.
+* **Refused files.** Paddock does not change a file with a mistake in its syntax, and reports where it is. The same
+  holds for a file that is not UTF-8, holds no object, is write-protected, or was changed by another program meanwhile.
+* **Paths.** An entry names paths of this machine. Do not commit a project's file that has one.
+* **Links.** A link is followed, and stays a link. In a project, a link that leads out of the project is refused, as is
+  a file of another user. `--move-servers` needs two files: it is refused if one is a link to the other.
 
 ## Files
 
@@ -32,7 +42,8 @@ Any other client: `paddock install mcp-json` prints the entry.
 
 ## Variables
 
-These move the user's file, as they do for the client. `XDG_CONFIG_HOME` moves what is in `~/.config`, except for Amp.
+Some clients look for the user's file elsewhere if a variable is set. Paddock follows the same variable.
+`XDG_CONFIG_HOME` replaces `~/.config`, except for Amp.
 
 """
 CONTAINER = """
@@ -49,8 +60,19 @@ docker run --rm paddock install mcp-json --docker paddock --workspace "$PWD"
 
 Servers for programs run in the container, too. What they need is installed in an image of your own, `FROM paddock`.
 
-A client on Windows starts a Paddock that is installed in WSL 2 by `"command": "wsl.exe"`, with `"--exec"` and the
-path of `paddock` before the arguments.
+A client on Windows starts a Paddock in WSL 2 by `wsl.exe`. Enter it by hand, with the paths that `paddock install
+mcp-json` prints in WSL:
+
+```json
+{
+  "mcpServers": {
+    "paddock": {
+      "command": "wsl.exe",
+      "args": ["--exec", "/home/ada/.local/bin/paddock", "serve", "mcp", "--workspace", "/home/ada/project"]
+    }
+  }
+}
+```
 
 | client | the user's file on macOS | on Windows |
 |---|---|---|

@@ -11,11 +11,12 @@ import stat
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from paddock.model.errors import ConfigurationError
-from paddock.own_files import NotOursError, check_directory, open_own, read_own
+from paddock.own_files import NotOursError, check_directory, open_own, read_own, read_trusted
 
 T = TypeVar("T")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
@@ -86,6 +87,24 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def keep_backup(file: Path, data: bytes, *, mode: int) -> Path:
+    """Keep what a file holds as FILE.backup beside it, or FILE.backup.2 and so on; return where. Raises OSError.
+
+    No earlier backup is overwritten. One that holds the same already is used again.
+    """
+    for number in count(1):
+        backup = file.with_name(f"{file.name}.backup{f'.{number}' if number > 1 else ''}")
+        try:
+            if not backup.is_symlink() and read_trusted(backup, LONGEST) == data:
+                return backup
+        except FileNotFoundError:
+            replace_file(backup, data, mode=mode)
+            return backup
+        except NotOursError:
+            continue
+    raise AssertionError
 
 
 @contextmanager

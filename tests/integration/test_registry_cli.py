@@ -146,7 +146,7 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
         f"what was there before: {backup}\n",
     )
     assert json.loads(home.paddock("list", "--json")[1]) == []
-    facts = {"name": "echo", "file": str(file), "entry": entry, "backup": str(backup)}
+    facts = {"name": "echo", "file": str(file), "entry": entry, "backup": f"{backup}.2"}
     assert json.loads(home.paddock("enable", "echo", "--json")[1]) == facts
 
 

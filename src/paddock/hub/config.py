@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Annotated, Literal, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -223,7 +223,7 @@ def _read_object(members: list[tuple[str, object]]) -> dict[str, object]:
 
 def _unusable(why: str) -> ServersConfig:
     """Return what a servers file gives that cannot be used."""
-    return ServersConfig(warnings=(f"{why} No server is configured.",), usable=False)
+    return ServersConfig(warnings=(f"{why} None of its servers is used.",), usable=False)
 
 
 def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, also: Path) -> ServersConfig:
@@ -255,8 +255,18 @@ def is_paddock(entry: object) -> bool:
     command, words = fields.get("command"), fields.get("args")
     if not isinstance(command, str) or not isinstance(words, list):
         return False
-    serves = ("serve", "mcp") in pairwise(cast("list[object]", words))
-    return serves and (Path(command).name == "paddock" or STATE_VOLUME in words)
+    return find_serve([command, *cast("list[object]", words)]) is not None
+
+
+def find_serve(words: Sequence[object]) -> int | None:
+    """Return the index of `serve` in a command line that starts `paddock serve mcp`, None in any other.
+
+    Paddock is started directly, by another program such as `uvx`, or in a container.
+    """
+    serve = next((at for at, pair in enumerate(pairwise(words)) if pair == ("serve", "mcp")), 0)
+    launcher = [word for word in words[:serve] if isinstance(word, str)]
+    names = {PureWindowsPath(word).name.removesuffix(".exe") for word in launcher}  # it knows both slashes
+    return serve if "paddock" in names or STATE_VOLUME in launcher else None
 
 
 def _read_entries(

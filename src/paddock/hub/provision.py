@@ -7,6 +7,8 @@ version of the registry, after a person agreed (spec 2.1, `mcp_provision`).
 
 import json
 import re
+import shlex
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from paddock.files import LONGEST, Kept, read_bounded, replace_file
+from paddock.files import LONGEST, Kept, keep_backup, read_bounded, replace_file
 from paddock.hub.config import is_paddock
 from paddock.hub.search import Hit, confidence, keyword_score
 from paddock.model.base import Json, kind
@@ -405,9 +407,13 @@ def _write(file: Path, document: Mapping[str, Json]) -> Path | None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
+        if not mode & stat.S_IWUSR:
+            raise ConfigurationError(
+                f"{file}: is write-protected (mode {mode:04o}), so nothing was changed. To let Paddock change it, run: "
+                f"chmod u+w {shlex.quote(str(file))}"
+            )
         if file.exists():
-            backup = file.with_name(f"{file.name}.backup")
-            replace_file(backup, read_bounded(file, LONGEST), mode=mode)
+            backup = keep_backup(file, read_bounded(file, LONGEST), mode=mode)
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         replace_file(file, text.encode("utf-8", "backslashreplace"), mode=mode)  # as JSON escapes it
     except OSError as error:

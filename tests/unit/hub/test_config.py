@@ -37,7 +37,7 @@ def test_missing_file_means_no_servers(tmp_path):
 def test_unparsable_file_means_no_servers_and_a_warning_with_the_position(tmp_path):
     assert load(tmp_path, '{\n  "mcpServers": }') == (
         {},
-        [":2:17: not JSON: Expecting value. No server is configured."],
+        [":2:17: not JSON: Expecting value. None of its servers is used."],
     )
 
 
@@ -59,7 +59,7 @@ def test_what_editors_allow_in_their_own_files_is_called_by_its_name(tmp_path, t
     servers, [warning] = load(tmp_path, text)
     _, _, told = warning.partition(": not JSON: ")
     said, _, rest = told.partition(". ")  # what Python says is another thing from 3.13 on
-    assert (servers, bool(said), rest) == ({}, True, f"{advice}No server is configured.")
+    assert (servers, bool(said), rest) == ({}, True, f"{advice}None of its servers is used.")
 
 
 def test_what_other_programs_write_is_understood(tmp_path):
@@ -77,24 +77,24 @@ def test_what_other_programs_write_is_understood(tmp_path):
 
 def test_unreadable_and_shapeless_files(tmp_path):
     assert load_servers(tmp_path, {}).warnings == (
-        f"{tmp_path}: cannot be read: Is a directory. No server is configured.",
+        f"{tmp_path}: cannot be read: Is a directory. None of its servers is used.",
     )
     assert load(tmp_path, '{"servers": {"time": {"command": "uvx"}}}') == (
         {},
-        [": no object `mcpServers`. Rename `servers` to that. No server is configured."],
+        [": no object `mcpServers`. Rename `servers` to that. None of its servers is used."],
     )
     for shapeless in (
         "[]",
         '{"time": {"command": "uvx"}}',
         '{"time": {"url": "https://time.test"}}',
     ):
-        assert load(tmp_path, shapeless) == ({}, [": no object `mcpServers`. No server is configured."])
+        assert load(tmp_path, shapeless) == ({}, [": no object `mcpServers`. None of its servers is used."])
     for empty in ("{}", '{"inputs": [], "theme": {"name": "dark"}}'):
         assert load(tmp_path, empty) == ({}, [])
     assert load(tmp_path, "[" * 100_000)[0] == {}
     (tmp_path / "latin").write_bytes(b"\xff")
     assert load_servers(tmp_path / "latin", {}).warnings == (
-        f"{tmp_path / 'latin'}: cannot be read: it is not UTF-8 text. No server is configured.",
+        f"{tmp_path / 'latin'}: cannot be read: it is not UTF-8 text. None of its servers is used.",
     )
 
 
@@ -401,10 +401,26 @@ def test_an_entry_that_starts_paddock_itself_is_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ("uvx", ["paddock"]),
+        ("python3", ["-m", "paddock"]),
+        ("wsl.exe", ["--exec", "/home/ada/.local/bin/paddock"]),
+        ("C:\\Users\\ada\\paddock.exe", []),
+        ("docker", ["run", "registry.example/paddock"]),
+    ],
+)
+def test_paddock_is_known_whatever_starts_it(command, launcher):
+    assert is_paddock({"command": command, "args": [*launcher, "serve", "mcp", "--names", "seed"]})
+    assert not is_paddock({"command": command, "args": [*launcher, "serve"]})
+
+
+@pytest.mark.parametrize(
     "entry",
     [
         5,
         {},
+        {"command": "other", "args": ["serve", "mcp", "paddock"]},
         {"command": "paddock"},
         {"command": "paddock", "args": ["run", "x"]},
         {"command": "paddock", "args": "serve mcp"},
@@ -423,7 +439,7 @@ def test_a_name_that_stands_twice_makes_the_file_unusable(tmp_path):
     found = load_servers(file, {})
     assert (found.servers, found.usable) == ({}, False)
     assert found.warnings == (
-        f"{file}: 's' stands twice in one object; remove one of them. No server is configured.",
+        f"{file}: 's' stands twice in one object; remove one of them. None of its servers is used.",
     )
 
 

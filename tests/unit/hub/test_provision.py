@@ -423,3 +423,16 @@ def test_entries_that_trust_somebody_are_in_order(tmp_path):
     ]
     (tmp_path / "t.json").write_text(json.dumps(texts))
     assert read_trust(tmp_path / "t.json") == (tuple(texts), ())
+
+
+def test_a_write_protected_servers_file_is_left_alone(provisioning):
+    path = provisioning.file_of("git")
+    before = json.dumps({"mcpServers": {"a": {"command": "x"}}})
+    path.write_text(before)
+    path.chmod(0o444)
+    with pytest.raises(ConfigurationError) as told:
+        provisioning.disable("a", approved=True)
+    assert str(told.value) == (
+        f"{path}: is write-protected (mode 0444), so nothing was changed. To let Paddock change it, run: chmod u+w {path}"
+    )
+    assert (path.read_text(), [each.name for each in path.parent.glob("*.backup")]) == (before, [])

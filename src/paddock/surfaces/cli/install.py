@@ -1,8 +1,11 @@
 """`paddock install`: enters Paddock into the configuration of an MCP client, or takes it out."""
 
+import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +22,16 @@ from paddock.surfaces.clients.entry import (
     build_docker_command,
     build_entry,
     build_native_command,
+    find_kept,
+    find_switch,
     find_workspace,
     is_absolute_elsewhere,
+    keep_options,
+    read_command,
+    update_command,
 )
-from paddock.surfaces.clients.files import Draft, read_draft
+from paddock.surfaces.clients.files import Draft, check_drafts, read_draft, write_drafts
+from paddock.surfaces.clients.presence import is_installed
 from paddock.surfaces.clients.servers import draft_move, list_shared
 from paddock.surfaces.clients.table import CLIENTS, Client, Scope
 
@@ -52,21 +61,44 @@ class _Wish(NamedTuple):
     def path(self) -> tuple[str, ...]:
         return (*self.about.key, self.name)
 
-    def entry(self) -> dict[str, Any]:
-        """Return the entry to be set."""
-        return build_entry(self.about.shape, self.command())
-
     def command(self) -> Command:
         """Return the command that the entry starts."""
         if self.docker:
             return build_docker_command(self.docker, self.served)
         return build_native_command(self.workspace)
 
+    def write_command(self, *options: str) -> str:
+        """Return a command line for the same client and workspace."""
+        elsewhere = [] if self.workspace == Path.cwd() else ["--workspace", self.served]
+        return shlex.join(["paddock", "install", self.client, *elsewhere, *options])
+
 
 def _check_name(_context: click.Context, parameter: click.Parameter, name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise click.BadParameter("use letters, digits, `_` and `-`", param=parameter)
     return name
+
+
+def _check_image(_context: click.Context, parameter: click.Parameter, image: str | None) -> str:
+    """Return the name of an image, empty for none; the words after it are Paddock's, and those before it Docker's."""
+    if image is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", image):
+        raise click.BadParameter(f"{image!r} is not the name of an image, such as paddock:1", param=parameter)
+    return image or ""
+
+
+class _ClientName(click.Choice[str]):
+    """The name of a client; a mistake is told with the nearest name."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
+        if value in self.choices:
+            return value
+        near = get_close_matches(value[:100].lower(), self.choices, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise click.UsageError(
+            f"{value[:100]!r} is not a client that Paddock knows; {hint}`paddock install --list` lists them, and "
+            f"`paddock install {ANY}` prints the entry for any other.",
+            ctx,
+        )
 
 
 @click.command(
@@ -80,7 +112,7 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
         "paddock install mcp-json --docker paddock --workspace /home/ada/project",
     ),
 )
-@click.argument("client", type=click.Choice([*CLIENTS, ANY]), required=False)
+@click.argument("client", type=_ClientName([*CLIENTS, ANY]), required=False)
 @click.option(
     "--scope",
     type=click.Choice(["project", "user"]),
@@ -98,10 +130,14 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
 @click.option(
     "--docker",
     metavar="IMAGE",
-    default="",
+    callback=_check_image,
     help="Start Paddock in a container of this image, as on macOS and Windows.",
 )
-@click.option("--replace", is_flag=True, help="Change an entry that serves another workspace.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Change or remove an entry, too, that serves another workspace or is another server's.",
+)
 @click.option("--remove", is_flag=True, help="Take Paddock out again.")
 @click.option(
     "--move-servers",
@@ -131,8 +167,9 @@ def command(
 ) -> None:
     """Enter Paddock into the configuration of an MCP client, as a server for one workspace.
 
-    Shows the difference, keeps the file that was there as FILE.backup, and changes nothing when nothing is to be
-    changed. Comments and formatting of the file stay, and so do `env` and other keys of an entry that is there.
+    Shows the difference, keeps the file that was there as FILE.backup (later ones as FILE.backup.2 and so on), and
+    changes nothing when nothing is to be changed. Comments and formatting of the file stay. An entry that is there
+    keeps `env`, its other keys, and further options of `serve mcp`. An entry of another server stays as it is.
     `mcp-json` prints the configuration for any other client.
     """
     folder = _find_folder(workspace, docker)
@@ -141,6 +178,7 @@ def command(
         return
     if client is None:
         raise click.UsageError("Missing argument 'CLIENT'. `paddock install --list` lists them.")
+    _check_together(client, scope, replace=replace, remove=remove, move_servers=move_servers)
     served = workspace if docker and is_absolute_elsewhere(workspace) else str(folder)
     if client == ANY:
         built = build_docker_command(docker, served) if docker else build_native_command(folder)
@@ -155,6 +193,20 @@ def command(
     _finish(wish, main, move, dry_run=dry_run, as_json=as_json)
 
 
+def _check_together(
+    client: str, scope: Scope | None, *, replace: bool, remove: bool, move_servers: bool
+) -> None:
+    """Raise UsageError for options that would be passed over."""
+    given = {"--remove": remove, "--replace": replace, "--scope": scope, "--move-servers": move_servers}
+    surplus = next((option for option, value in given.items() if value), "")
+    if client == ANY and surplus:
+        raise click.UsageError(f"{ANY} prints an entry and changes no file; leave {surplus} out.")
+    if remove and move_servers:
+        raise click.UsageError(
+            "--move-servers goes with entering Paddock; leave --remove or --move-servers out."
+        )
+
+
 def _find_folder(workspace: str, docker: str) -> Path:
     """Return the workspace on this machine. A container's is named as the machine of its client names it."""
     if docker and is_absolute_elsewhere(workspace) and not Path(workspace).is_dir():
@@ -165,18 +217,66 @@ def _find_folder(workspace: str, docker: str) -> Path:
 
 
 def _draft(wish: _Wish, *, remove: bool) -> Draft:
-    """Return the change of the client's file. Raises ConfigurationError, and Failure for one of another workspace."""
+    """Return the change of the client's file. Raises ConfigurationError, and Failure for an entry to be left alone."""
     inside = wish.workspace if wish.scope == "project" else None
     draft = read_draft(wish.about.locate(wish.scope, wish.workspace), inside)
-    serves = find_workspace(draft.entries(wish.about.key).get(wish.name))
-    if wish.scope == "user" and serves not in ("", wish.served) and not (remove or wish.replace):
-        raise Failure(
-            f"{draft.file}: `{wish.name}` serves {serves}. Nothing was changed.\n"
+    there: object = draft.entries(wish.about.key).get(wish.name)
+    command = read_command(there)
+    wanted = wish.command()
+    updated = wanted if command is None else update_command(command, wanted)
+    if not wish.replace and (conflict := _find_conflict(wish, there, updated, remove=remove)):
+        raise Failure(f"{draft.file}: {conflict}")
+    if remove or (there is not None and command is None):  # of something else nothing stays
+        draft.edit(wish.path, None)
+    if not remove:
+        if updated is None and command is not None:
+            updated = keep_options(command, wanted)
+        draft.edit(wish.path, build_entry(wish.about.shape, updated or wanted))
+        if updated is not None and (kept := find_kept(updated, wanted)):
+            warn(f"{draft.file}: `{wish.name}` keeps what was added to its command: {shlex.join(kept)}")
+        if switch := find_switch(draft.entries(wish.about.key)[wish.name]):
+            warn(f"{draft.file}: `{wish.name}` is switched off by `{switch}`; to use it, switch it on")
+    return draft
+
+
+def _find_conflict(wish: _Wish, there: object, updated: Command | None, *, remove: bool) -> str:
+    """Return why an entry is changed or removed with --replace alone, and what else to do; empty where it is not."""
+    if there is None:
+        return ""
+    command = read_command(there)
+    if command is None:
+        instead = "remove" if remove else "replace"
+        return (
+            f"`{wish.name}` does not start `paddock serve mcp`: it is another server. Nothing was changed.\n"
+            f"If Paddock {'has' if remove else 'shall have'} another name there, give it with --name; to {instead} "
+            "this one, run the command again with --replace."
+        )
+    serves = find_workspace(there)
+    if wish.scope == "user" and serves and not _is_same_place(serves, wish.served):
+        if remove:
+            return (
+                f"`{wish.name}` serves {serves}. Nothing was changed.\n"
+                "To remove it all the same, run the command again with --replace."
+            )
+        return (
+            f"`{wish.name}` serves {serves}. Nothing was changed.\n"
             f"To serve {wish.served} instead, run the command again with --replace; to have both, give this one a "
             "name with --name."
         )
-    draft.edit(wish.path, None if remove else wish.entry())
-    return draft
+    if updated is None and not remove:
+        return (
+            f"`{wish.name}` starts Paddock in another way, by {command.launcher[0]}. Nothing was changed.\n"
+            f"To start it by {wish.command().launcher[0]}, as a new entry does, run the command again with --replace; "
+            "to have both, give this one a name with --name."
+        )
+    return ""
+
+
+def _is_same_place(one: str, other: str) -> bool:
+    try:
+        return one == other or os.path.realpath(one) == os.path.realpath(other)
+    except ValueError:  # what is in a file need not be a path
+        return False
 
 
 class _Move(NamedTuple):
@@ -201,11 +301,16 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
             )
         return _Move()
     file = wish.workspace / SHARED_SERVERS_FILE
-    shared = main if main.file == file else read_draft(file, wish.workspace)
+    shared = read_draft(file, wish.workspace).join(main)
     names = list_shared(shared)
     if not names or not (asked or _confirm_move(wish, file, names, dry_run=dry_run)):
         return _Move()
-    own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace)
+    own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace).join(main, shared)
+    if own is shared:
+        raise Failure(
+            f"{OWN_SERVERS_FILE} and {SHARED_SERVERS_FILE} are one file here, {own.file}, so its servers cannot move "
+            "from one to the other. Nothing was changed; replace the link by a file of its own first."
+        )
     moved, kept = draft_move(names, shared, own)
     for name in kept:
         warn(f"{name} stays in {file}: {own.file} has another server of that name")
@@ -215,7 +320,7 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
 def _confirm_move(wish: _Wish, file: Path, names: Sequence[str], *, dry_run: bool) -> bool:
     warn(
         f"{wish.about.title} starts the servers of {file} itself, so its agent calls them past Paddock as well: "
-        f"{', '.join(names)}. To move them to {OWN_SERVERS_FILE}: paddock install {wish.client} --move-servers"
+        f"{', '.join(names)}. To move them to {OWN_SERVERS_FILE}: {wish.write_command('--move-servers')}"
     )
     at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     return at_terminal and not dry_run and click.confirm("Move them now?", err=True)
@@ -225,7 +330,7 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     """Write the drafts, unless it is a rehearsal, and print what became of them."""
     # The new file of the servers first: an interruption leaves them in both, and in none never.
     drafts = [each for each in dict.fromkeys((move.to, main, move.out_of)) if each is not None]
-    backups = [] if dry_run else [backup for draft in drafts if (backup := draft.write())]
+    backups = _rehearse(drafts) if dry_run else write_drafts(drafts)
     difference = "\n".join(text for draft in drafts if (text := draft.difference()))
     if as_json:
         facts = {"file": str(main.file), "scope": wish.scope, "changed": bool(difference) and not dry_run}
@@ -235,10 +340,19 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     click.echo(difference or f"{main.file}: nothing to change")
     for backup in backups:
         click.echo(f"what was there before: {backup}", err=True)
-    _point_to_other_scope(wish)
+    _point_to_other_scope(wish, main)
 
 
-def _point_to_other_scope(wish: _Wish) -> None:
+def _rehearse(drafts: Sequence[Draft]) -> list[Path]:
+    """Warn of what would keep the drafts from being written."""
+    try:
+        check_drafts(drafts)
+    except ConfigurationError as error:
+        warn(str(error))
+    return []
+
+
+def _point_to_other_scope(wish: _Wish, main: Draft) -> None:
     """Say where else the client has an entry of that name: it decides which of the two counts."""
     for scope in wish.about.scopes:
         if scope == wish.scope:
@@ -248,13 +362,18 @@ def _point_to_other_scope(wish: _Wish) -> None:
             there = draft.entries(wish.about.key).get(wish.name)
         except ConfigurationError:
             return
-        if there is not None and draft.file.exists():
-            serves = find_workspace(there)
-            click.echo(
-                f"{draft.file} has `{wish.name}`, too{f', serving {serves}' if serves else ''}; "
-                f"to take it out: paddock install {wish.client} --scope {scope} --remove",
-                err=True,
-            )
+        if there is not None and draft.file != main.file:
+            click.echo(f"{draft.file} has `{wish.name}`, too{_explain_other(wish, scope, there)}", err=True)
+
+
+def _explain_other(wish: _Wish, scope: Scope, there: object) -> str:
+    """Return what an entry of the same name in another scope is, and what to do."""
+    if read_command(there) is None:
+        return f", which is another server; {wish.about.title} uses one of the two. To have both, use --name."
+    serves = find_workspace(there)
+    replace = ["--replace"] if serves and not _is_same_place(serves, wish.served) else []
+    remove = wish.write_command("--scope", scope, "--remove", *replace)
+    return f"{f', serving {serves}' if serves else ''}; to take it out: {remove}"
 
 
 def _print_entry(entries: Mapping[str, Any]) -> None:
@@ -273,7 +392,7 @@ def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
             {
                 "client": client,
                 "title": about.title,
-                "installed": about.is_installed(),
+                "installed": is_installed(about),
                 "files": {scope: str(file) for scope, file in files.items()},
                 "serves": {scope: where for scope, where in served.items() if where is not None},
             }
@@ -301,4 +420,4 @@ def _find_served(about: Client, file: Path, name: str) -> str | None:
         there = read_draft(file, None).entries(about.key).get(name)
     except ConfigurationError:
         return None
-    return None if there is None else find_workspace(there)
+    return None if read_command(there) is None else find_workspace(there)

@@ -40,10 +40,13 @@ def read_entries(text: str, file: PurePath, key: Sequence[str]) -> dict[str, Any
         found: object = _format_of(file).load(text)
     except (ValueError, RecursionError) as error:
         raise EditError(_one_line(error)) from None
-    for name in key:
-        found = cast("dict[str, object]", found).get(name, {}) if isinstance(found, dict) else None
-    if not isinstance(found, dict):
-        raise EditError(f"`{'.'.join(key)}` is not an object")
+    for depth, name in enumerate(("", *key)):
+        if depth:
+            found = cast("dict[str, object]", found).get(name)
+        if depth and found is None:  # missing, or `null`
+            return {}
+        if not isinstance(found, dict):
+            raise EditError(_no_object(key[:depth]))
     return cast("dict[str, Any]", found)
 
 
@@ -70,7 +73,7 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
 
 def _plan(
     before: object, path: Sequence[str], entry: Mapping[str, Any] | None
-) -> tuple[object, list[tuple[Sequence[str], object]]]:
+) -> tuple[object, Sequence[tuple[Sequence[str], object]]]:
     """Return what a file shall hold, and the members to set for that. Raises EditError."""
     meant = copy.deepcopy(before)
     node: object = meant
@@ -81,7 +84,12 @@ def _plan(
         if held.get(name) is None:
             if entry is None:
                 return before, []
-            held[name] = {}
+            value: object = dict(entry)
+            for outer in reversed(path[depth + 1 :]):
+                value = {outer: value}
+            changes = [(path[: depth + 1], value)] if name in held else [(path, dict(entry))]
+            held[name] = value
+            return meant, changes  # `null` is replaced, and what is missing is made
         node = held[name]
     if not isinstance(node, dict):
         raise EditError(_no_object(path[:-1]))
@@ -104,7 +112,7 @@ def _plan(
 
 
 def _no_object(path: Sequence[str]) -> str:
-    return f"`{'.'.join(path)}` is not an object" if path else "the file holds no object"
+    return f"`{'.'.join(path)}` is not an object" if path else "the file as a whole is not an object"
 
 
 def _is_same(found: object, meant: object, path: Sequence[str]) -> bool:
@@ -160,7 +168,16 @@ class _Toml:
                 is_last = depth == len(path) - 2
                 node[name] = tomlkit.table(is_super_table=is_last and isinstance(value, dict))
             node = node[name]
-        node[path[-1]] = value
+        there = node.get(path[-1])
+        items = cast("list[object]", value)
+        if jsonc.is_item_edit(there, items):
+            for at, item in enumerate(items[: len(there)]):
+                if there[at] != item:
+                    there[at] = item
+            for item in items[len(there) :]:
+                there.append(item)
+        else:
+            node[path[-1]] = value
         return tomlkit.dumps(document)
 
     def remove(self, text: str, path: Sequence[str]) -> str:
@@ -192,6 +209,11 @@ class _Yaml:
 
     def set(self, text: str, path: Sequence[str], value: object) -> str:
         nodes = self._nodes(text, path[:-1])
+        if (
+            len(nodes) == len(path)
+            and (edited := self._set_in_place(text, nodes[-1], path[-1], value)) is not None
+        ):
+            return edited
         for outer in reversed(path[len(nodes) :]):  # what is missing on the way
             value = {outer: value}
         return self._put(text, nodes, path[len(nodes) - 1], value)
@@ -239,6 +261,44 @@ class _Yaml:
         if first and first <= len(lines) and not lines[first - 1].endswith("\n"):
             lines[first - 1] += "\n"
         return "".join([*lines[:first], *block, *lines[last:]])
+
+    def _set_in_place(self, text: str, mapping: Any, name: str, value: object) -> str | None:  # noqa: ANN401 - as below
+        """Return the text with a scalar, or the items of a list, replaced where they stand; None if that cannot be."""
+        import yaml  # noqa: PLC0415 - only clients with YAML pay for it
+
+        pairs: list[tuple[Any, Any]] = [] if mapping is None else mapping.value
+        node = next((held for key, held in pairs if key.value == name), None)
+        is_list = isinstance(node, yaml.SequenceNode)
+        nodes: list[Any] = node.value if is_list else [node]
+        new = cast("list[object]", value) if is_list and isinstance(value, list) else [value]
+        if any(not isinstance(each, yaml.ScalarNode) or each.style in ("|", ">") for each in nodes):
+            return None
+        old = [each.value for each in nodes]
+        if not jsonc.is_item_edit(old, new) or any(isinstance(each, list | dict) for each in new):
+            return None
+        words = [
+            yaml.safe_dump([each], default_flow_style=True, allow_unicode=True, width=1_000_000)[1:-2]
+            for each in new
+        ]
+        added = words[len(old) :]
+        edited = self._add_items(text, node, added) if added else text
+        for each, was, now, word in reversed(list(zip(nodes, old, new, words, strict=False))):
+            if was != now:
+                edited = edited[: each.start_mark.index] + word + edited[each.end_mark.index :]
+        return edited
+
+    def _add_items(self, text: str, node: Any, words: Sequence[str]) -> str:  # noqa: ANN401 - as below
+        """Return the text with items at the end of a list."""
+        last = node.value[-1]
+        if node.flow_style:
+            end = last.end_mark.index
+            return text[:end] + "".join(f", {word}" for word in words) + text[end:]
+        lines = text.splitlines(keepends=True)
+        after = self._last_line(last) + 1
+        if not lines[after - 1].endswith("\n"):
+            lines[after - 1] += "\n"
+        block = [f"{' ' * node.start_mark.column}- {word}\n" for word in words]
+        return "".join([*lines[:after], *block, *lines[after:]])
 
     def _span(self, mapping: Any, name: str) -> tuple[int, int]:  # noqa: ANN401 - PyYAML has no types for nodes
         """Return the first and the last line of a member."""

@@ -1,18 +1,21 @@
 """The files of MCP clients: read with care, edited in memory, written whole.
 
 A file that is a link stays one, and what it leads to is written. In a project, where somebody else may have put it, it
-must not lead out of the project. What is no regular file, or belongs to another user, is refused.
+must not lead out of the project. What is no regular file, or belongs to another user, is refused. Paths that lead to
+the same file share one draft, so that no edit undoes another.
 """
 
 import codecs
 import errno
 import json
+import shlex
+import stat
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from paddock.files import LONGEST, replace_file
+from paddock.files import LONGEST, keep_backup, replace_file
 from paddock.model.errors import ConfigurationError
 from paddock.own_files import NotOursError, read_trusted
 from paddock.surfaces.clients.edit import EditError, edit_entry, read_entries
@@ -34,7 +37,9 @@ class Draft:
         try:
             self.before = (before or b"").decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise ConfigurationError(f"{file}: cannot be read: it is not UTF-8 text") from None
+            raise ConfigurationError(
+                f"{file}: cannot be read: it is not UTF-8 text; save it as UTF-8"
+            ) from None
         self.after = self.before
 
     def entries(self, key: Sequence[str]) -> Mapping[str, Any]:
@@ -45,6 +50,10 @@ class Draft:
             raise ConfigurationError(
                 f"{self.file}: {error}. Nothing was changed; correct the file first."
             ) from None
+
+    def holds_only(self, key: Sequence[str]) -> bool:
+        """Tell whether the file has nothing beside its entries. Raises ConfigurationError."""
+        return all(set(self.entries(key[:depth])) <= {name} for depth, name in enumerate(key))
 
     def edit(self, path: Sequence[str], entry: Mapping[str, Any] | None) -> None:
         """Set an entry, or remove it when there is none to set. Raises ConfigurationError."""
@@ -62,20 +71,69 @@ class Draft:
         )
         return "\n".join(lines) if self.before != self.after else ""
 
+    def check(self) -> None:
+        """Raise ConfigurationError if the file may not be written, or is another one than when it was read."""
+        if self._raw is not None and not self._mode & stat.S_IWUSR:
+            raise ConfigurationError(
+                f"{self.file}: is write-protected (mode {self._mode:04o}). To let Paddock change it, run: "
+                f"chmod u+w {shlex.quote(str(self.file))}. To enter the change by hand, see it with --dry-run."
+            )
+        if _read(self.file) != self._raw:
+            raise ConfigurationError(
+                f"{self.file}: another program changed it in the meantime. Run the command again."
+            )
+
     def write(self) -> Path | None:
-        """Write the file if it changes, and return where the one before is kept. Raises ConfigurationError."""
-        if self.after == self.before:
-            return None
-        try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            if self._raw is not None:
-                self.backup = self.file.with_name(f"{self.file.name}.backup")
-                replace_file(self.backup, self._raw, mode=self._mode)
-            data = self._mark + self.after.encode("utf-8", "backslashreplace")
-            replace_file(self.file, data, mode=self._mode)
-        except OSError as error:
-            raise ConfigurationError(f"{self.file}: cannot be written: {error.strerror}") from None
+        """Write the file and return where the one before is kept. Raises OSError."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        if self._raw is not None:
+            self.backup = keep_backup(self.file, self._raw, mode=self._mode)
+        data = self._mark + self.after.encode("utf-8", "backslashreplace")
+        replace_file(self.file, data, mode=self._mode)
         return self.backup
+
+    def join(self, *others: "Draft") -> "Draft":
+        """Return the first of the others that is a draft of the same file, else this one.
+
+        Raises ConfigurationError for a file that has two names: to write it under one leaves the other as it was.
+        """
+        for other in others:
+            if other.file == self.file:
+                return other
+            if self.file.exists() and other.file.exists() and self.file.samefile(other.file):
+                raise ConfigurationError(
+                    f"{self.file} and {other.file} are two names of one file (a hard link). Nothing was changed; "
+                    "remove one of the two first."
+                )
+        return self
+
+
+def check_drafts(drafts: Sequence[Draft]) -> None:
+    """Raise ConfigurationError, before anything is written, if one of the files that change cannot be."""
+    for draft in drafts:
+        if draft.after != draft.before:
+            draft.check()
+
+
+def write_drafts(drafts: Sequence[Draft]) -> list[Path]:
+    """Write the files that change, in this order; return where those before are kept. Raises ConfigurationError."""
+    check_drafts(drafts)
+    backups: list[Path] = []
+    done: list[str] = []
+    for draft in drafts:
+        if draft.after == draft.before:
+            continue
+        try:
+            backup = draft.write()
+        except OSError as error:
+            before = f"{', '.join(done)} was changed before that" if done else "Nothing was changed"
+            raise ConfigurationError(
+                f"{draft.file}: cannot be written: {error.strerror}. {before}; make it writable and run the command "
+                "again, or enter by hand what --dry-run shows."
+            ) from None
+        backups += [] if backup is None else [backup]
+        done.append(str(draft.file))
+    return backups
 
 
 def read_draft(path: Path, project: Path | None) -> Draft:
@@ -95,10 +153,20 @@ def read_draft(path: Path, project: Path | None) -> Draft:
         return Draft(file, None, _PRIVATE_MODE if project is None else _PROJECT_MODE)
     except NotOursError as error:
         remedy = "run this command as that user" if error.why.startswith("belongs") else error.remedy
+        if path.is_symlink() and remedy.startswith("move"):
+            remedy = f"remove the link {path}"
         raise ConfigurationError(f"{file}: it {error.why}; {remedy}") from None
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
     return Draft(file, data, mode)
+
+
+def _read(file: Path) -> bytes | None:
+    """Return what a file holds now, None where there is none or it cannot be read."""
+    try:
+        return read_trusted(file, LONGEST)
+    except OSError:
+        return None
 
 
 def _follow(file: Path) -> Path:

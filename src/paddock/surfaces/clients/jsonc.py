@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 MAX_DEPTH = 200
 _BLANK = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -36,12 +36,12 @@ class Node:
     start: int
     end: int
     members: "list[Member]" = field(default_factory=list["Member"])
-    """Of an object, in the order of the text."""
+    """Of an object, in the order of the text; the items of a list, without names."""
 
 
 @dataclass
 class Member:
-    """A member of an object."""
+    """A member of an object, or an item of a list."""
 
     name: str
     start: int
@@ -116,17 +116,17 @@ class _Reader:
         return Node({each.name: each.value.value for each in members}, start, self.at, members)
 
     def _list(self, start: int) -> Node:
-        items: list[Any] = []
-        has_comma = True
+        items: list[Member] = []
         self.at += 1
         while self.skip() != "]":
-            if not has_comma:
+            if items and items[-1].comma is None:
                 self.refuse("expected a comma, or `]`")
-            items.append(self.read().value)
-            if has_comma := self.skip() == ",":
+            items.append(Member("", self.at, self.read()))
+            if self.skip() == ",":
+                items[-1].comma = self.at
                 self.at += 1
         self.at += 1
-        return Node(items, start, self.at)
+        return Node([each.value.value for each in items], start, self.at, items)
 
 
 def parse(text: str) -> Node:
@@ -141,7 +141,8 @@ def parse(text: str) -> Node:
 def set_member(text: str, path: Sequence[str], value: object) -> str:
     """Return the text with the member at a path set, and the objects on the way to it made.
 
-    Raises JsoncError, also where something on the way is no object, and ValueError where it stands there twice.
+    Of a list, only the items that differ change. Raises JsoncError, also where something on the way is no object, and
+    ValueError where it stands there twice.
     """
     node = parse(text)
     for depth, name in enumerate(path):
@@ -154,8 +155,31 @@ def set_member(text: str, path: Sequence[str], value: object) -> str:
         node = member.value
     if node.value == value and type(node.value) is type(value):
         return text
+    if is_item_edit(node.value, value):
+        return _set_items(text, node, cast("list[object]", value))
     indent = _indent_at(text, node.start)
     return text[: node.start] + _render(text, value, indent) + text[node.end :]
+
+
+def is_item_edit(before: object, after: object) -> bool:
+    """Tell whether a list becomes another one by changing items in their places, or its first, and adding some."""
+    if not isinstance(before, list) or not isinstance(after, list):
+        return False
+    old, new = cast("list[object]", before), cast("list[object]", after)
+    return 0 < len(old) <= len(new) and (len(old) == len(new) or old[1:] == new[1 : len(old)])
+
+
+def _set_items(text: str, node: Node, items: Sequence[object]) -> str:
+    """Return the text with other items in the places of those of a list, and further ones at its end."""
+    for item in items[len(node.members) :]:
+        text = _insert(text, node, None, item)
+        node = _Reader(text, node.start).read()
+    for member, item in reversed(
+        list(zip(node.members, items, strict=True))
+    ):  # so that earlier places stay right
+        if member.value.value != item or type(member.value.value) is not type(item):
+            text = text[: member.start] + _render(text, item, "") + text[member.value.end :]
+    return text
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
@@ -186,7 +210,7 @@ def _find_once(node: Node, name: str) -> Member | None:
     return found[0] if found else None
 
 
-def _insert(text: str, node: Node, name: str, value: object) -> str:
+def _insert(text: str, node: Node, name: str | None, value: object) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     base = _indent_at(text, node.start)
     if not node.members:
@@ -198,7 +222,7 @@ def _insert(text: str, node: Node, name: str, value: object) -> str:
     first_line = text[node.start : node.members[0].start]
     after = last.value.end if last.comma is None else last.comma + 1
     if "\n" not in first_line:  # all on one line
-        pair = f"{json.dumps(name)}: {_escape(json.dumps(value, ensure_ascii=False))}"
+        pair = f"{_label(name)}{_escape(json.dumps(value, ensure_ascii=False))}"
         if last.comma is None:
             return f"{text[:after]}, {pair}{text[after:]}"
         return f"{text[:after]} {pair},{text[after:]}"
@@ -258,8 +282,13 @@ def _end(member: Member) -> int:
     return member.value.end if member.comma is None else member.comma + 1
 
 
-def _pair(text: str, name: str, value: object, indent: str) -> str:
-    return f"{_escape(json.dumps(name, ensure_ascii=False))}: {_render(text, value, indent)}"
+def _pair(text: str, name: str | None, value: object, indent: str) -> str:
+    return f"{_label(name)}{_render(text, value, indent)}"
+
+
+def _label(name: str | None) -> str:
+    """Return what is before the value of a member; an item of a list has no name."""
+    return "" if name is None else f"{_escape(json.dumps(name, ensure_ascii=False))}: "
 
 
 def _render(text: str, value: object, indent: str) -> str:

@@ -1,9 +1,11 @@
 """Move servers out of `.mcp.json`, which MCP clients load themselves, to the file that Paddock alone reads."""
 
+import json
 from collections.abc import Sequence
 from typing import cast
 
 from paddock.hub.config import is_paddock
+from paddock.model.errors import ConfigurationError
 from paddock.surfaces.clients.files import Draft
 
 _KEY = ("mcpServers",)
@@ -21,8 +23,16 @@ def list_shared(shared: Draft) -> list[str]:
 def draft_move(names: Sequence[str], shared: Draft, own: Draft) -> tuple[list[str], list[str]]:
     """Move servers from one draft to the other; return the names of the moved ones, and of those that could not be.
 
-    A server of the same name with another entry stays where it is. Raises ConfigurationError.
+    A server of the same name with another entry stays where it is. Raises ConfigurationError, also if Paddock would not
+    read the servers where they go.
     """
+    try:
+        json.loads(own.before or "{}")
+    except (ValueError, RecursionError):
+        raise ConfigurationError(
+            f"{own.file}: Paddock reads JSON without comments there, and this is none, so servers that move there "
+            "would not be found. Nothing was changed; correct the file first. `paddock servers list` says where."
+        ) from None
     moved: list[str] = []
     kept: list[str] = []
     for name in names:

@@ -5,14 +5,13 @@ default scope.
 """
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 Shape = Literal["plain", "stdio", "copilot", "opencode", "goose"]
-"""What an entry looks like: `entry.entry_of` writes each."""
+"""What an entry looks like: `entry.build_entry` writes each."""
 Scope = Literal["project", "user"]
 Platform = Literal["linux", "macos", "windows"]
 
@@ -71,11 +70,6 @@ class Client:
                 for name in names
             ]
         )
-
-    def is_installed(self) -> bool:
-        """Tell whether the client's command or one of its directories is there."""
-        found = bool(self.program) and shutil.which(self.program) is not None
-        return found or (bool(self.sign) and (Path.home() / self.sign).is_dir())
 
 
 def _first_existing(paths: list[Path]) -> Path:

@@ -168,7 +168,11 @@ def test_a_file_of_another_spelling_is_the_one_that_is_edited(home: Path) -> Non
         ("codex", "a = 1\nb = ", "Invalid value (at end of document)"),
         ("codex", "mcp_servers = 1\n", "`mcp_servers` is not an object"),
         ("goose", "a: [1\nb: 2", "line 2, column 2: expected ',' or ']', but got ':'"),
-        ("goose", "- a\n", "`extensions` is not an object"),
+        ("goose", "- a\n", "the file as a whole is not an object"),
+        ("cursor", "[1,2]", "the file as a whole is not an object"),
+        ("amp", '{"amp.mcpServers": 1}', "`amp.mcpServers` is not an object"),
+        ("codex", "a = 1\nb = [\n", "Invalid value (at end of document)"),
+        ("codex", "a = 1\nb = x\n", "Invalid value (at line 2, column 5)"),
         ("goose", "{extensions: {a: {cmd: x}}}", "it is written in flow style, which Paddock does not edit"),
     ],
 )

@@ -73,6 +73,17 @@ def test_setting_changes_the_one_member_alone(made, path, new):
         assert [each for each in comments if each not in after] == []
 
 
+@given(st.lists(NAMES, min_size=1, max_size=3), st.lists(NAMES, max_size=2), st.data())
+def test_a_list_keeps_its_comments_when_items_change_or_are_added(items, added, data):
+    text = enclosed(data.draw, "[", [json.dumps(item) for item in items], "]")
+    new = ["new", *items[1:], *added]
+    after = set_member(f'{{"args": {text}}}', ["args"], new)
+    assert parse(after).value == {"args": new}
+    assert json.loads(plain(after)) == {"args": new}
+    comment = r"// c, } |/\* \], \n } \*/|/\* // \*/"
+    assert re.findall(comment, after) == re.findall(comment, text)
+
+
 @given(objects(), NAMES, written(depth=1))
 def test_a_new_member_comes_and_goes_without_a_trace_but_for_blanks(made, name, new):
     value, text = made
