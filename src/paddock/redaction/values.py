@@ -6,7 +6,6 @@ date. A secret is random, or at least mixes letters and digits in a way that nam
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ _PLACEHOLDER = re.compile(
     r"|change.?me|your[_-]|dummy",
     re.IGNORECASE,
 )
+_DIGIT = re.compile("[0-9]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PIECES = re.compile(r"[A-Za-z0-9]+")
 _CHANGE = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
@@ -77,6 +77,8 @@ class Value(NamedTuple):
 def is_secret(value: Value) -> bool:
     """Tell whether the value of a name looks like a secret."""
     text = value.text
+    if _is_word(text):
+        return False
     if not value.is_quoted:
         text = text.rstrip(".")  # the end of a sentence
         if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text):
@@ -90,7 +92,7 @@ def is_secret(value: Value) -> bool:
 
 def is_random(value: str) -> bool:
     """Tell whether a value looks random, and not like a name, a path or a number."""
-    if _PLACEHOLDER.search(value) or find_entropy(value) < MIN_ENTROPY:
+    if _is_word(value) or find_entropy(value) < MIN_ENTROPY or _PLACEHOLDER.search(value):
         return False
     pieces = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
     longest = max(pieces, key=len, default="")
@@ -106,7 +108,13 @@ def is_random(value: str) -> bool:
 def find_entropy(text: str | bytes) -> float:
     """Return the Shannon entropy of a text, in bits for each character."""
     size = len(text)
-    return -sum(count / size * math.log2(count / size) for count in Counter(text).values())
+    counts = [text.count(each) for each in set(text)]  # pyright: ignore[reportArgumentType] - of the same kind
+    return -sum([count / size * math.log2(count / size) for count in counts])
+
+
+def _is_word(text: str) -> bool:
+    """Tell quickly that a value has no digit and letters of one case only, as most values in source do."""
+    return text.isascii() and (text.islower() or text.isupper()) and not _DIGIT.search(text)
 
 
 def _is_password(value: str, *, is_quoted: bool) -> bool:
