@@ -28,6 +28,7 @@ from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
 from paddock.hub.person import PERSON
 from paddock.hub.result import ToolResult, blame, read_native
+from paddock.large_json import run_in_slices
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import (
@@ -293,7 +294,7 @@ class Gate:
                 beside.on_result(result)
             written = canonical(result.value) if result.has_value else b""
             if not request.parent:
-                shown = self._outgoing.result(result, written)
+                shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
             end = {**facts, **ending(request, result, ms, len(written))}

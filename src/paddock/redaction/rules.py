@@ -7,6 +7,7 @@ until a process has looked at enough text that RE2 pays for itself.
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -176,19 +177,21 @@ class Rule:
         return False
 
     def _is_secret(self, name: bytes, before: bytes, secret: bytes, after: bytes) -> bool:
-        from paddock.redaction import values  # noqa: PLC0415 - only where a pattern has matched
-
+        values = self._values
         if self._entropy and values.find_entropy(secret) < self._entropy:
             return False
         if not self._check:
             return True
         found_value = values.Value(
-            name.decode("latin-1"),
-            secret.decode("utf-8", "replace"),
-            is_quoted=before in _QUOTES,
-            after=after.decode("latin-1"),
+            name.decode("latin-1"), secret.decode("utf-8", "replace"), before in _QUOTES, after.decode("latin-1")
         )
         return values.CHECKS[self._check](found_value)
+
+    @cached_property
+    def _values(self) -> ModuleType:
+        from paddock.redaction import values  # noqa: PLC0415 - only where a pattern has matched
+
+        return values
 
 
 Refused = set[tuple[Rule, bytes, bytes, bytes, bytes]]

@@ -18,6 +18,8 @@ _MAX_PASSES = 3
 KEY_MARK = b"[REDACTED:private-key]"
 _KEY_ORDER = 0
 _OTHER_MARKS = frozenset({b"[REDACTED:vault]", b"[REDACTED:server]", KEY_MARK})
+_AT_ONCE = 256
+"""Secrets that are handled without a pause."""
 _SEPARATORS = (b" ", b"\t", b",", b";")
 """Where a line is preferably cut."""
 _SEPARATOR_BYTES = 1024
@@ -157,9 +159,10 @@ class Scanner:
             redacted, count = yield from self.redact_in_slices(data[:cut])
             return Head(redacted, data[cut:], count)
         spans = [span for span in spans if span.end <= cut]
-        redacted, count = yield from self._remove(
-            _replace(data[:cut], spans), rules if spans else (), refused, _MAX_PASSES - 1
-        )
+        redacted, count = data[:cut], 0
+        if spans:
+            redacted = _replace(redacted, spans)
+            redacted, count = yield from self._remove(redacted, rules, refused, _MAX_PASSES - 1)
         return Head(redacted, data[cut:], count + len(spans))
 
     def redact_tail(self, beginning: bytes, tail: bytes) -> Slices[Redacted]:
@@ -230,6 +233,8 @@ class Scanner:
                 merged.append((before[0], max(before[1], each[1]), *named, *around))
             else:
                 merged.append(each)
+                if not len(merged) % _AT_ONCE:
+                    yield
         return [_Span(start, end, mark, begin, finish) for start, end, _, mark, begin, finish in merged]
 
     def _blank_marks(self, line: bytes) -> bytes:
@@ -251,6 +256,8 @@ def _find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[lis
             yield
         else:
             found.append((match.start, match.end, match.rule.order, match.rule.mark, match.begin, match.finish))
+            if not len(found) % _AT_ONCE:
+                yield
     if KEY_SIGN in data:
         found += [
             (body.start, body.end, _KEY_ORDER, KEY_MARK, begin, body.end)

@@ -94,7 +94,7 @@ def is_random(value: str) -> bool:
     """Tell whether a value looks random, and not like a name, a path or a number."""
     if _is_word(value) or find_entropy(value) < MIN_ENTROPY or _PLACEHOLDER.search(value):
         return False
-    pieces = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
+    pieces = _drop_terms(value)
     longest = max(pieces, key=len, default="")
     if all(map(_WORD_AND_NUMBER.fullmatch, pieces)):
         mixed = not longest.islower() and not longest.isupper()
@@ -103,6 +103,11 @@ def is_random(value: str) -> bool:
     if len(longest) >= _MIN_RANDOM_CHARS and digits >= _MIN_DIGITS:
         return True
     return len(_CHANGE.findall(value)) >= _MIN_CHANGES
+
+
+def _drop_terms(value: str) -> list[str]:
+    """Return the letters and digits in a row of a value, without terms of the field, each of which has a digit."""
+    return [_TERM.sub("", piece) if _DIGIT.search(piece) else piece for piece in _PIECES.findall(value)]
 
 
 def find_entropy(text: str | bytes) -> float:
@@ -125,8 +130,7 @@ def _is_password(value: str, *, is_quoted: bool) -> bool:
         return is_random(value) or bool(is_quoted and letters and mixed and _SPECIAL.search(value))
     if is_quoted and _SPECIAL.search(value) and " " not in value:
         return True
-    rest = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
-    mixed = [piece for piece in rest if _CHANGE.search(piece)]
+    mixed = [piece for piece in _drop_terms(value) if _CHANGE.search(piece)]
     return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
 
 
