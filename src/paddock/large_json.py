@@ -2,8 +2,8 @@
 
 A thread would not help: the decoders hold the interpreter's lock from the first byte to the last. Here a large array or
 object is walked by hand, and only what is small goes to the decoder in one call. That takes at most three times as long
-as one call, and never holds the loop for more than a millisecond. One text is decoded at a time. Secrets are removed from
-large answers in the same way.
+as one call, and never holds the loop for more than a millisecond. One text is decoded at a time. Secrets
+are removed from large answers in the same way.
 """
 
 import asyncio

@@ -33,7 +33,9 @@ TEXTS = {
     "pem": f"-----BEGIN PRIVATE KEY-----\n{BODY}\n{BODY[:20]}\n-----END PRIVATE KEY-----",
     "log": f"07:01 -----BEGIN PRIVATE KEY-----\n07:02 {BODY}\n07:03 {BODY[:20]}\n07:04 -----END PRIVATE KEY-----",
     "quoted": f"> -----BEGIN PRIVATE KEY-----\n> MIIEvQIB\n> {BODY}\n> -----END PRIVATE KEY-----",
-    "written": '{"key": "-----BEGIN PRIVATE KEY-----\\n# MIIEvQIB\\n# ' + BODY + '\\n-----END PRIVATE KEY-----"}',
+    "written": '{"key": "-----BEGIN PRIVATE KEY-----\\n# MIIEvQIB\\n# '
+    + BODY
+    + '\\n-----END PRIVATE KEY-----"}',
     "coloured": f"ghp_\x1b[31m{BODY[:36]}\x1b[0m",
     "list": '{"password": [["hunter2secret"], "hunter2secret"]}',
     "two lines": f"glpat-{BODY[:20]}\r\nhf_{BODY[:34]}",

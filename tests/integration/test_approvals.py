@@ -179,7 +179,7 @@ def test_a_call_by_an_alias_is_asked_about_once_by_the_name_of_the_tool(
     source = "return [await servers.sums.get_sum({ a: 1 }), await servers.sums.get_sum({ a: 2 })]"
     assert desk.run(source, person.ask).value == [{"a": 1}, {"a": 2}]
     assert [question.what for question in person.asked] == ["call sums/get-sum"] * 2
-    assert [record["fields"]["name"] for record in desk.records(tmp_path, "asked")] == ["sums/get-sum"] * 2
+    assert [record["name"] for record in desk.records(tmp_path, "asked")] == ["sums/get-sum"] * 2
 
 
 def test_yes_once_is_not_yes_to_another_call(open_desk: Open) -> None:

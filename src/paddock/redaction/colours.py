@@ -38,7 +38,7 @@ class Uncoloured:
         self.has_colours = position > 0
 
     def locate(self, start: int, end: int) -> tuple[int, int]:
-        """Return where bytes of the text without colours stand in the text with them; colours around them are left out."""
+        """Return where bytes of the text without colours stand in the text with them, without colours around them."""
         return self._locate(start), self._locate(end - 1) + 1 if end > start else self._locate(start)
 
     def _locate(self, position: int) -> int:

@@ -85,7 +85,9 @@ class KeyLines:
             if self._state is _State.BODY or end - start >= _LINE_BYTES or _starts_key(line[start:end]):
                 return self._take(line, start, end)
         if self._state is _State.BEGUN and any(
-            _HEADER.fullmatch(line, len(before)) for before, _ in self._around if _has_shape(line, before, b"")
+            _HEADER.fullmatch(line, len(before))
+            for before, _ in self._around
+            if _has_shape(line, before, b"")
         ):
             return None
         self._state = _State.NONE if line.strip() else self._state
@@ -118,7 +120,7 @@ class KeyLines:
 
 
 def find_written_keys(data: bytes) -> Iterator[tuple[int, Base64]]:
-    """Yield where a key begins whose line ends are written as `\\n`, and its base64, line by line. It is within one line."""
+    """Yield the base64 of keys whose line ends are written with a backslash, line by line, and where the key begins."""
     position = end = 0
     while (begin := _BEGINS.search(data, position)) is not None:
         position = begin.end()
@@ -143,7 +145,10 @@ def _has_shape(line: bytes, before: bytes, after: bytes) -> bool:
     """Tell whether a line begins and ends so, up to its digits."""
     if len(line) < len(before) + len(after):
         return False
-    return line[: len(before)].translate(_DIGITS) == before and line[len(line) - len(after) :].translate(_DIGITS) == after
+    return (
+        line[: len(before)].translate(_DIGITS) == before
+        and line[len(line) - len(after) :].translate(_DIGITS) == after
+    )
 
 
 def _starts_key(body: bytes) -> bool:

@@ -149,7 +149,7 @@ class Rule:
             if (line_end := data.find(b"\n", begin, finish)) >= 0 and line_end < finish - 1:
                 yield Match(begin, finish, self, begin, finish, crosses=True)
             elif self._is_list:
-                for start, end in lists.find_texts(data, finish) if begin >= listed else ():  # noqa: PLW2901
+                for start, end in lists.find_texts(data, finish) if begin >= listed else ():
                     listed = end
                     is_secret = end - start >= lists.MIN_BYTES and self._accepts(
                         found, data, start, end, refused
@@ -183,7 +183,10 @@ class Rule:
         if not self._check:
             return True
         found_value = values.Value(
-            name.decode("latin-1"), secret.decode("utf-8", "replace"), before in _QUOTES, after.decode("latin-1")
+            name.decode("latin-1"),
+            secret.decode("utf-8", "replace"),
+            before in _QUOTES,
+            after.decode("latin-1"),
         )
         return values.CHECKS[self._check](found_value)
 
@@ -230,7 +233,8 @@ class Rules:
     def _find_numbers(self, data: bytes) -> list[int]:
         found: list[int] = self._keywords.Match(data) or []
         if ESCAPE in data or len(self._words) in found:
-            found = sorted({*found, *(self._keywords.Match(drop_colours(data)) or [])} - {len(self._words)})
+            plain: list[int] = self._keywords.Match(drop_colours(data)) or []
+            found = sorted({*found, *plain} - {len(self._words)})
         return found
 
     def select(self, data: bytes, profile: Profile) -> list[Rule]:

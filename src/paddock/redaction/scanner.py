@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
-from paddock.redaction.known import KnownSecrets
 from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, Uncoloured
 from paddock.redaction.keys import KEY_SIGN, find_written_keys
+from paddock.redaction.known import KnownSecrets
 from paddock.redaction.rules import Match, Profile, Refused, Rule, Untyped, load_rules, may_match
 
 _MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
@@ -41,13 +41,20 @@ class Head(NamedTuple):
     removals: int
 
 
-class _Span(NamedTuple):
+class _Found(NamedTuple):
     start: int
     end: int
+    order: int
     mark: bytes
     begin: int
     """Where what was matched begins: the secret, and what names it."""
     finish: int
+
+    def join(self, other: "_Found") -> "_Found":
+        """Return the two as one, named by the rule that comes first."""
+        named = min((self.order, self.mark), (other.order, other.mark))
+        around = min(self.begin, other.begin), max(self.finish, other.finish)
+        return _Found(min(self.start, other.start), max(self.end, other.end), *named, *around)
 
 
 _Value = TypeVar("_Value")
@@ -173,10 +180,10 @@ class Scanner:
         spans = yield from self._find_spans(beginning + tail.replace(b'"', b"'") + b'"', rules, set())
         done: list[bytes] = []
         position = 0
-        for start, end, mark, *_ in spans:
-            if end > size and start < size + len(tail):
-                done += (tail[position : max(start - size, 0)], mark)
-                position = end - size
+        for span in spans:
+            if span.end > size and span.start < size + len(tail):
+                done += (tail[position : max(span.start - size, 0)], span.mark)
+                position = span.end - size
                 count += 1
         return Redacted(b"".join((*done, tail[position:])), count)
 
@@ -211,41 +218,42 @@ class Scanner:
             count += len(spans)
         return data, count
 
-    def _find_spans(self, data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Span]]:
+    def _find_spans(self, data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
         """Return what to remove from lines, in order; what overlaps is one, named by the rule that comes first."""
         seen = self._blank_marks(data).replace(b"\r", b"\n")
         found = yield from _find_in(seen, rules, refused)
         for order, pattern in enumerate(self._compiled[0] if self._settings else ()):
-            found += [(start, end, 1_000_000 + order, mark, start, end) for start, end, mark in pattern(seen)]
+            found += [
+                _Found(start, end, 1_000_000 + order, mark, start, end) for start, end, mark in pattern(seen)
+            ]
         if ESCAPE in seen or WRITTEN_SIGN in seen:
             plain = Uncoloured(seen)
             if plain.has_colours:
+                hidden = yield from _find_in(plain.data, rules, refused)
                 found += [
-                    (*plain.locate(start, end), *named, *plain.locate(begin, finish))
-                    for start, end, *named, begin, finish in (yield from _find_in(plain.data, rules, refused))
+                    _Found(
+                        *plain.locate(each.start, each.end),
+                        each.order,
+                        each.mark,
+                        *plain.locate(each.begin, each.finish),
+                    )
+                    for each in hidden
                 ]
         merged: list[_Found] = []
         for each in sorted(found):
-            if merged and each[0] < merged[-1][1]:
-                before = merged.pop()
-                named = min(before[2:4], each[2:4])
-                around = min(before[4], each[4]), max(before[5], each[5])
-                merged.append((before[0], max(before[1], each[1]), *named, *around))
+            if merged and each.start < merged[-1].end:
+                merged[-1] = merged[-1].join(each)
             else:
                 merged.append(each)
                 if not len(merged) % _AT_ONCE:
                     yield
-        return [_Span(start, end, mark, begin, finish) for start, end, _, mark, begin, finish in merged]
+        return merged
 
     def _blank_marks(self, line: bytes) -> bytes:
         """Return a line with what no rule may see again, at the same length."""
         if b"[REDACTED:" not in line:
             return line
         return _MARK.sub(lambda found: b"<" * len(found[0]) if found[0] in self._marks else found[0], line)
-
-
-_Found = tuple[int, int, int, bytes, int, int]
-"""Start and end of a secret, order and mark of its rule, and where what the rule matched begins and ends."""
 
 
 def _find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
@@ -255,24 +263,24 @@ def _find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[lis
         if match is None:
             yield
         else:
-            found.append((match.start, match.end, match.rule.order, match.rule.mark, match.begin, match.finish))
+            named = match.rule.order, match.rule.mark
+            found.append(_Found(match.start, match.end, *named, match.begin, match.finish))
             if not len(found) % _AT_ONCE:
                 yield
-    if KEY_SIGN in data:
-        found += [
-            (body.start, body.end, _KEY_ORDER, KEY_MARK, begin, body.end)
-            for begin, body in (find_written_keys(data) if any(rule.mark == KEY_MARK for rule in rules) else ())
-        ]
+    if KEY_SIGN in data and any(rule.mark == KEY_MARK for rule in rules):
+        for begin, body in find_written_keys(data):
+            found.append(_Found(body.start, body.end, _KEY_ORDER, KEY_MARK, begin, body.end))
+            yield
     return found
 
 
-def _replace(data: bytes, spans: Sequence[_Span]) -> bytes:
+def _replace(data: bytes, spans: Sequence[_Found]) -> bytes:
     """Return a text with marks in place of spans."""
     done: list[bytes] = []
     position = 0
-    for start, end, mark, *_ in spans:
-        done += (data[position:start], mark)
-        position = end
+    for span in spans:
+        done += (data[position : span.start], span.mark)
+        position = span.end
     return b"".join((*done, data[position:]))
 
 
@@ -295,23 +303,24 @@ def _find_matches(data: bytes, rules: Sequence[Rule], refused: Refused) -> Itera
                 line = _find_line(data, match.start)
                 applies = rule.applies_to(data[line[0] : line[1]].lower())
             if match.crosses:
-                crossed = line
-                alone.add(crossed)
-                while crossed[1] < match.end:
-                    crossed = _find_line(data, crossed[1] + 1)
-                    alone.add(crossed)
+                alone.update(_find_lines(data, line, match.end))
             elif applies:
                 matches.append((line, match))
         yield None
     yield from (match for line, match in matches if line not in alone)
     for start, end in alone:
-        line = data[start:end]
-        lowered = line.lower()
-        for rule in rules:
-            if not rule.applies_to(lowered):
-                continue
-            for match in rule.find(line, refused):
-                yield match and match.move(start)
+        line_alone = data[start:end]
+        lowered = line_alone.lower()
+        for rule in (rule for rule in rules if rule.applies_to(lowered)):
+            yield from (match and match.move(start) for match in rule.find(line_alone, refused))
+
+
+def _find_lines(data: bytes, line: tuple[int, int], end: int) -> Iterator[tuple[int, int]]:
+    """Yield a line, and those that follow it up to a position."""
+    yield line
+    while line[1] < end:
+        line = _find_line(data, line[1] + 1)
+        yield line
 
 
 def _find_line(data: bytes, position: int) -> tuple[int, int]:

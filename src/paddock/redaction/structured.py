@@ -23,20 +23,21 @@ def walk_members(value: Json) -> Generator[tuple[str | None, Any], Any, Json]:
     A scalar comes with the name of its member, also from lists in lists; names, and scalars without one, with None.
     """
     root: list[Any] = [value]
-    todo: list[tuple[dict[str, Any] | list[Any], str | None]] = [(root, None)]
+    todo: list[tuple[Any, str | None]] = [(root, None)]
     while todo:
         container, name = todo.pop()
-        members = list(container.items() if isinstance(container, dict) else enumerate(container))
-        if isinstance(container, dict):
+        is_object = isinstance(container, dict)
+        members: list[tuple[Any, Any]] = list(container.items() if is_object else enumerate(container))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if is_object:
             container.clear()
-        for key, child in members:
-            if isinstance(container, dict):
-                name = key  # noqa: PLW2901
-                key = yield None, key  # noqa: PLW2901
+        for place, child in members:
+            key = place
+            if is_object:
+                name = place
+                key = yield None, place
             if isinstance(child, dict | list | tuple):
-                copy: Any = dict(child) if isinstance(child, dict) else list(child)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-                todo.append((copy, name))
-                container[key] = copy
+                container[key] = dict(child) if isinstance(child, dict) else list(child)  # pyright: ignore[reportUnknownArgumentType]
+                todo.append((container[key], name))
             else:
                 container[key] = yield name, child
     return root[0]

@@ -109,9 +109,7 @@ def leaving(secret):
         known.learn(secret)
     pattern = RedactionPattern(pattern="acme-[a-z]+", name="pattern")
     given = holding(secret)
-    outgoing = Outgoing(
-        RedactionSettings(patterns=(pattern,) if secret == HELD["pattern"] else ()), known
-    )
+    outgoing = Outgoing(RedactionSettings(patterns=(pattern,) if secret == HELD["pattern"] else ()), known)
     return finish(outgoing.result_in_slices(given, json.dumps(given.value).encode()))
 
 

@@ -215,13 +215,18 @@ def test_a_member_is_decided_as_its_text(name: str, value: str) -> None:
         ({"password": [["hunter2secret"]]}, {"password": [["[REDACTED:secret]"]]}),
         (
             {"tokens": [["a", ["b", 1, None, BODY]], "plain text", BODY], "names": [BODY]},
-            {"tokens": [["a", ["b", 1, None, "[REDACTED:secret]"]], "plain text", "[REDACTED:secret]"], "names": [BODY]},
+            {
+                "tokens": [["a", ["b", 1, None, "[REDACTED:secret]"]], "plain text", "[REDACTED:secret]"],
+                "names": [BODY],
+            },
         ),
         ({"token": [], "name": BODY}, {"token": [], "name": BODY}),
         ({"token": ["plain"], BODY: 1}, {"token": ["plain"], BODY: 1}),
     ],
 )
-def test_the_name_of_a_list_decides_about_its_texts_in_json_as_in_a_text(value: object, expected: object) -> None:
+def test_the_name_of_a_list_decides_about_its_texts_in_json_as_in_a_text(
+    value: object, expected: object
+) -> None:
     assert redact_json(value) == expected
     assert json.loads(redact(json.dumps(value))) == expected
     assert json.loads(redact(json.dumps(value, separators=(",", ":")))) == expected
@@ -368,7 +373,12 @@ def test_letters_and_brackets_stay_as_they_are(text: str) -> None:
             "token=\n",
         ),
         *("password=password=", "pwd=a1b2c3 ", "kraken=", "pwd=[\"pwd=['", "pwd=['pwd=[',", 'pwd=["abcdef",'),
-        *("-----BEGIN PRIVATE KEY-----\\n", "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n", "\x1b[31mghp_", "pwd=\x1b[0ma1b2c3 "),
+        *(
+            "-----BEGIN PRIVATE KEY-----\\n",
+            "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n",
+            "\x1b[31mghp_",
+            "pwd=\x1b[0ma1b2c3 ",
+        ),
         *("password=hunter2secret ", "bearer bearer ", "[REDACTED:secret]", "ghp_", "\\n\\n"),
     ],
 )

@@ -119,7 +119,9 @@ def test_a_key_behind_times_that_change_loses_its_base64() -> None:
 def test_a_key_in_lines_of_json_loses_its_base64() -> None:
     lines = ["A1b2" * 16, "C3d4" * 16, "e5=="]
     text = armor('{"log":"', *lines, suffix='\\n","stream":"stdout","time":"2026-11-25T12:00:00Z"}')
-    assert redact(DEFAULT, text) == text.replace(lines[0], MARK).replace(lines[1], MARK).replace(lines[2], MARK)
+    assert redact(DEFAULT, text) == text.replace(lines[0], MARK).replace(lines[1], MARK).replace(
+        lines[2], MARK
+    )
 
 
 @pytest.mark.parametrize("prefix", ["", *PREFIXES])
@@ -157,7 +159,10 @@ def test_what_follows_the_name_of_a_key_stays(text: str) -> None:
         (f"{RED}ghp_{PLAIN}{GITHUB[4:]}{PLAIN} x", f"{RED}[REDACTED:github-token]{PLAIN} x"),
         (f"x {GITHUB[:2]}{RED}{GITHUB[2:20]}{PLAIN}{GITHUB[20:]}\n", "x [REDACTED:github-token]\n"),
         (f"password={RED}hunter2secret{PLAIN} z", f"password={RED}[REDACTED:secret]{PLAIN} z"),
-        (f'{RED}"password"{PLAIN}: {RED}"hunter2secret"', f'{RED}"password"{PLAIN}: {RED}"[REDACTED:secret]"'),
+        (
+            f'{RED}"password"{PLAIN}: {RED}"hunter2secret"',
+            f'{RED}"password"{PLAIN}: {RED}"[REDACTED:secret]"',
+        ),
         (f"{RED}sk-{'A1b2' * 6}", f"{RED}[REDACTED:api-key]"),
         (f"{RED}a token is{PLAIN} a thing, [1b[", f"{RED}a token is{PLAIN} a thing, [1b["),
     ],
