@@ -28,6 +28,7 @@ from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
 from paddock.hub.person import PERSON
 from paddock.hub.result import ToolResult, blame, read_native
+from paddock.large_json import run_in_slices
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import (
@@ -84,6 +85,10 @@ class Servers(offered.Servers, Protocol):
 
     def resolve_alias(self, server: str, tool: str) -> str:
         """Return the tool that a name means, as far as its server is known: a tool may have an alias."""
+        ...
+
+    def may_be_alias(self, server: str, tool: str) -> bool:
+        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
         ...
 
     async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
@@ -236,17 +241,21 @@ class Gate:
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
             return self._rehearsed(request, decision)
+        runs = decision.grants.calls == "run"
         if (
-            decision.grants.calls != "run"
-            and isinstance(request.work, ServerCall)
+            isinstance(work := request.work, ServerCall)
             and (decision.allowed or decision.asks)
+            # A person is asked about a tool by its own name, and so only once.
+            and (not runs or (decision.asks and self._engines.servers.may_be_alias(work.server, work.tool)))
         ):
             try:
-                hint = await self._engines.servers.is_read_only(request.work.server, request.work.tool)
+                hint = await self._engines.servers.is_read_only(work.server, work.tool)
             except ServerError as error:
                 return self._settled(request, decision, blame(error), error=_server_error(error))
             request = self._resolve_alias(request)  # its server has told its tools by now
-            request = request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
+            if not runs:
+                marked = request.work.model_copy(update={"read_only": hint})
+                request = request.model_copy(update={"work": marked})
             decision = self._policy.decide(request)
         if decision.asks:
             decision = await self.approvals.settle(request, decision, beside.stop)
@@ -293,7 +302,7 @@ class Gate:
                 beside.on_result(result)
             written = canonical(result.value) if result.has_value else b""
             if not request.parent:
-                shown = self._outgoing.result(result, written)
+                shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
             end = {**facts, **ending(request, result, ms, len(written))}

@@ -2,7 +2,8 @@
 
 A thread would not help: the decoders hold the interpreter's lock from the first byte to the last. Here a large array or
 object is walked by hand, and only what is small goes to the decoder in one call. That takes at most three times as long
-as one call, and never holds the loop for more than a millisecond. One text is decoded at a time.
+as one call, and never holds the loop for more than a millisecond. One text is decoded at a time. Secrets
+are removed from large answers in the same way.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from paddock.model.json_meter import JsonMeter
@@ -32,6 +33,8 @@ Container = list[Any] | dict[str, Any]
 Decode = Callable[[str, int], tuple[Any, int]]
 """`raw_decode` of a `json.JSONDecoder`: the value that begins at an index, and where it ends."""
 
+Value = TypeVar("Value")
+
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -40,18 +43,40 @@ async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - 
 
     The text must not nest deeper than `decode` can, which a `JsonMeter` knows.
     """
-    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    async with _turn():
         with _no_collection():
-            slices = sliced(text, decode)
+            return await _run(sliced(text, decode))
+
+
+async def run_in_slices(slices: Generator[None, None, Value]) -> Value:
+    """Return the value of other work in slices, which yields a few times in a millisecond.
+
+    What takes no longer than one slice is done at once.
+    """
+    until = time.perf_counter() + _SLICE_S
+    try:
+        while time.perf_counter() < until:
+            next(slices)
+    except StopIteration as end:
+        return end.value
+    async with _turn():
+        return await _run(slices)
+
+
+async def _run(slices: Generator[None, None, Value]) -> Value:
+    until = time.perf_counter() + _SLICE_S
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            return end.value
+        if time.perf_counter() >= until:
+            await asyncio.sleep(0)
             until = time.perf_counter() + _SLICE_S
-            while True:
-                try:
-                    next(slices)
-                except StopIteration as end:
-                    return end.value
-                if time.perf_counter() >= until:
-                    await asyncio.sleep(0)
-                    until = time.perf_counter() + _SLICE_S
+
+
+def _turn() -> asyncio.Lock:
+    return _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
 @contextmanager

@@ -31,12 +31,19 @@ TEXTS = {
     "json": '{"api_key": "' + BODY + '"}',
     "address": "https://ada:hunter2secret@example.com/",
     "pem": f"-----BEGIN PRIVATE KEY-----\n{BODY}\n{BODY[:20]}\n-----END PRIVATE KEY-----",
+    "log": f"07:01 -----BEGIN PRIVATE KEY-----\n07:02 {BODY}\n07:03 {BODY[:20]}\n07:04 -----END PRIVATE KEY-----",
+    "quoted": f"> -----BEGIN PRIVATE KEY-----\n> MIIEvQIB\n> {BODY}\n> -----END PRIVATE KEY-----",
+    "written": '{"key": "-----BEGIN PRIVATE KEY-----\\n# MIIEvQIB\\n# '
+    + BODY
+    + '\\n-----END PRIVATE KEY-----"}',
+    "coloured": f"ghp_\x1b[31m{BODY[:36]}\x1b[0m",
+    "list": '{"password": [["hunter2secret"], "hunter2secret"]}',
     "two lines": f"glpat-{BODY[:20]}\r\nhf_{BODY[:34]}",
     "source": 'password: str = request.form["password"]; api_key = None  # token',
     "error": "path/secret: No such file or directory",
 }
 ALL = "\n".join(TEXTS.values())
-SECRETS = (BODY[:20], "hunter2secret")
+SECRETS = (BODY[:20], "hunter2secret", "MIIEvQIB")
 
 
 def redact(value: Any) -> tuple[Any, int]:
@@ -81,7 +88,7 @@ def opened(place: Path) -> Iterator[Paddock]:
 
 def test_the_texts_are_what_they_seem() -> None:
     assert [secret for secret in SECRETS if secret in EXPECTED] == []
-    assert COUNT == 7
+    assert COUNT == 14
     assert (redact(TEXTS["source"]), redact(TEXTS["error"])) == ((TEXTS["source"], 0), (TEXTS["error"], 0))
 
 

@@ -167,6 +167,21 @@ def test_yes_for_the_run_holds_for_this_tool_in_this_run_alone(open_desk: Open) 
     assert desk.run(CAUGHT % ECHO, person.ask).value[1] == "approval_denied"
 
 
+@pytest.mark.parametrize("glob", ["sums/get-sum", "sums/get_sum", "sums/*"])
+def test_a_call_by_an_alias_is_asked_about_once_by_the_name_of_the_tool(
+    open_desk: Open, tmp_path: Path, glob: str
+) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([{"name": "get-sum", "inputSchema": {"type": "object"}}]))
+    desk, person = open_desk(Rule(effect="ask", tool=glob)), Person("once", "once")
+    entry = {"command": "python3", "args": ["-I", "-S", str(ODD_SERVER.with_name("turncoat.py")), str(tools)]}
+    (desk.workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"sums": entry}}))
+    source = "return [await servers.sums.get_sum({ a: 1 }), await servers.sums.get_sum({ a: 2 })]"
+    assert desk.run(source, person.ask).value == [{"a": 1}, {"a": 2}]
+    assert [question.what for question in person.asked] == ["call sums/get-sum"] * 2
+    assert [record["name"] for record in desk.records(tmp_path, "asked")] == ["sums/get-sum"] * 2
+
+
 def test_yes_once_is_not_yes_to_another_call(open_desk: Open) -> None:
     person = Person("once", "denied")
     source = "await servers.odd.echo({text: 'a'}); " + CAUGHT % "await servers.odd.echo({text: 'b'})"

@@ -339,7 +339,7 @@ SHOWN = {
     "new (class { x = 1; #y = 2 })": '{"x":1}',
     "{ toString: () => 'own' }": "own",
     "{ toString() { throw new Error('never') } }": "{}",
-    "{ get a() { throw new Error('never') } }": "[object Object]",
+    "{ get a() { throw new Error('never') } }": "{ a: [Getter] }",
     "new Proxy({}, { get() { throw new Error('never') } })": "[value without a text form]",
     "servers": '["odd","even"]',
     "servers.nope": "[value without a text form]",

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import gc
 import json
+import time
+from collections.abc import Generator
 
 import pytest
 from hypothesis import given
@@ -136,3 +138,31 @@ def test_the_collector_rests_while_a_text_is_decoded_and_works_on_afterwards(tex
     with contextlib.suppress(ValueError):
         asyncio.run(large_json.decode_in_slices(text, decode))
     assert (seen, gc.isenabled()) == ({False}, True)
+
+
+def test_other_work_in_slices_is_done_at_once_where_it_is_short_and_gives_others_their_turn_where_it_is_long():
+    turns = 0
+
+    def work(milliseconds: int) -> Generator[None, None, int]:
+        for _ in range(milliseconds):
+            until = time.perf_counter() + 0.001
+            while time.perf_counter() < until:
+                pass
+            yield
+        return milliseconds
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def use() -> None:
+        others = asyncio.create_task(take_turns())
+        assert await large_json.run_in_slices(work(0)) == 0
+        assert turns == 0
+        assert await large_json.run_in_slices(work(10)) == 10
+        assert turns >= 9
+        others.cancel()
+
+    asyncio.run(use())

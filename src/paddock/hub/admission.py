@@ -72,6 +72,15 @@ class Admission:
             return self._remembered(server, tool)
         return tool if tool in self._standings[server] else self._aliases[server].get(tool, tool)
 
+    def may_be_alias(self, server: str, tool: str) -> bool:
+        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
+        if server in self._standings or server not in self._servers:
+            return False
+        try:
+            return tool not in self._pins.names(self._servers[server])
+        except ConfigurationError:  # the call itself tells
+            return False
+
     def _remembered(self, server: str, tool: str) -> str:
         """Return the tool that a name means of a server that has listed nothing yet: by what is pinned of it."""
         try:

@@ -1,10 +1,9 @@
 """Second names of tools: a program may write `servers.g.get_sum(...)` for a tool `get-sum`."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 
-_OTHER = re.compile(r"[^A-Za-z0-9_$]")
+from paddock.model.aliases import write_alias
 
 
 def aliases(names: Iterable[str]) -> dict[str, str]:
@@ -13,15 +12,6 @@ def aliases(names: Iterable[str]) -> dict[str, str]:
     A tool has one where its name is printable ASCII, and no other tool has that name or would have that alias.
     """
     known = dict.fromkeys(names)
-    found = {name: alias for name in known if (alias := _alias(name)) and alias not in known}
+    found = {name: alias for name in known if (alias := write_alias(name)) and alias not in known}
     shared = Counter(found.values())
     return {alias: name for name, alias in found.items() if shared[alias] == 1}
-
-
-def _alias(name: str) -> str:
-    """Return a name as an identifier; empty where it is one already, or may hold what is not seen."""
-    if not name or not name.isascii() or not name.isprintable():
-        return ""
-    alias = _OTHER.sub("_", name)
-    alias = f"_{alias}" if alias[0].isdigit() else alias
-    return alias if alias != name else ""

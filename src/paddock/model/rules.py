@@ -19,7 +19,8 @@ class Rule(Value):
     """`deny` refuses; `ask` has a person asked first; an `allow` refuses whatever of its kind no `allow` or `ask` of
     the same file names."""
     tool: str | None = None
-    """Glob over `server/tool`, for instance `github/delete_*` or `*/write_*`."""
+    """Glob over `server/tool`, for instance `github/delete_*` or `*/write_*`. A `deny` or `ask` also holds for a tool
+    whose alias matches."""
     server: str | None = None
     """Glob over the server's name."""
     method: str | None = None

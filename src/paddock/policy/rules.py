@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import NamedTuple
 
+from paddock.model.aliases import write_alias
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.rules import Rule
 from paddock.model.settings import Settings
@@ -68,7 +69,11 @@ def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
         return request.caller is not None and fnmatchcase(request.caller.method, rule.method or "*")
     match request.work:
         case ServerCall(server=server, tool=tool):
-            return fnmatchcase(server, rule.server or "*") and _names(rule.tool or "*/*", server, tool)
+            # An `allow` means the tool's own name alone: a server could list another tool with the same alias.
+            alias = write_alias(tool) if rule.effect != "allow" else ""
+            return fnmatchcase(server, rule.server or "*") and any(
+                _names(rule.tool or "*/*", server, name) for name in (tool, alias) if name
+            )
         case RuntimeRun() as work:
             return programs.concerns(rule, work)
         case SdkCall(method=method):

@@ -1,7 +1,7 @@
 """Secrets that Paddock knows by their value: those of the vault that were handed out, and those of server entries."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 from paddock.model.base import Json
@@ -57,6 +57,14 @@ class KnownSecrets:
                 count += data.count(form)
                 data = data.replace(form, self._mark)
         return data, count
+
+    def find(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield where they begin and end."""
+        for form in self._forms:
+            at = data.find(form)
+            while at >= 0:
+                yield at, at + len(form)
+                at = data.find(form, at + 1)
 
     def hide(self, text: str) -> str:
         """Return a text without them."""

@@ -9,12 +9,13 @@ from paddock.model.settings import RedactionSettings
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.redactor import Removal
-from paddock.redaction.scanner import Scanner
+from paddock.redaction.scanner import Scanner, Slices, finish
 
 OnConsole = Callable[[ConsoleLine], None]
 OnCall = Callable[[CallRecord], None]
 
 _Result = TypeVar("_Result", bound=RawResult)
+_Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
 
 _NAMES = frozenset({"name", "executable", "cwd", "file", "prompt", "actor"})
 """Facts for the record whose text somebody else chose."""
@@ -43,7 +44,11 @@ class Outgoing:
 
     def json(self, value: Json, *, numbers: bool = True) -> Json:
         """Return a JSON value without secrets, names of members included; patterns also see `numbers`."""
-        return Removal(self._scanner).json(value, numbers=numbers)
+        return finish(self.json_in_slices(value, numbers=numbers))
+
+    def json_in_slices(self, value: Json, *, numbers: bool = True) -> Slices[Json]:
+        """Return a JSON value without secrets: see `json`."""
+        return Removal(self._scanner).json_in_slices(value, numbers=numbers)
 
     def leaves_alone(self, texts: Iterable[str]) -> bool:
         """Tell, quickly, that no text holds a secret. False is no more than a guess."""
@@ -60,37 +65,37 @@ class Outgoing:
 
     def console(self, on_console: OnConsole | None) -> OnConsole | None:
         """Return what hears each console line as it may leave."""
-        return on_console and (lambda line: on_console(_redact_line(line, Removal(self._scanner))))
+        return on_console and (lambda line: on_console(finish(_redact_line(line, Removal(self._scanner)))))
 
     def calls(self, on_call: OnCall | None) -> OnCall | None:
         """Return what hears each ended call as it may leave."""
-        return on_call and (lambda call: on_call(_redact_call(call, Removal(self._scanner))))
+        return on_call and (lambda call: on_call(finish(_redact_call(call, Removal(self._scanner)))))
 
-    def result(self, outcome: _Result, written: bytes) -> _Result:
+    def result_in_slices(self, outcome: _Result, written: bytes) -> Slices[_Result]:
         """Return a result as it may leave, with the number of removals; `written` is its value as JSON."""
         removal = Removal(self._scanner)
         changes: dict[str, object] = {}
         if outcome.console and not self.leaves_alone(line.text for line in outcome.console):
-            changes["console"] = tuple(_redact_line(line, removal) for line in outcome.console)
+            changes["console"] = yield from _redact_each(_redact_line, outcome.console, removal)
         if outcome.calls and not self.leaves_alone(
             name for call in outcome.calls for name in (call.server, call.tool)
         ):
-            changes["calls"] = tuple(_redact_call(call, removal) for call in outcome.calls)
+            changes["calls"] = yield from _redact_each(_redact_call, outcome.calls, removal)
         if outcome.planned:
-            changes["planned"] = tuple(_redact_planned(call, removal) for call in outcome.planned)
+            changes["planned"] = yield from _redact_each(_redact_planned, outcome.planned, removal)
         if written and not self._scanner.leaves_alone(written):
-            changes["value"] = removal.json(outcome.value, written=written)
+            changes["value"] = yield from removal.json_in_slices(outcome.value, written=written)
         if outcome.tool is not None:
-            changes["tool"] = _redact_tool(outcome.tool, removal)
+            changes["tool"] = yield from _redact_tool(outcome.tool, removal)
         if outcome.error is not None:
-            changes["error"] = _redact_error(outcome.error, removal)
+            changes["error"] = yield from _redact_error(outcome.error, removal)
         if removal.count:
             changes["redactions"] = outcome.redactions + removal.count
         return outcome.model_copy(update=changes) if changes else outcome
 
     def refusal(self, outcome: Outcome) -> Outcome:
         """Return the outcome of what did not run as it may leave: reasons name what the program asked for."""
-        outcome = self.result(outcome, b"")
+        outcome = finish(self.result_in_slices(outcome, b""))
         removal = Removal(self._scanner)
         texts = {
             name: tuple(map(removal.text, getattr(outcome.decision, name))) for name in ("reasons", "asks")
@@ -101,33 +106,51 @@ class Outgoing:
         return outcome.model_copy(update={**changes, "redactions": outcome.redactions + removal.count})
 
 
-def _redact_line(line: ConsoleLine, removal: Removal) -> ConsoleLine:
-    text = removal.text(line.text)
+def _redact_each(
+    redact: Callable[[_Part, Removal], Slices[_Part]], parts: Iterable[_Part], removal: Removal
+) -> Slices[tuple[_Part, ...]]:
+    done: list[_Part] = []
+    for part in parts:
+        done.append((yield from redact(part, removal)))
+        yield
+    return tuple(done)
+
+
+def _redact_line(line: ConsoleLine, removal: Removal) -> Slices[ConsoleLine]:
+    text = yield from removal.text_in_slices(line.text)
     return line if text == line.text else line.model_copy(update={"text": text})
 
 
-def _redact_call(call: CallRecord, removal: Removal) -> CallRecord:
+def _redact_call(call: CallRecord, removal: Removal) -> Slices[CallRecord]:
     """Return a call whose names, which the program chose, hold no secret."""
-    names = {"server": removal.text(call.server), "tool": removal.text(call.tool)}
+    names = yield from _redact_fields(call, ("server", "tool"), removal)
     return call if names == {"server": call.server, "tool": call.tool} else call.model_copy(update=names)
 
 
-def _redact_planned(call: PlannedCall, removal: Removal) -> PlannedCall:
+def _redact_planned(call: PlannedCall, removal: Removal) -> Slices[PlannedCall]:
     """Return a planned call without secrets; they may be in its names, and so in what would have been asked."""
-    names = {"server": removal.text(call.server), "tool": removal.text(call.tool)}
-    rest = {"arguments": removal.json(call.arguments), "asks": tuple(map(removal.text, call.asks))}
+    names = yield from _redact_fields(call, ("server", "tool"), removal)
+    arguments = yield from removal.json_in_slices(call.arguments)
+    rest = {"arguments": arguments, "asks": tuple(map(removal.text, call.asks))}
     return call.model_copy(update={**names, **rest})
 
 
-def _redact_tool(end: ToolEnd, removal: Removal) -> ToolEnd:
-    texts = {name: removal.text(getattr(end, name)) for name in ("stdout", "stderr")}
+def _redact_tool(end: ToolEnd, removal: Removal) -> Slices[ToolEnd]:
+    texts = yield from _redact_fields(end, ("stdout", "stderr"), removal)
     error = None if end.error is None else removal.text(end.error)
-    return end.model_copy(update={**texts, "error": error, "output": removal.json(end.output)})
+    output = yield from removal.json_in_slices(end.output)
+    return end.model_copy(update={**texts, "error": error, "output": output})
 
 
-def _redact_error(error: ErrorInfo, removal: Removal) -> ErrorInfo:
-    texts = {
-        key: removal.text(getattr(error, key)) for key in ("name", "message", "excerpt", "thrown", "hint")
-    }
+def _redact_error(error: ErrorInfo, removal: Removal) -> Slices[ErrorInfo]:
+    texts = yield from _redact_fields(error, ("name", "message", "excerpt", "thrown", "hint"), removal)
     frames = tuple(each.model_copy(update={"function": removal.text(each.function)}) for each in error.frames)
-    return error.model_copy(update={**texts, "frames": frames, "data": removal.json(error.data)})
+    data = yield from removal.json_in_slices(error.data)
+    return error.model_copy(update={**texts, "frames": frames, "data": data})
+
+
+def _redact_fields(owner: object, names: Iterable[str], removal: Removal) -> Slices[dict[str, str]]:
+    texts: dict[str, str] = {}
+    for name in names:
+        texts[name] = yield from removal.text_in_slices(getattr(owner, name))
+    return texts

@@ -2,11 +2,14 @@
 
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
+from paddock.redaction.colours import ESCAPE
+from paddock.redaction.keys import KEY_SIGN
 from paddock.redaction.rules import may_match
-from paddock.redaction.scanner import Scanner
-from paddock.redaction.stream import KEY_SIGN, StreamRedactor
-from paddock.redaction.structured import map_members
+from paddock.redaction.scanner import Scanner, Slices, finish
+from paddock.redaction.stream import StreamRedactor
+from paddock.redaction.structured import walk_members
 
+_ESCAPE = ESCAPE.decode()
 _MAX_NAME_BYTES = 256
 """Maximum length of a member's name that decides about its value."""
 
@@ -24,7 +27,18 @@ class Removal:
 
     def text(self, text: str) -> str:
         """Return a text without its secrets."""
-        if self._keywords is not None:
+        return finish(self.text_in_slices(text))
+
+    def json(self, value: Json, *, numbers: bool = True, written: bytes | None = None) -> Json:
+        """Return a JSON value without its secrets, names of members included. The given value stays as it is.
+
+        Patterns of the settings also see `numbers`. `written` is the value as JSON, which makes this faster.
+        """
+        return finish(self.json_in_slices(value, numbers=numbers, written=written))
+
+    def text_in_slices(self, text: str) -> Slices[str]:
+        """Return a text without its secrets."""
+        if self._keywords is not None and _ESCAPE not in text:
             lowered = text.lower()
             if not any(word in lowered for word in self._keywords):
                 return text
@@ -33,44 +47,51 @@ class Removal:
             return text
         if KEY_SIGN in data:
             stream = StreamRedactor(self._scanner)
-            redacted = stream.feed(data) + stream.end()
+            redacted = (yield from stream.feed_in_slices(data)) + (yield from stream.end_in_slices())
             count = stream.count
         else:
-            redacted, count = self._scanner.redact(data)
+            redacted, count = yield from self._scanner.redact_in_slices(data)
         self.count += count
         return redacted.decode("utf-8", "surrogatepass") if count else text
 
-    def json(self, value: Json, *, numbers: bool = True, written: bytes | None = None) -> Json:
-        """Return a JSON value without its secrets, names of members included. The given value stays as it is.
-
-        Patterns of the settings also see `numbers`. `written` is the value as JSON, which makes this faster.
-        """
+    def json_in_slices(
+        self, value: Json, *, numbers: bool = True, written: bytes | None = None
+    ) -> Slices[Json]:
+        """Return a JSON value without its secrets: see `json`."""
         self._sees_numbers = numbers and self._scanner.has_patterns
         self._keywords = None if written is None else self._scanner.find_keywords(written)
+        members = walk_members(value)
         try:
-            return map_members(value, self._scalar, self._member)
+            name, scalar = next(members)
+            while True:
+                left = yield from self._scalar(scalar) if name is None else self._member(name, scalar)
+                yield
+                name, scalar = members.send(left)
+        except StopIteration as end:
+            return end.value
         finally:
             self._keywords = None
 
-    def _scalar(self, scalar: Json) -> Json:
+    def _scalar(self, scalar: Json) -> Slices[Json]:
         if isinstance(scalar, str):
-            return self.text(scalar)
+            return (yield from self.text_in_slices(scalar))
         if scalar is None or isinstance(scalar, bool) or not self._sees_numbers:
             return scalar
         written = dumps(scalar)
-        return scalar if (left := self.text(written)) == written else left
+        left = yield from self.text_in_slices(written)
+        return scalar if left == written else left
 
-    def _member(self, name: str, scalar: Json) -> Json:
+    def _member(self, name: str, scalar: Json) -> Slices[Json]:
         """Return the scalar of a member: its first line is what stands behind `"name": "` in a text."""
         if not isinstance(scalar, str):
-            return self._scalar(scalar)
-        alone = self.text(scalar)
+            return (yield from self._scalar(scalar))
+        alone = yield from self.text_in_slices(scalar)
         beginning = self._beginning(name)
         if not beginning:
             return alone
         end = min((at for at in map(alone.find, "\n\r") if at >= 0), default=len(alone))
         line = alone[:end].encode("utf-8", "surrogatepass")
-        redacted, count = self._scanner.redact_tail(beginning, line)
+        redacted, count = yield from self._scanner.redact_tail(beginning, line)
         self.count += count
         return redacted.decode("utf-8", "surrogatepass") + alone[end:] if count else alone
 

@@ -7,9 +7,13 @@ until a process has looked at enough text that RE2 pays for itself.
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import orjson
+
+from paddock.redaction import lists
+from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, drop_colours
 
 Profile = Literal["default", "output", "answer"]
 """`output` and `answer` begin with the rules of the compatible profile for that outlet."""
@@ -26,6 +30,7 @@ _NESTED_CHARS = 256
 
 _CHECKED_BYTES = 512
 """Bytes of a value that a check looks at."""
+_MAX_REFUSED = 10_000
 _QUOTES = frozenset({b'"', b"'", b"`", b";"})
 """What may stand before a quoted value; `;` ends `&quot;`."""
 
@@ -65,7 +70,7 @@ def may_match(data: bytes) -> bool:
     _Looked.size += len(data)
     if _Looked.size > _LOAD_AFTER_BYTES:
         return load_rules().has_keyword(data)
-    lowered, keywords = data.lower(), _keywords()
+    lowered, keywords = drop_colours(data).lower(), _keywords()
     beginnings = zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
     if keywords.beginnings.isdisjoint(beginnings) and not any(word in lowered for word in keywords.short):
         return False
@@ -78,8 +83,17 @@ class Match(NamedTuple):
     start: int
     end: int
     rule: "Rule"
+    begin: int
+    finish: int
+    """Where what the rule matched begins and ends: the secret, and what names it."""
     crosses: bool = False
     """Whether it is none, but reaches from one line into another."""
+
+    def move(self, by: int) -> "Match":
+        """Return the same match further on in a text."""
+        return self._replace(
+            start=self.start + by, end=self.end + by, begin=self.begin + by, finish=self.finish + by
+        )
 
 
 class Rule:
@@ -95,63 +109,99 @@ class Rule:
         self._group: int | None = facts.get("group")
         self._entropy: float = facts.get("entropy", 0)
         self._check: str = facts.get("check", "")
+        self._is_list: bool = facts.get("list", False)
 
     @cached_property
     def _regex(self) -> Untyped:
         return _re2().compile(b"(?m)" + self._pattern.encode(), _latin())
 
     @cached_property
-    def _groups(self) -> int:
-        return self._regex.groups
+    def _groups(self) -> range:
+        """The groups of the pattern that may hold the secret; none where it is the whole match."""
+        count: int = self._regex.groups
+        first = min(1, count) if self._group is None else self._group
+        return range(first, count + 1) if first else range(0)
 
     @cached_property
-    def _first_group(self) -> int:
-        return min(1, self._groups) if self._group is None else self._group
+    def _is_named(self) -> bool:
+        """Whether the first group of the pattern is the name of the value."""
+        return self._groups.start > 1
 
     def applies_to(self, lowered: bytes) -> bool:
         """Tell whether a text in lower case holds a keyword."""
         return self.also in lowered and any(word in lowered for word in self.keywords)
 
-    def find(self, data: bytes) -> Iterator[Match]:
-        """Yield the secrets in some lines; and what reaches from one line into another, which is none."""
-        position = 0
-        while (found := self._regex.search(data, position)) is not None:
-            begin, finish = found.span()
-            start, end = self._locate(found)
+    def find(self, data: bytes, refused: "Refused") -> Iterator[Match | None]:
+        """Yield the secrets in some lines; and what reaches from one line into another, which is none.
+
+        Yield None after each candidate that is none: hostile text may have one every few bytes.
+        """
+        position, search, groups = 0, self._regex.search, self._groups
+        listed = 0  # up to where texts of lists were looked at: each only once
+        while (found := search(data, position)) is not None:
+            begin, finish = start, end = found.span()
+            for group in groups:
+                where = found.span(group)
+                if where[0] < where[1]:
+                    start, end = where
+                    break
             position = max(finish, position + 1)
             if (line_end := data.find(b"\n", begin, finish)) >= 0 and line_end < finish - 1:
-                yield Match(begin, finish, self, crosses=True)
-            elif self._accepts(found, data, start, end):
-                yield Match(start, end, self)
-            elif start > begin and end - start <= _NESTED_CHARS:
-                position = max(start, begin + 1)
+                yield Match(begin, finish, self, begin, finish, crosses=True)
+            elif self._is_list:
+                for start, end in lists.find_texts(data, finish) if begin >= listed else ():
+                    listed = end
+                    is_secret = end - start >= lists.MIN_BYTES and self._accepts(
+                        found, data, start, end, refused
+                    )
+                    yield Match(start, end, self, begin, end) if is_secret else None
+            elif self._accepts(found, data, start, end, refused):
+                yield Match(start, end, self, begin, finish)
+            else:
+                if start > begin and end - start <= _NESTED_CHARS:
+                    position = max(start, begin + 1)
+                yield None
 
-    def _locate(self, found: Untyped) -> tuple[int, int]:
-        """Return where the secret of a match stands."""
-        for group in range(self._first_group, self._groups + 1) if self._first_group else ():
-            start, end = found.span(group)
-            if start < end:
-                return start, end
-        return found.span()
-
-    def _accepts(self, found: Untyped, data: bytes, start: int, end: int) -> bool:
+    def _accepts(self, found: Untyped, data: bytes, start: int, end: int, refused: "Refused") -> bool:
         if not self._check and not self._entropy:
             return True
-        from paddock.redaction import values  # noqa: PLC0415 - only where a pattern has matched
-
         secret = data[start : min(end, start + _CHECKED_BYTES)]
+        named = slice(*found.span(1)) if self._is_named else slice(0)
+        candidate = (self, data[named], data[start - 1 : start], secret, data[end : end + 1])
+        if candidate in refused:
+            return False
+        if self._is_secret(*candidate[1:]):
+            return True
+        if len(refused) < _MAX_REFUSED:
+            refused.add(candidate)
+        return False
+
+    def _is_secret(self, name: bytes, before: bytes, secret: bytes, after: bytes) -> bool:
+        values = self._values
         if self._entropy and values.find_entropy(secret) < self._entropy:
             return False
         if not self._check:
             return True
-        name = found.group(1).decode("latin-1") if self._first_group > 1 else ""
         found_value = values.Value(
-            name,
+            name.decode("latin-1"),
             secret.decode("utf-8", "replace"),
-            is_quoted=data[start - 1 : start] in _QUOTES,
-            after=data[end : end + 1].decode("latin-1"),
+            before in _QUOTES,
+            after.decode("latin-1"),
         )
         return values.CHECKS[self._check](found_value)
+
+    @cached_property
+    def _values(self) -> ModuleType:
+        from paddock.redaction import values  # noqa: PLC0415 - only where a pattern has matched
+
+        return values
+
+
+Refused = set[tuple[Rule, bytes, bytes, bytes, bytes]]
+"""Candidates of one text that are no secrets: hostile text has the same ones again and again.
+
+Each is a rule, the name of the value, the byte before it, the value, and the byte after it.
+"""
 
 
 class Rules:
@@ -168,23 +218,28 @@ class Rules:
         self._keywords = _re2().Set.SearchSet(_latin(case_sensitive=False))
         for word in by_keyword:
             self._keywords.Add(_re2().escape(word))
+        self._keywords.Add(_re2().escape(WRITTEN_SIGN.decode()))
         self._keywords.Compile()
         self.marks = frozenset(rule.mark for rule in self.all)
 
     def has_keyword(self, data: bytes) -> bool:
-        """Tell whether a text holds a keyword."""
-        return self._keywords.Match(data) is not None
+        """Tell whether a text may hold a keyword; False is sure."""
+        return self._keywords.Match(data if ESCAPE not in data else drop_colours(data)) is not None
 
     def find_keywords(self, data: bytes) -> tuple[str, ...]:
-        """Return the keywords in a text."""
+        """Return the keywords in a text, colours in them or not."""
+        return tuple(self._words[number] for number in self._find_numbers(data))
+
+    def _find_numbers(self, data: bytes) -> list[int]:
         found: list[int] = self._keywords.Match(data) or []
-        return tuple(self._words[number] for number in found)
+        if ESCAPE in data or len(self._words) in found:
+            plain: list[int] = self._keywords.Match(drop_colours(data)) or []
+            found = sorted({*found, *plain} - {len(self._words)})
+        return found
 
     def select(self, data: bytes, profile: Profile) -> list[Rule]:
         """Return the rules of a profile that have a keyword in a text, the first to name a mark first."""
-        found: list[int] | None = self._keywords.Match(data)
-        if found is None:
-            return []
+        found = self._find_numbers(data)
         rules = {
             rule
             for number in found

@@ -1,19 +1,29 @@
 """Scan lines for secrets, and put marks in their place."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
+from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, Uncoloured
+from paddock.redaction.keys import KEY_SIGN, find_written_keys
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.rules import Match, Profile, Rule, Untyped, load_rules, may_match
+from paddock.redaction.rules import Match, Profile, Refused, Rule, Untyped, load_rules, may_match
 
 _MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
 _LINE_END = re.compile(rb"([\n\r])")
 _MAX_PASSES = 3
 """What a mark uncovers is searched again; a hostile line does not make that take for ever."""
-_OTHER_MARKS = frozenset({b"[REDACTED:vault]", b"[REDACTED:server]", b"[REDACTED:private-key]"})
+KEY_MARK = b"[REDACTED:private-key]"
+_KEY_ORDER = 0
+_OTHER_MARKS = frozenset({b"[REDACTED:vault]", b"[REDACTED:server]", KEY_MARK})
+_AT_ONCE = 256
+"""Secrets that are handled without a pause."""
+_SEPARATORS = (b" ", b"\t", b",", b";")
+"""Where a line is preferably cut."""
+_SEPARATOR_BYTES = 1024
+"""Bytes in which such a place is looked for."""
 
 
 class Redacted(NamedTuple):
@@ -23,13 +33,45 @@ class Redacted(NamedTuple):
     removals: int
 
 
-class _Span(NamedTuple):
+class Head(NamedTuple):
+    """The beginning of a line without its secrets, and the rest of what was given."""
+
+    data: bytes
+    rest: bytes
+    removals: int
+
+
+class _Found(NamedTuple):
     start: int
     end: int
+    order: int
     mark: bytes
+    begin: int
+    """Where what was matched begins: the secret, and what names it."""
+    finish: int
+
+    def join(self, other: "_Found") -> "_Found":
+        """Return the two as one, named by the rule that comes first."""
+        named = min((self.order, self.mark), (other.order, other.mark))
+        around = min(self.begin, other.begin), max(self.finish, other.finish)
+        return _Found(min(self.start, other.start), max(self.end, other.end), *named, *around)
 
 
-Pattern = Callable[[bytes], Iterator[_Span]]
+_Value = TypeVar("_Value")
+Slices = Generator[None, None, _Value]
+"""Work in slices of less than a millisecond, but for a search by RE2. It returns its value."""
+
+
+def finish(slices: Slices[_Value]) -> _Value:
+    """Return the value of work in slices, done at once."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            return end.value
+
+
+Pattern = Callable[[bytes], Iterator[tuple[int, int, bytes]]]
 
 
 class Scanner:
@@ -87,71 +129,125 @@ class Scanner:
 
     def redact(self, data: bytes) -> Redacted:
         """Return lines without their secrets, each as if it stood alone."""
+        return finish(self.redact_in_slices(data))
+
+    def redact_in_slices(self, data: bytes) -> Slices[Redacted]:
+        """Return lines without their secrets, each as if it stood alone."""
         data, count = self._known.remove(data)
         if self._settings:
-            return self._redact_each_line(data, count)
+            return (yield from self._redact_each_line(data, count))
         if not self._has_rules or not may_match(data):
             return Redacted(data, count)
-        data, found = self._remove(data, load_rules().select(data, self._profile))
+        data, found = yield from self._remove(data, load_rules().select(data, self._profile))
         return Redacted(data, count + found)
 
-    def redact_tail(self, beginning: bytes, tail: bytes) -> Redacted:
+    def redact_head(self, data: bytes, most: int) -> Slices[Head | None]:
+        """Return the beginning of a line, of at most so many bytes, without its secrets. It is cut where no secret is.
+
+        None if there is no such place. Removing secrets from the rest removes those of the line then.
+        """
+        most = min(most, len(data))
+        cut = max(data.rfind(each, most - _SEPARATOR_BYTES, most) for each in _SEPARATORS) + 1 or most
+        if self.leaves_alone(data):
+            return Head(data[:cut], data[cut:], 0)
+        may_hold = self._has_rules and may_match(data)
+        rules = load_rules().select(data, self._profile) if may_hold else []
+        refused: Refused = set()
+        spans = yield from self._find_spans(data, rules, refused)
+        known = list(self._known.find(data))
+        marks = [found.span() for found in _MARK.finditer(data)] if b"[REDACTED:" in data else []
+        uncut = [*((span.begin, span.finish) for span in spans), *known, *marks]
+        for begin, finish in sorted(uncut, reverse=True):
+            if begin < cut < finish:
+                cut = begin
+        if not cut:
+            return None
+        if known:
+            redacted, count = yield from self.redact_in_slices(data[:cut])
+            return Head(redacted, data[cut:], count)
+        spans = [span for span in spans if span.end <= cut]
+        redacted, count = data[:cut], 0
+        if spans:
+            redacted = _replace(redacted, spans)
+            redacted, count = yield from self._remove(redacted, rules, refused, _MAX_PASSES - 1)
+        return Head(redacted, data[cut:], count + len(spans))
+
+    def redact_tail(self, beginning: bytes, tail: bytes) -> Slices[Redacted]:
         """Return the tail of a line without the secrets that the line holds; its beginning only gives them a name."""
         rules = load_rules().select(beginning + tail, self._profile) if self._has_rules else []
         size, count = len(beginning), 0
         # Within quotes, quotes would be escaped.
-        spans = self._find_spans(beginning + tail.replace(b'"', b"'") + b'"', rules)
+        spans = yield from self._find_spans(beginning + tail.replace(b'"', b"'") + b'"', rules, set())
         done: list[bytes] = []
         position = 0
-        for start, end, mark in spans:
-            if end > size and start < size + len(tail):
-                done += (tail[position : max(start - size, 0)], mark)
-                position = end - size
+        for span in spans:
+            if span.end > size and span.start < size + len(tail):
+                done += (tail[position : max(span.start - size, 0)], span.mark)
+                position = span.end - size
                 count += 1
         return Redacted(b"".join((*done, tail[position:])), count)
 
-    def _redact_each_line(self, data: bytes, count: int) -> Redacted:
+    def _redact_each_line(self, data: bytes, count: int) -> Slices[Redacted]:
         done: list[bytes] = []
         for number, line in enumerate(_LINE_END.split(data)):
             if number % 2:
                 done.append(line)
                 continue
             rules = load_rules().select(line, self._profile) if self._has_rules and may_match(line) else []
-            redacted, found = self._remove(line, rules)
+            redacted, found = yield from self._remove(line, rules)
+            yield
             done.append(redacted)
             count += found
         return Redacted(b"".join(done), count)
 
-    def _remove(self, data: bytes, rules: Sequence[Rule]) -> tuple[bytes, int]:
+    def _remove(
+        self,
+        data: bytes,
+        rules: Sequence[Rule],
+        refused: Refused | None = None,
+        passes: int = _MAX_PASSES,
+    ) -> Slices[tuple[bytes, int]]:
         """Return lines without secrets, and how many there were."""
         count = 0
-        for _ in range(_MAX_PASSES):
-            spans = self._find_spans(data, rules)
+        refused = set() if refused is None else refused
+        for _ in range(passes):
+            spans = yield from self._find_spans(data, rules, refused)
             if not spans:
                 break
-            done: list[bytes] = []
-            position = 0
-            for start, end, mark in spans:
-                done += (data[position:start], mark)
-                position = end
-            data = b"".join((*done, data[position:]))
+            data = _replace(data, spans)
             count += len(spans)
         return data, count
 
-    def _find_spans(self, data: bytes, rules: Sequence[Rule]) -> list[_Span]:
+    def _find_spans(self, data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
         """Return what to remove from lines, in order; what overlaps is one, named by the rule that comes first."""
         seen = self._blank_marks(data).replace(b"\r", b"\n")
-        spans = [(start, end, rule.order, rule.mark) for start, end, rule, _ in _find_matches(seen, rules)]
+        found = yield from _find_in(seen, rules, refused)
         for order, pattern in enumerate(self._compiled[0] if self._settings else ()):
-            spans += [(start, end, 1_000_000 + order, mark) for start, end, mark in pattern(seen)]
-        merged: list[tuple[int, int, int, bytes]] = []
-        for span in sorted(spans):
-            if merged and span[0] < merged[-1][1]:
-                before = merged.pop()
-                merged.append((before[0], max(before[1], span[1]), *min(before[2:], span[2:])))
+            found += [
+                _Found(start, end, 1_000_000 + order, mark, start, end) for start, end, mark in pattern(seen)
+            ]
+        if ESCAPE in seen or WRITTEN_SIGN in seen:
+            plain = Uncoloured(seen)
+            if plain.has_colours:
+                hidden = yield from _find_in(plain.data, rules, refused)
+                found += [
+                    _Found(
+                        *plain.locate(each.start, each.end),
+                        each.order,
+                        each.mark,
+                        *plain.locate(each.begin, each.finish),
+                    )
+                    for each in hidden
+                ]
+        merged: list[_Found] = []
+        for each in sorted(found):
+            if merged and each.start < merged[-1].end:
+                merged[-1] = merged[-1].join(each)
             else:
-                merged.append(span)
-        return [_Span(start, end, mark) for start, end, _, mark in merged]
+                merged.append(each)
+                if not len(merged) % _AT_ONCE:
+                    yield
+        return merged
 
     def _blank_marks(self, line: bytes) -> bytes:
         """Return a line with what no rule may see again, at the same length."""
@@ -160,33 +256,71 @@ class Scanner:
         return _MARK.sub(lambda found: b"<" * len(found[0]) if found[0] in self._marks else found[0], line)
 
 
-def _find_matches(data: bytes, rules: Sequence[Rule]) -> Iterator[Match]:
-    """Yield the secrets of each line, as if it stood alone. Searching all lines at once is many times as fast."""
+def _find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
+    """Return the secrets in some lines."""
+    found: list[_Found] = []
+    for match in _find_matches(data, rules, refused):
+        if match is None:
+            yield
+        else:
+            named = match.rule.order, match.rule.mark
+            found.append(_Found(match.start, match.end, *named, match.begin, match.finish))
+            if not len(found) % _AT_ONCE:
+                yield
+    if KEY_SIGN in data and any(rule.mark == KEY_MARK for rule in rules):
+        for begin, body in find_written_keys(data):
+            found.append(_Found(body.start, body.end, _KEY_ORDER, KEY_MARK, begin, body.end))
+            yield
+    return found
+
+
+def _replace(data: bytes, spans: Sequence[_Found]) -> bytes:
+    """Return a text with marks in place of spans."""
+    done: list[bytes] = []
+    position = 0
+    for span in spans:
+        done += (data[position : span.start], span.mark)
+        position = span.end
+    return b"".join((*done, data[position:]))
+
+
+def _find_matches(data: bytes, rules: Sequence[Rule], refused: Refused) -> Iterator[Match | None]:
+    """Yield the secrets of each line, as if it stood alone. Searching all lines at once is many times as fast.
+
+    Yield None now and then, for a pause.
+    """
     alone: set[tuple[int, int]] = set()
     matches: list[tuple[tuple[int, int], Match]] = []
     for rule in rules:
         line, applies = (0, -1), False
-        for match in rule.find(data):
+        for match in rule.find(data, refused):
+            yield None
+            if match is None:
+                continue
             if (
                 match.start > line[1]
             ):  # once for a line: for each match it would take the square of its length
                 line = _find_line(data, match.start)
                 applies = rule.applies_to(data[line[0] : line[1]].lower())
             if match.crosses:
-                crossed = line
-                alone.add(crossed)
-                while crossed[1] < match.end:
-                    crossed = _find_line(data, crossed[1] + 1)
-                    alone.add(crossed)
+                alone.update(_find_lines(data, line, match.end))
             elif applies:
                 matches.append((line, match))
+        yield None
     yield from (match for line, match in matches if line not in alone)
     for start, end in alone:
-        line = data[start:end]
-        lowered = line.lower()
-        for rule in rules:
-            if rule.applies_to(lowered):
-                yield from (Match(start + each.start, start + each.end, rule) for each in rule.find(line))
+        line_alone = data[start:end]
+        lowered = line_alone.lower()
+        for rule in (rule for rule in rules if rule.applies_to(lowered)):
+            yield from (match and match.move(start) for match in rule.find(line_alone, refused))
+
+
+def _find_lines(data: bytes, line: tuple[int, int], end: int) -> Iterator[tuple[int, int]]:
+    """Yield a line, and those that follow it up to a position."""
+    yield line
+    while line[1] < end:
+        line = _find_line(data, line[1] + 1)
+        yield line
 
 
 def _find_line(data: bytes, position: int) -> tuple[int, int]:
@@ -222,10 +356,10 @@ def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Patter
 def _find_pattern(compiled: Untyped, mark: bytes) -> Pattern:
     """Return what finds a pattern of the settings in a line; an empty match is none."""
 
-    def find(line: bytes) -> Iterator[_Span]:
+    def find(line: bytes) -> Iterator[tuple[int, int, bytes]]:
         for match in compiled.finditer(line):
             start, end = match.span()
             if start < end:
-                yield _Span(start, end, mark)
+                yield start, end, mark
 
     return find

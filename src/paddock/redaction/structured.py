@@ -1,40 +1,43 @@
 """JSON values: every text and name in them is redacted, and a name decides about its value as it does in a text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from paddock.model.base import Json
 
-Copy = dict[str, Any] | list[Any]
-
 
 def map_scalars(value: Json, change: Callable[[Any], Any]) -> Json:
     """Return a copy of a JSON value with every scalar and every name of a member changed, at any depth."""
-    return map_members(value, change, lambda _name, scalar: change(scalar))
+    members = walk_members(value)
+    try:
+        _, scalar = next(members)
+        while True:
+            _, scalar = members.send(change(scalar))
+    except StopIteration as end:
+        return end.value
 
 
-def map_members(value: Json, change: Callable[[Any], Any], change_member: Callable[[str, Any], Any]) -> Json:
-    """Return a copy of a JSON value with its scalars and names changed, at any depth.
+def walk_members(value: Json) -> Generator[tuple[str | None, Any], Any, Json]:
+    """Return a copy of a JSON value; yield its scalars and names, at any depth, and take what replaces each.
 
-    `change_member` takes the name of a member and its scalar, or each scalar of its list.
+    A scalar comes with the name of its member, also from lists in lists; names, and scalars without one, with None.
     """
     root: list[Any] = [value]
-    todo: list[tuple[Copy, str | None]] = [(root, None)]
-
-    def take(child: Json, name: str | None) -> Json:
-        if not isinstance(child, dict | list | tuple):
-            return change(child) if name is None else change_member(name, child)
-        copy: Copy = dict(child) if isinstance(child, dict) else list(child)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        todo.append((copy, name))
-        return copy
-
+    todo: list[tuple[Any, str | None]] = [(root, None)]
     while todo:
         container, name = todo.pop()
-        if isinstance(container, dict):
-            members = list(container.items())
+        is_object = isinstance(container, dict)
+        members: list[tuple[Any, Any]] = list(container.items() if is_object else enumerate(container))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if is_object:
             container.clear()
-            for key, child in members:
-                container[change(key)] = take(child, key)
-        else:
-            container[:] = [take(child, name) for child in container]
+        for place, child in members:
+            key = place
+            if is_object:
+                name = place
+                key = yield None, place
+            if isinstance(child, dict | list | tuple):
+                container[key] = dict(child) if isinstance(child, dict) else list(child)  # pyright: ignore[reportUnknownArgumentType]
+                todo.append((container[key], name))
+            else:
+                container[key] = yield name, child
     return root[0]

@@ -6,7 +6,6 @@ date. A secret is random, or at least mixes letters and digits in a way that nam
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ _PLACEHOLDER = re.compile(
     r"|change.?me|your[_-]|dummy",
     re.IGNORECASE,
 )
+_DIGIT = re.compile("[0-9]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PIECES = re.compile(r"[A-Za-z0-9]+")
 _CHANGE = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
@@ -77,6 +77,8 @@ class Value(NamedTuple):
 def is_secret(value: Value) -> bool:
     """Tell whether the value of a name looks like a secret."""
     text = value.text
+    if _is_word(text):
+        return False
     if not value.is_quoted:
         text = text.rstrip(".")  # the end of a sentence
         if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text):
@@ -90,9 +92,9 @@ def is_secret(value: Value) -> bool:
 
 def is_random(value: str) -> bool:
     """Tell whether a value looks random, and not like a name, a path or a number."""
-    if _PLACEHOLDER.search(value) or find_entropy(value) < MIN_ENTROPY:
+    if _is_word(value) or find_entropy(value) < MIN_ENTROPY or _PLACEHOLDER.search(value):
         return False
-    pieces = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
+    pieces = _drop_terms(value)
     longest = max(pieces, key=len, default="")
     if all(map(_WORD_AND_NUMBER.fullmatch, pieces)):
         mixed = not longest.islower() and not longest.isupper()
@@ -103,10 +105,21 @@ def is_random(value: str) -> bool:
     return len(_CHANGE.findall(value)) >= _MIN_CHANGES
 
 
+def _drop_terms(value: str) -> list[str]:
+    """Return the letters and digits in a row of a value, without terms of the field, each of which has a digit."""
+    return [_TERM.sub("", piece) if _DIGIT.search(piece) else piece for piece in _PIECES.findall(value)]
+
+
 def find_entropy(text: str | bytes) -> float:
     """Return the Shannon entropy of a text, in bits for each character."""
     size = len(text)
-    return -sum(count / size * math.log2(count / size) for count in Counter(text).values())
+    counts = [text.count(each) for each in set(text)]  # pyright: ignore[reportArgumentType] - of the same kind
+    return -sum([count / size * math.log2(count / size) for count in counts])
+
+
+def _is_word(text: str) -> bool:
+    """Tell quickly that a value has no digit and letters of one case only, as most values in source do."""
+    return text.isascii() and (text.islower() or text.isupper()) and not _DIGIT.search(text)
 
 
 def _is_password(value: str, *, is_quoted: bool) -> bool:
@@ -117,8 +130,7 @@ def _is_password(value: str, *, is_quoted: bool) -> bool:
         return is_random(value) or bool(is_quoted and letters and mixed and _SPECIAL.search(value))
     if is_quoted and _SPECIAL.search(value) and " " not in value:
         return True
-    rest = [_TERM.sub("", piece) for piece in _PIECES.findall(value)]
-    mixed = [piece for piece in rest if _CHANGE.search(piece)]
+    mixed = [piece for piece in _drop_terms(value) if _CHANGE.search(piece)]
     return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
 
 

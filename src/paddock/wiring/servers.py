@@ -110,6 +110,10 @@ class Servers:
         """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
         return self.admission.resolve_alias(server, tool) if "_" in tool else tool  # as every alias has
 
+    def may_be_alias(self, server: str, tool: str) -> bool:
+        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
+        return "_" in tool and self.admission.may_be_alias(server, tool)
+
     async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
         """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
         await self._live().listed(server)

@@ -266,6 +266,27 @@ def test_a_rule_about_a_tool_holds_for_its_alias(workspace):
         assert (status, told) == ("ok", value)
 
 
+@pytest.mark.parametrize("effect", ["deny", "ask"])
+def test_a_rule_that_names_an_alias_holds_for_the_tool(workspace, effect):
+    workspace.says(SUM)
+    rule = f'[[policy.rule]]\ntool = "g/get_sum"\neffect = "{effect}"\nreason = "no sums"\n'
+    (workspace.directory / "paddock.toml").write_text(rule)
+    for _ in ("before anything is known of the server", "by what is pinned"):
+        for name in ("get_sum", "get-sum"):
+            code, output, errors = workspace.paddock("servers", "call", "g", name, '{"a": 1}')
+            assert (code, output, "no sums" in errors) == (1, "", True), errors
+    assert workspace.paddock("policy", "check", "g/get-sum")[0] == (126 if effect == "deny" else 3)
+
+
+def test_an_allow_that_names_an_alias_allows_no_tool(workspace):
+    workspace.says(SUM)
+    rule = '[[policy.rule]]\ntool = "g/get_sum"\neffect = "allow"\n'
+    (workspace.directory / "paddock.toml").write_text(rule)
+    code, output, errors = workspace.paddock("servers", "call", "g", "get-sum", '{"a": 1}')
+    assert (code, output) == (1, "")
+    assert "g/get-sum is allowed by none of the workspace rules" in errors
+
+
 def test_an_alias_may_be_called_where_only_reading_is_allowed(workspace):
     workspace.says(SUM)
     assert workspace.run("return await servers.g.get_sum({a: 1})", "--set", "grants.calls=read_only") == (

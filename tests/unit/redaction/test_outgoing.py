@@ -9,6 +9,7 @@ from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.scanner import finish
 
 PATTERNS = (
     RedactionPattern(pattern=r"\b\d{16}\b", name="card"),
@@ -108,9 +109,8 @@ def leaving(secret):
         known.learn(secret)
     pattern = RedactionPattern(pattern="acme-[a-z]+", name="pattern")
     given = holding(secret)
-    return Outgoing(
-        RedactionSettings(patterns=(pattern,) if secret == HELD["pattern"] else ()), known
-    ).result(given, json.dumps(given.value).encode())
+    outgoing = Outgoing(RedactionSettings(patterns=(pattern,) if secret == HELD["pattern"] else ()), known)
+    return finish(outgoing.result_in_slices(given, json.dumps(given.value).encode()))
 
 
 @pytest.mark.parametrize("name", HELD)
@@ -148,7 +148,7 @@ def test_what_did_not_run_says_why_without_secrets():
 def test_an_outcome_without_secrets_leaves_as_it_is():
     assert leaving("plain") == holding("plain")
     bare = Outcome(id="x", status=Status.OK, value=1, has_value=True)
-    assert outgoing().result(bare, b"1") == bare
+    assert finish(outgoing().result_in_slices(bare, b"1")) == bare
 
 
 def test_facts_for_the_record_lose_what_was_handed_out():

@@ -2,13 +2,14 @@
 
 import json
 import time
+from ast import literal_eval
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.settings import RedactionSettings
-from paddock.redaction import scanner
+from paddock.redaction import scanner, values
 from paddock.redaction.redactor import Removal
 from paddock.redaction.rules import may_match
 from paddock.redaction.scanner import Scanner
@@ -208,6 +209,41 @@ def test_a_member_is_decided_as_its_text(name: str, value: str) -> None:
     assert json.loads(redact(json.dumps({name: value}))) == redact_json({name: value})
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"password": [["hunter2secret"]]}, {"password": [["[REDACTED:secret]"]]}),
+        (
+            {"tokens": [["a", ["b", 1, None, BODY]], "plain text", BODY], "names": [BODY]},
+            {
+                "tokens": [["a", ["b", 1, None, "[REDACTED:secret]"]], "plain text", "[REDACTED:secret]"],
+                "names": [BODY],
+            },
+        ),
+        ({"token": [], "name": BODY}, {"token": [], "name": BODY}),
+        ({"token": ["plain"], BODY: 1}, {"token": ["plain"], BODY: 1}),
+    ],
+)
+def test_the_name_of_a_list_decides_about_its_texts_in_json_as_in_a_text(
+    value: object, expected: object
+) -> None:
+    assert redact_json(value) == expected
+    assert json.loads(redact(json.dumps(value))) == expected
+    assert json.loads(redact(json.dumps(value, separators=(",", ":")))) == expected
+    assert json.loads(json.loads(redact(json.dumps(json.dumps(value))))) == expected
+    assert literal_eval(redact(repr(value))) == expected
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.sampled_from([BODY, "hunter2secret", "plain", "", "a b", "]", "["]),
+        lambda inner: st.lists(inner, max_size=3),
+    )
+)
+def test_a_list_of_lists_is_decided_as_its_text(value: object) -> None:
+    assert json.loads(redact(json.dumps({"password": [value]}))) == redact_json({"password": [value]})
+
+
 def test_depth_is_no_problem() -> None:
     value: object = TOKEN
     for _ in range(100_000):
@@ -336,6 +372,13 @@ def test_letters_and_brackets_stay_as_they_are(text: str) -> None:
             "\r",
             "token=\n",
         ),
+        *("password=password=", "pwd=a1b2c3 ", "kraken=", "pwd=[\"pwd=['", "pwd=['pwd=[',", 'pwd=["abcdef",'),
+        *(
+            "-----BEGIN PRIVATE KEY-----\\n",
+            "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n",
+            "\x1b[31mghp_",
+            "pwd=\x1b[0ma1b2c3 ",
+        ),
         *("password=hunter2secret ", "bearer bearer ", "[REDACTED:secret]", "ghp_", "\\n\\n"),
     ],
 )
@@ -353,6 +396,28 @@ def test_every_kind_of_key_is_found(start: str) -> None:
     found = redact(f"key: {start}{'A1' * 12}\n")
     assert (found[:15], found[-2:]) == ("key: [REDACTED:", "]\n")
     assert redact(start) == start
+
+
+@pytest.mark.parametrize("piece", ["password=password=", "token: string, ", '{"token_type": "bearer"}'])
+def test_the_same_candidate_is_refused_once(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[values.Value] = []
+
+    def judge(value: values.Value) -> bool:
+        judged.append(value)
+        return values.is_secret(value)
+
+    monkeypatch.setitem(values.CHECKS, "value", judge)
+    assert redact(piece * 1000) == piece * 1000
+    assert len(judged) <= 3
+
+
+@pytest.mark.parametrize(
+    ("text", "candidates"),
+    [("password=password=" * 1000, 1000), ("password=hunter2secret " * 1000, 1000), ("kraken=" * 1000, 900)],
+)
+def test_hostile_text_is_redacted_in_slices(text: str, candidates: int) -> None:
+    assert sum(1 for _ in Removal(DEFAULT).text_in_slices(text)) >= candidates
+    assert sum(1 for _ in Removal(DEFAULT).json_in_slices({"a": [text], "b": [1] * 100})) >= candidates + 100
 
 
 def test_a_line_is_looked_at_once_however_many_secrets_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,20 @@
 """Redaction of output: no chunk border hides a secret, live output is not held back for long, and memory is bounded."""
 
+import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.model.settings import RedactionPattern, RedactionSettings
+from paddock.redaction import scanner
+from paddock.redaction.keys import KEY_SIGN
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner
-from paddock.redaction.stream import KEY_SIGN, LONGEST, OVERLAP, WITHHELD, StreamRedactor
+from paddock.redaction.stream import LONGEST, OVERLAP, WITHHELD, StreamRedactor
 
 GITHUB = "ghp_" + "aB3" * 12
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -18,6 +22,7 @@ LINES = ["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw", "ggSjAgEAAoIBAQC7VJTUt9Us8cKB",
 BEGIN, END = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
 KEY = "\n".join([BEGIN, *LINES, END])
 MARK = "[REDACTED:private-key]"
+RED, PLAIN = "\x1b[1;31m", "\x1b[0m"
 REDACTED_KEY = f"{BEGIN}\n{MARK}\n{MARK}\n{MARK}\n{END}"
 DEFAULT = Scanner(RedactionSettings())
 COMPATIBLE = Scanner(RedactionSettings(), profile="output")
@@ -82,6 +87,90 @@ def test_s43_the_compatible_profile_keeps_its_rules_and_marks(text: str, redacte
 )
 def test_defaults(text: str, redacted: str) -> None:
     assert redact(DEFAULT, text) == redacted
+
+
+def armor(prefix: str, *lines: str, suffix: str = "") -> str:
+    return "".join(f"{prefix}{line}{suffix}\n" for line in (BEGIN, *lines, END))
+
+
+PREFIXES = [
+    *("2026-11-25 INFO  ", "2026-11-25T12:00:01.123Z [main] INFO a.b.C - ", "Nov 25 12:00:01 host app[12]: "),
+    *("> ", "# ", "    #   ", " * ", "+", "src/key.pem:", "\x1b[32mINFO\x1b[0m "),
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("lines", [LINES, ["MIIEvQIB", *LINES], ["MIIEvQ", "IBADAN", "BgkqhA", "abc="]])
+def test_a_key_behind_a_prefix_loses_its_base64(prefix: str, lines: list[str]) -> None:
+    assert redact(DEFAULT, armor(prefix, *lines)) == armor(prefix, *[MARK] * len(lines))
+
+
+@pytest.mark.parametrize("lines", [["MIIEvQIB", *LINES], ["MIIEvQ", "IBADAN", "BgkqhA", "abc="]])
+def test_a_key_whose_first_line_is_short_loses_its_base64(lines: list[str]) -> None:
+    assert redact(DEFAULT, armor("", *lines)) == armor("", *[MARK] * len(lines))
+
+
+def test_a_key_behind_times_that_change_loses_its_base64() -> None:
+    lines = [f"2026-11-25 12:00:{second} INFO " for second in ("01.5", "02.25", "03.125", "04", "5.1")]
+    text = "".join(f"{time}{line}\n" for time, line in zip(lines, [BEGIN, *LINES[:2], END], strict=False))
+    assert redact(DEFAULT, text) == text.replace(LINES[0], MARK).replace(LINES[1], MARK)
+
+
+def test_a_key_in_lines_of_json_loses_its_base64() -> None:
+    lines = ["A1b2" * 16, "C3d4" * 16, "e5=="]
+    text = armor('{"log":"', *lines, suffix='\\n","stream":"stdout","time":"2026-11-25T12:00:00Z"}')
+    assert redact(DEFAULT, text) == text.replace(lines[0], MARK).replace(lines[1], MARK).replace(
+        lines[2], MARK
+    )
+
+
+@pytest.mark.parametrize("prefix", ["", *PREFIXES])
+@pytest.mark.parametrize("lines", [LINES, ["MIIEvQIB", *LINES]])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_key_within_a_text_of_json_loses_its_base64(prefix: str, lines: list[str], times: int) -> None:
+    text = armor(prefix, *lines)
+    for _ in range(times):
+        text = json.dumps({"key": text, "name": "one"})
+    redacted = redact(DEFAULT, text)
+    assert [line for line in lines if line in redacted] == []
+    for _ in range(times):
+        redacted = json.loads(redacted)
+        assert redacted["name"] == "one"
+        redacted = redacted["key"]
+    assert redacted.startswith(f"{prefix}{BEGIN}")
+    assert redacted.endswith(f"{END}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{BEGIN}\n    return loadKey()\n{LINES[0]}\n",
+        f'if text.startswith("{BEGIN}"):\n    return\n',
+        f"2026-11-25 {BEGIN}\n2026-11-25 12:00 INFO started\n2026-11-25 12:00 INFO {LINES[0]}\n",
+    ],
+)
+def test_what_follows_the_name_of_a_key_stays(text: str) -> None:
+    assert redact(DEFAULT, text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        (f"{RED}ghp_{PLAIN}{GITHUB[4:]}{PLAIN} x", f"{RED}[REDACTED:github-token]{PLAIN} x"),
+        (f"x {GITHUB[:2]}{RED}{GITHUB[2:20]}{PLAIN}{GITHUB[20:]}\n", "x [REDACTED:github-token]\n"),
+        (f"password={RED}hunter2secret{PLAIN} z", f"password={RED}[REDACTED:secret]{PLAIN} z"),
+        (
+            f'{RED}"password"{PLAIN}: {RED}"hunter2secret"',
+            f'{RED}"password"{PLAIN}: {RED}"[REDACTED:secret]"',
+        ),
+        (f"{RED}sk-{'A1b2' * 6}", f"{RED}[REDACTED:api-key]"),
+        (f"{RED}a token is{PLAIN} a thing, [1b[", f"{RED}a token is{PLAIN} a thing, [1b["),
+    ],
+)
+def test_colours_hide_no_secret(text: str, redacted: str) -> None:
+    assert redact(DEFAULT, text) == redacted
+    assert json.loads(redact(DEFAULT, json.dumps(text))) == redacted
+    assert Removal(DEFAULT).json({"a": [text]}) == {"a": [redacted]}
 
 
 def test_a_key_counts_once() -> None:
@@ -175,6 +264,7 @@ ATOMS = st.sampled_from(
             "0a1b2c3d" * 4,
             "bearer ",
         ),
+        *(RED, "\\u001b[0m", "\\n", "2026-11-25 INFO ", "MIIEvQ", "[", "passwords: ['a', '"),
         *("[REDACTED:secret]", "[REDACTED:", "]", "sentry", "9"),
     ]
 )
@@ -235,6 +325,32 @@ def test_a_secret_anywhere_in_a_long_line_is_found(where: int, offset: int, plac
     assert streamed(DEFAULT, cut(text.encode(), places)).decode() == text.replace(
         secret, "[REDACTED:secret]"
     ).replace(GITHUB, "[REDACTED:github-token]")
+
+
+def test_a_long_line_of_many_secrets_loses_nothing_else() -> None:
+    line = '{"id": 1, "password": "hunter2secret"},' * (4 * LONGEST // 40)
+    assert redact(DEFAULT, line) == line.replace("hunter2secret", "[REDACTED:secret]")
+
+
+def test_a_window_of_a_long_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    find_in = scanner._find_in
+
+    def find_and_count(data: bytes, *rest: Any) -> Any:
+        searched.append(len(data))
+        return find_in(data, *rest)
+
+    monkeypatch.setattr(scanner, "_find_in", find_and_count)
+    text = "password=password=" * (LONGEST // 4)
+    assert redact(DEFAULT, text) == text
+    assert sum(searched) < len(text) * 1.5
+
+
+def test_what_was_handed_out_is_removed_at_any_border_of_a_window() -> None:
+    secrets = KnownSecrets()
+    secrets.learn("vault")
+    text = "a vault, password=x;" * (LONGEST // 5)
+    assert redact(Scanner(RedactionSettings(), secrets), text) == text.replace("vault", "[REDACTED:vault]")
 
 
 def test_a_long_line_of_one_secret_is_withheld() -> None:

@@ -1,4 +1,5 @@
-// The console: every line goes out at once, so that none is lost to what comes after it. Levels are the streams of node:
+// The console: every line goes out at once, so that none is lost to what comes after it. No method throws, whatever reading
+// a value does: what cannot be read is named in its place. Levels are the streams of node:
 // what it writes to standard error is `warn`, `error` or `debug` here.
 let outputLeft = 0;
 let linesLeft = 0;
@@ -10,8 +11,14 @@ function print(level, values) {
   if (outputCut) return;
   const rest = rawResults ? 0 : formatted(values);
   const texts = rest > 0 ? [format.text] : [];
-  for (let i = rest; i < values.length; i++) texts[texts.length] = shown(values[i]);
+  for (let i = rest; i < values.length; i++) texts[texts.length] = printed(values[i]);
   write(level, apply(join, texts, [" "]));
+}
+// As node shows it where neither its text nor JSON says anything: JSON cannot be made of what is very deep.
+function printed(value) {
+  const text = shown(value);
+  if (rawResults || typeof value !== "object" || value === null) return text;
+  return text === "[object Object]" || (text === NO_TEXT && !isRevoked(value) && isArray(value)) ? inspect(value) : text;
 }
 function write(level, plain) {
   if (outputCut) return;
@@ -59,6 +66,13 @@ function formatted(values) {
 }
 const FIELDS = "sdifjoOc";
 function fieldOf(letter, value) {
+  try {
+    return textOfField(letter, value);
+  } catch (error) {
+    return holds("dif", letter) ? "NaN" : unreadable(error);
+  }
+}
+function textOfField(letter, value) {
   switch (letter) {
     case "s": return asText(value);
     case "j": return asJson(value);
@@ -82,8 +96,8 @@ function asText(value) {
 // Whether an object has a toString that its author wrote.
 function hasOwnText(value) {
   const method = value.toString;
-  if (typeof method !== "function" || kindOf(value) === "Date") return true;
-  return !holds(apply(functionText, method, []), "[native code]");
+  if (typeof method !== "function") return false;
+  return kindOf(value) === "Date" || !holds(apply(functionText, method, []), "[native code]");
 }
 function asJson(value) {
   try {
@@ -101,7 +115,7 @@ function elapsed(label, what, values) {
   const since = apply(mapGet, started, [label]);
   if (since === undefined) return write("warn", "Warning: No such label '" + label + "' for console." + what + "()");
   const texts = [label + ": " + durationShown(now() - since)];
-  for (let i = 0; i < values.length; i++) texts[i + 1] = shown(values[i]);
+  for (let i = 0; i < values.length; i++) texts[i + 1] = printed(values[i]);
   write("log", apply(join, texts, [" "]));
 }
 function durationShown(ms) {
@@ -131,18 +145,28 @@ const METHODS = {
   dirxml(...values) { print("log", values); },
   dir(value, options) { write("log", inspect(value, lookOf(options))); },
   table(rows, columns) {
-    const text = tableOf(rows, columns);
+    let text = "";
+    try {
+      text = tableOf(rows, columns);
+    } catch {
+      // reading the rows runs the program's code: they are shown as far as they can be read
+    }
     if (text === "") print("log", [rows]);
     else write("log", text);
   },
   trace(...values) {
     const site = { stack: "" };
     captureStackTrace(site, METHODS.trace);
+    let frames = "";
+    try {
+      frames = framesOf({ stack: site.stack }, ""); // as the program reads it
+    } catch {
+      // the program's own Error.prepareStackTrace threw
+    }
     const rest = formatted(values);
     const texts = rest > 0 ? [format.text] : [];
-    for (let i = rest; i < values.length; i++) texts[texts.length] = shown(values[i]);
+    for (let i = rest; i < values.length; i++) texts[texts.length] = printed(values[i]);
     const said = apply(join, texts, [" "]);
-    const frames = framesOf({ stack: site.stack }, ""); // as the program reads it
     const own = apply(indexOf, frames, ["\n    at start (paddock:glue:"]);
     write("error", "Trace" + (said === "" ? "" : ": " + said) + (own < 0 ? frames : apply(slice, frames, [0, own])));
   },
@@ -182,8 +206,12 @@ const METHODS = {
 };
 const lookOf = (options) => {
   if (typeof options !== "object" || options === null) return undefined;
-  const depth = options.depth === null ? Infinity : options.depth;
-  return { __proto__: null, ...(depth === undefined ? {} : { depth: NumberOf(depth) }), hidden: options.showHidden === true };
+  try {
+    const depth = options.depth === null ? Infinity : options.depth;
+    return { __proto__: null, ...(depth === undefined ? {} : { depth: NumberOf(depth) }), hidden: options.showHidden === true };
+  } catch {
+    return undefined; // the program's own getters threw
+  }
 };
 
 const console = create(null);
@@ -193,10 +221,10 @@ for (const level of ["log", "warn", "error", "info", "debug"]) seedConsole[level
 freeze(console);
 freeze(seedConsole);
 
-// A table of rows as node draws it; "" for what has no rows.
+// A table of rows as node draws it; "" for what has no rows. Columns that are no list of names are ignored.
 function tableOf(rows, columns) {
   if (typeof rows !== "object" || rows === null) return "";
-  if (columns !== undefined && !isArray(columns)) throw new NativeTypeError("console.table: the columns must be an array of names");
+  if (!isArray(columns)) columns = undefined;
   const kind = kindOf(rows);
   const indexes = [];
   const names = columns === undefined ? [] : textsOf(columns);
@@ -221,7 +249,7 @@ function tableOf(rows, columns) {
         apply(mapSet, cells, [name, (column = [])]);
         if (columns === undefined) names[names.length] = name;
       }
-      if (owns) column[at] = cellOf(row[name]);
+      if (owns) column[at] = memberCell(row, name);
     }
   };
   if (kind === "Map") {
@@ -259,6 +287,13 @@ function textsOf(list) {
   const texts = [];
   for (let i = 0; i < list.length; i++) texts[i] = textOf(list[i]);
   return texts;
+}
+function memberCell(row, name) {
+  try {
+    return cellOf(row[name]);
+  } catch (error) {
+    return unreadable(error);
+  }
 }
 function cellOf(value) {
   const isLarge = typeof value === "object" && value !== null && !isArray(value) && keys(value).length > 2;

@@ -1,5 +1,5 @@
 // Shows values as node does (util.inspect): for console.dir, console.table, `%o` and `%O`. Reading a value may run the
-// program's code, in getters of a proxy; what it throws is the program's own.
+// program's code, in getters and proxies; what it throws is shown in the value's place.
 const [BREAK, COMPACT, LISTED, TEXT_SHOWN] = [80, 3, 100, 10000];
 const IDENTIFIER = /^[a-zA-Z_][a-zA-Z_0-9]*$/;
 const CONTROLS = /[\x00-\x1f\x7f-\x9f\\]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/;
@@ -29,7 +29,7 @@ const numberShown = (number) => (number === 0 && 1 / number < 0 ? "-0" : StringO
 // `options`: depth (Infinity for all), hidden, listed (members of a list that are shown), width.
 function inspect(value, options) {
   const { depth = 2, hidden = false, listed = LISTED, width = BREAK } = { __proto__: null, ...options };
-  return inspected({ depth, hidden, listed, width, seen: [], indent: 0, circles: null, current: 0 }, value, 0, true);
+  return inspected({ depth, hidden, listed, width, seen: [], indent: 0, circles: null, current: 0, broken: false }, value, 0, true);
 }
 
 function inspected(context, value, level, isMember) {
@@ -42,7 +42,38 @@ function inspected(context, value, level, isMember) {
   }
   if (value === null) return "null";
   for (let i = 0; i < context.seen.length; i++) if (context.seen[i] === value) return circleShown(context, value);
-  return objectShown(context, value, level);
+  if (level > MOST_LEVELS) context.broken = true;
+  if (context.broken) return TOO_DEEP; // also what follows: its branches could double on each level
+  const { seen, indent } = context;
+  const around = seen.length;
+  try {
+    return isRevoked(value) ? "<Revoked Proxy>" : objectShown(context, value, level);
+  } catch (error) {
+    seen.length = around;
+    context.indent = indent;
+    context.broken ||= isOverflow(error);
+    return context.broken ? TOO_DEEP : unreadable(error);
+  }
+}
+const MOST_LEVELS = 200;
+const TOO_DEEP = "[Object: Inspection interrupted prematurely. Maximum call stack size exceeded.]";
+const isOverflow = (error) => messageOf(error) === "Maximum call stack size exceeded";
+// Says of a value that the program's own code threw when it was read.
+const unreadable = (error) => "<Inspection threw (" + cut(textOf(messageOf(error)), NAME) + ")>";
+function messageOf(error) {
+  try {
+    return isError(error) ? error.message : error;
+  } catch {
+    return NO_TEXT;
+  }
+}
+function isRevoked(value) {
+  try {
+    isArray(value); // asks no trap of a proxy
+    return false;
+  } catch {
+    return true;
+  }
 }
 
 function stringShown(context, text, isMember) {

@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from paddock.approvals import Asker
 from paddock.guest.job import OnConsole
+from paddock.large_json import run_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.numbers import MARK, marked, unmarked
@@ -189,7 +190,7 @@ class Toolbox:
 
         Raises MCPError for what the tool wants to be answered with an error of the protocol.
         """
-        return _fit_to_leave(await self._answer(name, arguments, caller), self._outgoing)
+        return await _fit_to_leave(await self._answer(name, arguments, caller), self._outgoing)
 
     async def stop(self) -> None:
         """Have all calls end, and all that come: programs with an outcome, the others with a refusal."""
@@ -263,7 +264,7 @@ def _is_finite(given: Json) -> bool:
     return True
 
 
-def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
+async def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
     """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold, marked for the library."""
     parts: Any = [answer.content, answer.structured, answer.meta]
     try:
@@ -272,7 +273,7 @@ def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
         text = json.dumps(parts)
         parts = marked(parts)
     if not outgoing.leaves_alone([text]):
-        parts = outgoing.json(parts, numbers=False)
+        parts = await run_in_slices(outgoing.json_in_slices(parts, numbers=False))
     if _SURROGATE in text:
         parts = json.loads(encodable(json.dumps(parts, ensure_ascii=False)))
     return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

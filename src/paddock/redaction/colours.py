@@ -1,0 +1,45 @@
+"""Colours of terminals within a text: a secret is the same with them and without."""
+
+import re
+from bisect import bisect_right
+
+_COLOUR = re.compile(rb"(?:\x1b|\\{1,15}u001b|\\{1,15}x1b)\[[0-9;:?]{0,40}[A-Za-z]")
+"""Control sequences (ECMA-48, CSI), also as JSON and source write them."""
+
+
+ESCAPE = b"\x1b"
+WRITTEN_SIGN = b"1b["
+"""What is in every colour that is written with letters."""
+
+
+def drop_colours(data: bytes) -> bytes:
+    """Return a text without colours."""
+    return _COLOUR.sub(b"", data) if ESCAPE in data or WRITTEN_SIGN in data else data
+
+
+class Uncoloured:
+    """A text without its colours, and where its bytes stood."""
+
+    def __init__(self, data: bytes) -> None:
+        pieces: list[bytes] = []
+        self._starts, self._shifts = [0], [0]
+        position = size = 0
+        for found in _COLOUR.finditer(data):
+            pieces.append(data[position : found.start()])
+            size += found.start() - position
+            position = found.end()
+            if self._starts[-1] == size:
+                self._shifts[-1] = position - size
+            else:
+                self._starts.append(size)
+                self._shifts.append(position - size)
+        pieces.append(data[position:])
+        self.data = b"".join(pieces)
+        self.has_colours = position > 0
+
+    def locate(self, start: int, end: int) -> tuple[int, int]:
+        """Return where bytes of the text without colours stand in the text with them, without colours around them."""
+        return self._locate(start), self._locate(end - 1) + 1 if end > start else self._locate(start)
+
+    def _locate(self, position: int) -> int:
+        return position + self._shifts[bisect_right(self._starts, position) - 1]

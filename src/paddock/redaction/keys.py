@@ -1,0 +1,155 @@
+"""Private keys in PEM (RFC 7468) and PGP armor: which bytes of their lines are base64.
+
+The lines may stand behind something that has nothing to do with the key: a prefix of a log, `> `, `# `, a line number,
+quotes. The line of `-----BEGIN` has the same before it and after it, up to digits, so it tells where the base64 begins
+and ends. What has neither is found by the length of its base64.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+KEY_SIGN = b"PRIVATE KEY"
+
+_BEGINS = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_HEADER = re.compile(rb"\s*(?:(?:Proc-Type|DEK-Info|Comment|Version|Hash|Charset): .*)?")
+_BODY = re.compile(
+    rb"[^A-Za-z0-9+/=]{0,20}(?:[0-9]{1,6}[^A-Za-z0-9+/=]{1,8})?(?P<body>[A-Za-z0-9+/=]+)(?:\\+[nr])*[^A-Za-z0-9+/=]{0,8}"
+)
+"""Also with quotes around it, or the number of the line before it."""
+_LONG_BODY = re.compile(rb"(?P<body>[A-Za-z0-9+/=]{40,})")
+_STAMPED_BODY = re.compile(
+    rb".{0,40}?[0-9]{2}[:/-][0-9]{2}.{0,400}[^A-Za-z0-9+/=](?P<body>[A-Za-z0-9+/=]{16,})(?:\\+[nr])*[^A-Za-z0-9+/=]{0,8}"
+)
+"""Behind a time or a date."""
+_KEY_START = re.compile(rb"M[C-I][A-Za-z0-9+/]{2}|b3B|(?=.*[0-9+/])(?=.*[A-Z])(?=.*[a-z])")
+"""How the base64 of a key begins: an ASN.1 sequence, `openssh-key-v1`, or what is no word of a language."""
+_LINE_BYTES = 16
+"""Minimum length of the first line of a key that may begin in any way."""
+_MAX_AROUND_BYTES = 400
+_WRITTEN_LINE_END = re.compile(rb"(?:\\{1,15}[nr])+")
+"""A line end as JSON and source write it."""
+_LINE_END = re.compile(rb"\n|(?:\\{1,15}[nr])+")
+_QUOTE = re.compile(rb"""["'\x60]""")
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+
+
+class Base64(NamedTuple):
+    """Where the base64 of a line stands."""
+
+    start: int
+    end: int
+    is_first: bool
+    """Whether it is the first of its key."""
+
+
+class _State(Enum):
+    NONE = auto()
+    BEGUN = auto()
+    BODY = auto()
+
+
+class KeyLines:
+    """Follows a text line by line through the private keys in it."""
+
+    def __init__(self) -> None:
+        self._state = _State.NONE
+        self._least = _LINE_BYTES
+        self._around: list[tuple[bytes, bytes]] = []
+        """What may stand before and after the base64, its digits made 0."""
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the next line may be one of a key."""
+        return self._state is not _State.NONE
+
+    def note(self, line: bytes) -> None:
+        """Take a line that may hold the beginning of a key, the last one if there are more."""
+        last = line.rfind(b"-----BEGIN") if KEY_SIGN in line else -1
+        if last <= line.rfind(b"-----END") or (begin := _BEGINS.match(line, last)) is None:
+            return
+        self._state, self._around = _State.BEGUN, []
+        before, after = line[:last][-_MAX_AROUND_BYTES:], line[begin.end() :]
+        inner = _QUOTE.split(before)[-1]
+        for each in dict.fromkeys((before, inner)):
+            self._learn(each, after)
+            self._learn(each, b"")
+
+    def find(self, line: bytes) -> Base64 | None:
+        """Return where the base64 stands in a line within a key; None where the line is none of the key."""
+        if self._state is _State.BEGUN and _HEADER.fullmatch(line):
+            return None
+        for body in self._candidates(line):
+            start, end = body
+            if self._state is _State.BODY or end - start >= _LINE_BYTES or _starts_key(line[start:end]):
+                return self._take(line, start, end)
+        if self._state is _State.BEGUN and any(
+            _HEADER.fullmatch(line, len(before))
+            for before, _ in self._around
+            if _has_shape(line, before, b"")
+        ):
+            return None
+        self._state = _State.NONE if line.strip() else self._state
+        return None
+
+    def _candidates(self, line: bytes) -> Iterator[tuple[int, int]]:
+        for before, after in self._around:
+            if (before or after) and _has_shape(line, before, after):
+                found = _BODY.fullmatch(line, len(before), len(line) - len(after))
+                if found is not None:
+                    yield found.span("body")
+        for pattern in (_BODY.fullmatch, _STAMPED_BODY.fullmatch, _LONG_BODY.search):
+            found = pattern(line)
+            if found is not None:
+                yield found.span("body")
+
+    def _take(self, line: bytes, start: int, end: int) -> Base64:
+        is_first = self._state is _State.BEGUN
+        if is_first:
+            self._least = min(_LINE_BYTES, end - start)
+            self._around = []
+            self._learn(line[:start], line[end:])
+            self._learn(line[:start], b"")
+        self._state = _State.BODY if end - start >= self._least else _State.NONE
+        return Base64(start, end, is_first)
+
+    def _learn(self, before: bytes, after: bytes) -> None:
+        if len(before) <= _MAX_AROUND_BYTES and len(after) <= _MAX_AROUND_BYTES:
+            self._around.append((before.translate(_DIGITS), after.translate(_DIGITS)))
+
+
+def find_written_keys(data: bytes) -> Iterator[tuple[int, Base64]]:
+    """Yield the base64 of keys whose line ends are written with a backslash, line by line, and where the key begins."""
+    position = end = 0
+    while (begin := _BEGINS.search(data, position)) is not None:
+        position = begin.end()
+        if end < position:
+            end = data.find(b"\n", position) % (len(data) + 1)
+        keys = KeyLines()
+        before = _LINE_END.split(data[max(0, begin.start() - _MAX_AROUND_BYTES) : begin.start()])[-1]
+        keys.note(before + begin[0])
+        written = _WRITTEN_LINE_END.match(data, position, end)
+        while written is not None and keys.is_within:
+            start = written.end()
+            written = _WRITTEN_LINE_END.search(data, start, end)
+            stop = end if written is None else written.start()
+            found = keys.find(data[start:stop])
+            if found is not None:
+                yield begin.start(), Base64(start + found.start, start + found.end, found.is_first)
+            if keys.is_within:
+                position = stop
+
+
+def _has_shape(line: bytes, before: bytes, after: bytes) -> bool:
+    """Tell whether a line begins and ends so, up to its digits."""
+    if len(line) < len(before) + len(after):
+        return False
+    return (
+        line[: len(before)].translate(_DIGITS) == before
+        and line[len(line) - len(after) :].translate(_DIGITS) == after
+    )
+
+
+def _starts_key(body: bytes) -> bool:
+    return _KEY_START.match(body) is not None
