@@ -54,14 +54,14 @@ def load(
     workspace: Path,
     *,
     environment: Mapping[str, str] = os.environ,
-    flags: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
     system: Path = SYSTEM_FILE,
     user: Path | None = None,
 ) -> Merged:
     """Return the settings in force for a workspace, with the source of each.
 
-    `flags` are texts by dotted key, as `--set` gives them. Raises `ConfigurationError`, whose text names the
-    file and line (or the variable), the key and the fix.
+    `flags` are values, or texts as `--set` gives them, nested or by dotted key. Raises `ConfigurationError`, whose
+    text names the file and line (or the variable), the key and the fix.
     """
     user = user or user_file()
     files: list[tuple[LayerName, Path]] = [
@@ -114,20 +114,16 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     return Layer(name, values, {key: where(key) for key in values})
 
 
-def _text_layer(name: LayerName, texts: Mapping[str, tuple[str, str]]) -> Layer:
-    """Return the layer of texts by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
+def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
+    """Return the layer of texts or values by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
     tree: dict[str, Any] = {}
-    for key, (text, label) in texts.items():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ConfigurationError(f"{label}: this is not UTF-8 text") from None
+    for key, (value, label) in given.items():
         *groups, last = key.split(".")
         node = tree
         for group in groups:
             node = node.setdefault(group, {})
-        node[last] = _typed(key, text)
-    names = {key: label for key, (_, label) in texts.items()}
+        node[last] = _typed(key, value, label) if isinstance(value, str) else value
+    names = {key: label for key, (_, label) in given.items()}
     values = _validated(tree, lambda key: names.get(key, name), None)
     return Layer(name, values, names)
 
@@ -143,17 +139,32 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, st
     return texts
 
 
-def _from_flags(flags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    for key in flags:
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    flat = dict(_flattened(flags))
+    for key in flat:
         if key in FILES_ONLY:
             raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
         if key not in _DEFAULTS:
             raise ConfigurationError(f"--set {key}: unknown key{_suggestion(key, list(_DEFAULTS))}")
-    return {key: (text, f"--set {key}") for key, text in flags.items()}
+    return {key: (value, f"--set {key}") for key, value in flat.items()}
 
 
-def _typed(key: str, text: str) -> Json:
+def _flattened(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested groups by dotted key; a setting may itself hold a mapping."""
+    for name, value in tree.items():
+        key = ".".join([*path, name])
+        if isinstance(value, Mapping) and key not in _DEFAULTS and key not in FILES_ONLY:
+            yield from _flattened(cast("Mapping[str, Any]", value), (*path, name))
+        else:
+            yield key, value
+
+
+def _typed(key: str, text: str, label: str) -> Json:
     """Return a text as the JSON value that the key's type suggests; validation judges what does not fit."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{label}: this is not UTF-8 text") from None
     match _DEFAULTS[key]:
         case bool():
             return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
