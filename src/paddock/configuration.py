@@ -20,6 +20,7 @@ from paddock.model.keys import built_in, leaves
 from paddock.model.limits import KIB, MIB
 from paddock.model.rules import Rule
 from paddock.model.settings import RedactionPattern, Repository, Settings
+from paddock.model.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
 from paddock.policy.layers import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
 
 FILE_NAME = "paddock.toml"
@@ -42,6 +43,14 @@ _LISTED: dict[str, type[Value]] = {
     "sdk.commands": SdkCommand,
     "mcp.repos": Repository,
 }
+_FIELDS = {key.rpartition(".")[2] for key in _DEFAULTS} | {
+    name for each in _LISTED.values() for name in each.model_fields
+}
+_UNITS: dict[str, Callable[[str], int]] = {
+    **{name: read_duration_ms for name in _FIELDS if name.endswith("_ms")},
+    **{name: read_size_bytes for name in _FIELDS if name.endswith("_bytes")},
+}
+"""How a setting that is a duration or a size is read, by the last part of its key."""
 _GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
 
 
@@ -186,7 +195,7 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> dict
         return {}
     try:
         # JSON mode is the strict mode that still takes a text for a path and a list for a tuple.
-        given = Settings.model_validate_json(json.dumps(tree, default=str), strict=True)
+        given = Settings.model_validate_json(json.dumps(_without_units(tree), default=str), strict=True)
     except ValidationError as problem:
         lines = [_explained(error, where) for error in problem.errors(include_url=False)]
         raise ConfigurationError("\n".join(lines)) from None
@@ -202,6 +211,21 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> dict
         if isinstance(value, Path):
             values[key] = _placed(value, base, f"{where(key)}: {key}")
     return values
+
+
+def _without_units(tree: Any) -> Any:  # noqa: ANN401 - what TOML may hold
+    """Return settings with the durations and sizes that have a unit as numbers; what is neither stays as it is."""
+    if isinstance(tree, list):
+        return [_without_units(each) for each in cast("list[Any]", tree)]
+    if not isinstance(tree, Mapping):
+        return tree
+    read: dict[str, Any] = {}
+    for name, value in cast("Mapping[str, Any]", tree).items():
+        read[name] = _without_units(value)
+        if isinstance(value, str) and name in _UNITS:
+            with contextlib.suppress(ValueError):
+                read[name] = _UNITS[name](value)
+    return read
 
 
 def _placed(path: Path, base: Path | None, what: str) -> Path:
@@ -240,6 +264,10 @@ def _explained(error: ErrorDetails, where: Where) -> str:
             expected = f"a whole number up to {context['le']}"
         case kind:
             expected = _EXPECTED.get(kind, error["msg"])
+            if kind == "int_type" and path and path[-1] in _UNITS:
+                is_duration = _UNITS[path[-1]] is read_duration_ms
+                unit, example = ("milliseconds", DURATIONS) if is_duration else ("bytes", SIZES)
+                expected = f"a whole number of {unit}, or a text such as {example}"
     return f"{place}: {key} must be {expected}, not {_shown(error['input'])}"
 
 

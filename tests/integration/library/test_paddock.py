@@ -241,7 +241,7 @@ def test_overrides_are_settings_of_the_command_line(tmp_path):
 
 def test_overrides_may_be_nested_and_typed(tmp_path):
     overrides = {
-        "limits": {"execute": {"code_bytes": 10, "wall_ms": "500"}},
+        "limits": {"execute": {"code_bytes": 10, "wall_ms": "0.5s"}},
         "audit.directory": tmp_path / "audit",
         "grants": {"servers": []},
     }
@@ -255,7 +255,7 @@ def test_overrides_may_be_nested_and_typed(tmp_path):
         ),
         (
             {"limits": {"execute": {"code_bytes": "x"}}},
-            '--set limits.execute.code_bytes: limits.execute.code_bytes must be a whole number, not the text "x"',
+            '--set limits.execute.code_bytes: limits.execute.code_bytes must be a whole number of bytes, or a text such as 500kB, 64MiB or 2GiB, not the text "x"',
         ),
     ):
         with pytest.raises(ConfigurationError) as caught:
