@@ -8,12 +8,8 @@ from enum import Enum
 
 import paddock
 from paddock.model import errors
-from paddock.model.artifact import OutputFound
 from paddock.model.base import Value
-from paddock.model.outcome import CallRecord, Decision, ErrorInfo, PlannedCall, SandboxFacts, Usage
-from paddock.model.program import Captured, ProgramEnd
 from paddock.model.settings import Settings
-from paddock.model.tool import ToolEnd
 from pages.text import described, spoken, table
 
 HEAD = """\
@@ -25,28 +21,28 @@ HEAD = """\
 to do with them: [Paddock from Python](library.md).
 
 """
-PARTS = (
-    CallRecord,
-    Captured,
-    Decision,
-    ErrorInfo,
-    OutputFound,
-    PlannedCall,
-    ProgramEnd,
-    SandboxFacts,
-    ToolEnd,
-    Usage,
-)
-"""What is in outcomes and answers; nobody makes one."""
+MADE_BY_CALLERS = frozenset({"Answer", "BlockingPaddock", "OutputQuery", "Paddock", "Settings"})
+"""What programs make themselves; everything else is in what they get."""
 _WIDTH = 88
 
 
 def page() -> str:
     """Return the page."""
-    names = [name for name in paddock.__all__ if not name.startswith("__")]
-    public = [part for name in names for part in sections(getattr(paddock, name), "##")]
-    parts = [part for kind in PARTS for part in sections(kind, "###")]
-    return HEAD + "\n".join([*public, "## Parts of an outcome\n", *parts])
+    kinds = [getattr(paddock, name) for name in paddock.__all__ if not name.startswith("__")]
+    raised = [kind for kind in kinds if issubclass(kind, Exception)]
+    others = [kind for kind in kinds if kind not in raised]
+    made = [part for kind in others if kind.__name__ in MADE_BY_CALLERS for part in sections(kind, "##")]
+    got = [part for kind in others if kind.__name__ not in MADE_BY_CALLERS for part in sections(kind, "###")]
+    return HEAD + "\n".join([*made, "## What you get\n", *got, "## Exceptions\n", *exceptions(raised)])
+
+
+def exceptions(kinds: list[type[Exception]]) -> Iterator[str]:
+    """Yield the tree of the exceptions, and what each means."""
+    _, _, tree = (errors.__doc__ or "").partition("\n\n")
+    yield f"```text\n{tree.strip()}\n```\n"
+    yield table(
+        ("exception", "meaning"), ((f"`{kind.__name__}`", " ".join(prose(kind).split())) for kind in kinds)
+    )
 
 
 def sections(kind: type, mark: str) -> Iterator[str]:
@@ -58,11 +54,9 @@ def sections(kind: type, mark: str) -> Iterator[str]:
         yield "Its members are the [statuses](answers.md#statuses).\n"
     elif issubclass(kind, Value):
         yield table(("member", "type", "what it is"), members(kind))
-    elif issubclass(kind, Exception):
-        _, _, tree = (errors.__doc__ or "").partition("\n\n")
-        yield f"```text\n{tree.strip()}\n```\n"
+        yield from methods(kind, mark)
     else:
-        yield from methods(kind)
+        yield from methods(kind, mark)
 
 
 def members(kind: type[Value]) -> Iterator[tuple[str, str, str]]:
@@ -91,22 +85,23 @@ class _Plain(ast.NodeTransformer):
                 return node
 
 
-def methods(kind: type) -> Iterator[str]:
+def methods(kind: type, mark: str) -> Iterator[str]:
     """Yield the constructor, the properties and the methods of a class; of names that it only repeats, a list."""
     own = {
         node.name: node
         for node in tree_of(kind).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    repeated = [name for name in vars(kind) if not name.startswith("_") and name not in own]
+    listed = () if issubclass(kind, Value) else vars(kind)
+    repeated = [name for name in listed if not name.startswith("_") and name not in own]
     for name, node in own.items():
         if name == "__init__" or not name.startswith("_"):
             member = inspect.getattr_static(kind, name)
             if isinstance(member, property):
-                yield f"### `{kind.__name__}.{name}`\n\n{prose(member)}\n"
+                yield f"{mark}# `{kind.__name__}.{name}`\n\n{prose(member)}\n"
             else:
                 title = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
-                yield f"### `{title}()`\n\n```python\n{signature(title, node)}\n```\n\n{prose(member)}\n"
+                yield f"{mark}# `{title}()`\n\n```python\n{signature(title, node)}\n```\n\n{prose(member)}\n"
     if repeated:
         yield "Its other methods: " + ", ".join(f"`{name}`" for name in repeated) + ".\n"
 

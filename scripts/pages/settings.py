@@ -36,6 +36,10 @@ places, never a silent cut. An unknown key or variable is an error with the near
 `paddock config show` prints every setting in force and where it came from. In variables and flags a list is written
 with commas: `PADDOCK_GRANTS_SERVERS=git,time`.
 
+A setting that ends in `_ms` is a number of milliseconds or a text with a unit: `500ms`, `2.5s`, `5m`, `2h`, `1d`. One
+that ends in `_bytes` is a number of bytes or a text such as `500kB` (1,000 bytes each), `64MiB` (1,048,576 bytes each)
+or `2GiB`.
+
 A `paddock.toml`:
 
 ```toml

@@ -5,15 +5,93 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from paddock.model.approval import Answer, Question
-    from paddock.model.artifact import OutputQuery
-    from paddock.model.errors import PaddockError
-    from paddock.model.outcome import CallRecord, ConsoleLine, Outcome, Status
-    from paddock.model.settings import Settings
-    from paddock.store.audit import AuditRecord
-    from paddock.surfaces.library.blocking import BlockingPaddock
-    from paddock.surfaces.library.paddock import Paddock
-    from paddock.tools.prompting import PromptReply
+    from paddock.model.approval import (
+        Answer,
+        Question,
+    )
+    from paddock.model.artifact import (
+        Cursor,
+        Excerpt,
+        LineRange,
+        OutputFound,
+        OutputQuery,
+    )
+    from paddock.model.errors import (
+        ApprovalError,
+        ArtifactError,
+        ArtifactTooLarge,
+        ConfigurationError,
+        EngineError,
+        FlagError,
+        InvalidArguments,
+        InvalidHandle,
+        LedgerError,
+        LedgerUnusable,
+        NotASecret,
+        OutcomeError,
+        PaddockError,
+        ScriptNotFound,
+        SdkError,
+        SdkFailed,
+        ServerError,
+        ServerRejected,
+        ServerTimeout,
+        ServerUnauthorized,
+        ServerUnavailable,
+        SignalError,
+        ToolChanged,
+        ToolNotFound,
+        UnknownArtifact,
+        UnknownServer,
+        UnknownTool,
+        VaultError,
+    )
+    from paddock.model.limits import (
+        Grants,
+        GuestLimits,
+    )
+    from paddock.model.outcome import (
+        CallRecord,
+        ConsoleLine,
+        Decision,
+        ErrorInfo,
+        Frame,
+        Outcome,
+        PlannedCall,
+        SandboxFacts,
+        Status,
+        Usage,
+    )
+    from paddock.model.program import (
+        Captured,
+        ProgramEnd,
+        ProgramGrants,
+        ProgramLimits,
+        ProgramTerms,
+    )
+    from paddock.model.settings import (
+        Settings,
+    )
+    from paddock.model.tool import (
+        ToolEnd,
+        ToolTerms,
+    )
+    from paddock.store.audit import (
+        AuditRecord,
+    )
+    from paddock.surfaces.library.blocking import (
+        BlockingPaddock,
+    )
+    from paddock.surfaces.library.found import (
+        FoundTool,
+        FoundTools,
+    )
+    from paddock.surfaces.library.paddock import (
+        Paddock,
+    )
+    from paddock.tools.prompting import (
+        PromptReply,
+    )
 
 if sys.platform != "linux":  # every module passes this door, so that no other one has to look
     raise ImportError(
@@ -25,40 +103,140 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "ApprovalError",
+    "ArtifactError",
+    "ArtifactTooLarge",
     "AuditRecord",
     "BlockingPaddock",
     "CallRecord",
+    "Captured",
+    "ConfigurationError",
     "ConsoleLine",
+    "Cursor",
+    "Decision",
+    "EngineError",
+    "ErrorInfo",
+    "Excerpt",
+    "FlagError",
+    "FoundTool",
+    "FoundTools",
+    "Frame",
+    "Grants",
+    "GuestLimits",
+    "InvalidArguments",
+    "InvalidHandle",
+    "LedgerError",
+    "LedgerUnusable",
+    "LineRange",
+    "NotASecret",
     "Outcome",
+    "OutcomeError",
+    "OutputFound",
     "OutputQuery",
     "Paddock",
     "PaddockError",
+    "PlannedCall",
+    "ProgramEnd",
+    "ProgramGrants",
+    "ProgramLimits",
+    "ProgramTerms",
     "PromptReply",
     "Question",
+    "SandboxFacts",
+    "ScriptNotFound",
+    "SdkError",
+    "SdkFailed",
+    "ServerError",
+    "ServerRejected",
+    "ServerTimeout",
+    "ServerUnauthorized",
+    "ServerUnavailable",
     "Settings",
+    "SignalError",
     "Status",
+    "ToolChanged",
+    "ToolEnd",
+    "ToolNotFound",
+    "ToolTerms",
+    "UnknownArtifact",
+    "UnknownServer",
+    "UnknownTool",
+    "Usage",
+    "VaultError",
     "__version__",
 ]
 
-_ROOMS = {
+_HOMES = {
     "Answer": "paddock.model.approval",
+    "ApprovalError": "paddock.model.errors",
+    "ArtifactError": "paddock.model.errors",
+    "ArtifactTooLarge": "paddock.model.errors",
     "AuditRecord": "paddock.store.audit",
     "BlockingPaddock": "paddock.surfaces.library.blocking",
     "CallRecord": "paddock.model.outcome",
+    "Captured": "paddock.model.program",
+    "ConfigurationError": "paddock.model.errors",
     "ConsoleLine": "paddock.model.outcome",
+    "Cursor": "paddock.model.artifact",
+    "Decision": "paddock.model.outcome",
+    "EngineError": "paddock.model.errors",
+    "ErrorInfo": "paddock.model.outcome",
+    "Excerpt": "paddock.model.artifact",
+    "FlagError": "paddock.model.errors",
+    "FoundTool": "paddock.surfaces.library.found",
+    "FoundTools": "paddock.surfaces.library.found",
+    "Frame": "paddock.model.outcome",
+    "Grants": "paddock.model.limits",
+    "GuestLimits": "paddock.model.limits",
+    "InvalidArguments": "paddock.model.errors",
+    "InvalidHandle": "paddock.model.errors",
+    "LedgerError": "paddock.model.errors",
+    "LedgerUnusable": "paddock.model.errors",
+    "LineRange": "paddock.model.artifact",
+    "NotASecret": "paddock.model.errors",
     "Outcome": "paddock.model.outcome",
+    "OutcomeError": "paddock.model.errors",
+    "OutputFound": "paddock.model.artifact",
     "OutputQuery": "paddock.model.artifact",
     "Paddock": "paddock.surfaces.library.paddock",
     "PaddockError": "paddock.model.errors",
+    "PlannedCall": "paddock.model.outcome",
+    "ProgramEnd": "paddock.model.program",
+    "ProgramGrants": "paddock.model.program",
+    "ProgramLimits": "paddock.model.program",
+    "ProgramTerms": "paddock.model.program",
     "PromptReply": "paddock.tools.prompting",
     "Question": "paddock.model.approval",
+    "SandboxFacts": "paddock.model.outcome",
+    "ScriptNotFound": "paddock.model.errors",
+    "SdkError": "paddock.model.errors",
+    "SdkFailed": "paddock.model.errors",
+    "ServerError": "paddock.model.errors",
+    "ServerRejected": "paddock.model.errors",
+    "ServerTimeout": "paddock.model.errors",
+    "ServerUnauthorized": "paddock.model.errors",
+    "ServerUnavailable": "paddock.model.errors",
     "Settings": "paddock.model.settings",
+    "SignalError": "paddock.model.errors",
     "Status": "paddock.model.outcome",
+    "ToolChanged": "paddock.model.errors",
+    "ToolEnd": "paddock.model.tool",
+    "ToolNotFound": "paddock.model.errors",
+    "ToolTerms": "paddock.model.tool",
+    "UnknownArtifact": "paddock.model.errors",
+    "UnknownServer": "paddock.model.errors",
+    "UnknownTool": "paddock.model.errors",
+    "Usage": "paddock.model.outcome",
+    "VaultError": "paddock.model.errors",
 }
-"""Where the public names live; each is imported at its first use, so that `import paddock` costs little."""
+"""The modules of the public names. Each is imported at its first use, so that `import paddock` costs little."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _ROOMS:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ROOMS[name]), name)
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -20,6 +20,7 @@ from paddock.model.keys import built_in, leaves
 from paddock.model.limits import KIB, MIB
 from paddock.model.rules import Rule
 from paddock.model.settings import RedactionPattern, Repository, Settings
+from paddock.model.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
 from paddock.policy.layers import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
 
 FILE_NAME = "paddock.toml"
@@ -42,6 +43,14 @@ _LISTED: dict[str, type[Value]] = {
     "sdk.commands": SdkCommand,
     "mcp.repos": Repository,
 }
+_FIELDS = {key.rpartition(".")[2] for key in _DEFAULTS} | {
+    name for each in _LISTED.values() for name in each.model_fields
+}
+_UNITS: dict[str, Callable[[str], int]] = {
+    **{name: read_duration_ms for name in _FIELDS if name.endswith("_ms")},
+    **{name: read_size_bytes for name in _FIELDS if name.endswith("_bytes")},
+}
+"""How a setting that is a duration or a size is read, by the last part of its key."""
 _GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
 
 
@@ -54,14 +63,14 @@ def load(
     workspace: Path,
     *,
     environment: Mapping[str, str] = os.environ,
-    flags: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
     system: Path = SYSTEM_FILE,
     user: Path | None = None,
 ) -> Merged:
     """Return the settings in force for a workspace, with the source of each.
 
-    `flags` are texts by dotted key, as `--set` gives them. Raises `ConfigurationError`, whose text names the
-    file and line (or the variable), the key and the fix.
+    `flags` are values, or texts as `--set` gives them, nested or by dotted key. Raises `ConfigurationError`, whose
+    text names the file and line (or the variable), the key and the fix.
     """
     user = user or user_file()
     files: list[tuple[LayerName, Path]] = [
@@ -114,20 +123,16 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     return Layer(name, values, {key: where(key) for key in values})
 
 
-def _text_layer(name: LayerName, texts: Mapping[str, tuple[str, str]]) -> Layer:
-    """Return the layer of texts by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
+def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
+    """Return the layer of texts or values by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
     tree: dict[str, Any] = {}
-    for key, (text, label) in texts.items():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ConfigurationError(f"{label}: this is not UTF-8 text") from None
+    for key, (value, label) in given.items():
         *groups, last = key.split(".")
         node = tree
         for group in groups:
             node = node.setdefault(group, {})
-        node[last] = _typed(key, text)
-    names = {key: label for key, (_, label) in texts.items()}
+        node[last] = _typed(key, value, label) if isinstance(value, str) else value
+    names = {key: label for key, (_, label) in given.items()}
     values = _validated(tree, lambda key: names.get(key, name), None)
     return Layer(name, values, names)
 
@@ -143,17 +148,32 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, st
     return texts
 
 
-def _from_flags(flags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    for key in flags:
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    flat = dict(_flattened(flags))
+    for key in flat:
         if key in FILES_ONLY:
             raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
         if key not in _DEFAULTS:
             raise ConfigurationError(f"--set {key}: unknown key{_suggestion(key, list(_DEFAULTS))}")
-    return {key: (text, f"--set {key}") for key, text in flags.items()}
+    return {key: (value, f"--set {key}") for key, value in flat.items()}
 
 
-def _typed(key: str, text: str) -> Json:
+def _flattened(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested groups by dotted key; a setting may itself hold a mapping."""
+    for name, value in tree.items():
+        key = ".".join([*path, name])
+        if isinstance(value, Mapping) and key not in _DEFAULTS and key not in FILES_ONLY:
+            yield from _flattened(cast("Mapping[str, Any]", value), (*path, name))
+        else:
+            yield key, value
+
+
+def _typed(key: str, text: str, label: str) -> Json:
     """Return a text as the JSON value that the key's type suggests; validation judges what does not fit."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{label}: this is not UTF-8 text") from None
     match _DEFAULTS[key]:
         case bool():
             return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
@@ -175,7 +195,7 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> dict
         return {}
     try:
         # JSON mode is the strict mode that still takes a text for a path and a list for a tuple.
-        given = Settings.model_validate_json(json.dumps(tree, default=str), strict=True)
+        given = Settings.model_validate_json(json.dumps(_without_units(tree), default=str), strict=True)
     except ValidationError as problem:
         lines = [_explained(error, where) for error in problem.errors(include_url=False)]
         raise ConfigurationError("\n".join(lines)) from None
@@ -191,6 +211,21 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> dict
         if isinstance(value, Path):
             values[key] = _placed(value, base, f"{where(key)}: {key}")
     return values
+
+
+def _without_units(tree: Any) -> Any:  # noqa: ANN401 - what TOML may hold
+    """Return settings with the durations and sizes that have a unit as numbers; what is neither stays as it is."""
+    if isinstance(tree, list):
+        return [_without_units(each) for each in cast("list[Any]", tree)]
+    if not isinstance(tree, Mapping):
+        return tree
+    read: dict[str, Any] = {}
+    for name, value in cast("Mapping[str, Any]", tree).items():
+        read[name] = _without_units(value)
+        if isinstance(value, str) and name in _UNITS:
+            with contextlib.suppress(ValueError):
+                read[name] = _UNITS[name](value)
+    return read
 
 
 def _placed(path: Path, base: Path | None, what: str) -> Path:
@@ -229,6 +264,10 @@ def _explained(error: ErrorDetails, where: Where) -> str:
             expected = f"a whole number up to {context['le']}"
         case kind:
             expected = _EXPECTED.get(kind, error["msg"])
+            if kind == "int_type" and path and path[-1] in _UNITS:
+                is_duration = _UNITS[path[-1]] is read_duration_ms
+                unit, example = ("milliseconds", DURATIONS) if is_duration else ("bytes", SIZES)
+                expected = f"a whole number of {unit}, or a text such as {example}"
     return f"{place}: {key} must be {expected}, not {_shown(error['input'])}"
 
 

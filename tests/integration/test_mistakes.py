@@ -78,13 +78,13 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
         (
             ("tool", "run", "a", "--timeout", "nan"), 2,
             USAGE.format(
-                "tool run [OPTIONS] ID", "tool run", "Invalid value for '--timeout': must be a number of seconds above 0"
+                "tool run [OPTIONS] ID", "tool run", "Invalid value for '--timeout': must be a number of seconds above 0, or 500ms, 2.5s, 5m or 2h"
             ),
         ),
         (
             ("tool", "run", "a", "--timeout", "1e308"), 2,
             USAGE.format(
-                "tool run [OPTIONS] ID", "tool run", "Invalid value for '--timeout': must be a number of seconds above 0"
+                "tool run [OPTIONS] ID", "tool run", "Invalid value for '--timeout': must be a number of seconds above 0, or 500ms, 2.5s, 5m or 2h"
             ),
         ),
         (

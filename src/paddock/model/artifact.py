@@ -71,9 +71,13 @@ class Excerpt(Wire):
     """Some lines of a stream. Line numbers count from 1, both ends included."""
 
     line_start: int
+    """Number of its first line, from 1."""
     line_end: int
+    """Number of its last line."""
     content: str
+    """The lines, without the last line end."""
     source: Stream
+    """Which stream they are of."""
 
 
 class RunFacts(Wire):
@@ -142,7 +146,9 @@ class Cursor(Wire):
     """Where a query goes on."""
 
     stream: Stream
+    """Which stream."""
     after_line: Annotated[int, Field(ge=0)]
+    """Number of the last line that was read; 0 before the first."""
     after_char: Annotated[int, Field(ge=0)] | None = None
     """Given, it goes on within the next line, after so many of its characters, and no line is cut."""
 
@@ -151,8 +157,11 @@ class LineRange(Wire):
     """Lines to read, counted from 1, both ends included."""
 
     stream: Stream
+    """Which stream."""
     start_line: Annotated[int, Field(ge=1)]
+    """First line, from 1."""
     end_line: Annotated[int, Field(ge=1)]
+    """Last line, included."""
 
     @model_validator(mode="after")
     def _goes_forward(self) -> Self:
@@ -199,10 +208,15 @@ class OutputFound(Wire):
     """The answer to a query. Totals are of the streams that were searched; an empty one is not (spec 5.8)."""
 
     artifact_handle: str
+    """The artifact that was searched."""
     excerpts: tuple[Excerpt, ...]
+    """What was found, in the order of the lines."""
     total_lines: int
+    """Lines of the streams that were searched."""
     total_bytes: int
+    """Bytes of these streams."""
     searched_streams: tuple[Stream, ...]
+    """The streams that were searched."""
     match_status: MatchStatus
     """`lineRange`: lines were asked for by number; `noMatchFallback`: nothing matched, these are the first lines."""
     match_count: int

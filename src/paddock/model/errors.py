@@ -1,7 +1,9 @@
 """Paddock's exceptions. Denials, timeouts and failing programs are outcomes, never exceptions.
 
 PaddockError
+├── OutcomeError          an outcome that is not ok, raised by `outcome.check()`
 ├── ConfigurationError    a settings or server file says something Paddock does not understand
+│   └── FlagError         a flag of the command line does, or an override of the library
 ├── LedgerError           the audit record cannot be written or read
 │   └── LedgerUnusable
 ├── ArtifactError         stored output cannot be written or read
@@ -35,7 +37,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from paddock.model.base import Json
-    from paddock.model.outcome import Status
+    from paddock.model.outcome import Outcome, Status
 
 
 NO_MORE_PROCESSES = (
@@ -62,12 +64,28 @@ class PaddockError(Exception):
     """Base of every exception Paddock raises on purpose."""
 
 
+class OutcomeError(PaddockError):
+    """An outcome is not ok: `outcome.check()` raises this. Its `outcome` has the status, the error and the rest."""
+
+    def __init__(self, outcome: "Outcome") -> None:
+        error = outcome.error
+        place = f" (line {error.line})" if error and error.line else ""
+        super().__init__(
+            f"{outcome.status}: {error.name}: {error.message}{place}" if error else outcome.status.value
+        )
+        self.outcome = outcome
+
+    def __reduce__(self) -> "tuple[type[OutcomeError], tuple[Outcome]]":
+        """Pickle it by its outcome."""
+        return OutcomeError, (self.outcome,)
+
+
 class ConfigurationError(PaddockError):
     """A configuration file or variable is not understood; the text names the file, the key and the fix."""
 
 
 class FlagError(ConfigurationError):
-    """What a flag of the command line sets is not understood."""
+    """What a flag of the command line or an override sets is not understood."""
 
 
 class LedgerError(PaddockError):
@@ -200,3 +218,9 @@ class ToolChanged(ServerError):  # noqa: N818
 
 class InvalidArguments(ServerError):  # noqa: N818
     """The arguments are not what the tool's schema asks for; nothing was sent."""
+
+
+for _kind in [
+    each for each in globals().values() if isinstance(each, type) and issubclass(each, PaddockError)
+]:
+    _kind.__module__ = "paddock"  # the name that tracebacks show can be imported

@@ -2,12 +2,13 @@
 
 from enum import StrEnum
 from functools import cache
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
 from paddock.model.approval import Verdict
 from paddock.model.base import Json, Value
+from paddock.model.errors import OutcomeError
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.program import ProgramEnd, ProgramTerms
 from paddock.model.tool import ToolEnd, ToolTerms
@@ -52,12 +53,15 @@ class Decision(Value):
     allowed: bool
     """Whether it may run now; false as long as a person has not been asked who must be."""
     reasons: tuple[str, ...] = ()
+    """Why it is refused."""
     asks: tuple[str, ...] = ()
     """Why a person is to be asked first; empty when nobody is, or somebody has been."""
     answer: Verdict | None = None
     """What the person said, where one was asked."""
     limits: GuestLimits = GuestLimits()
+    """Effective limits."""
     grants: Grants = Grants()
+    """Effective grants."""
     program: ProgramTerms | None = None
     """Limits and grants of a program in a language runtime, in the place of the two above."""
     tool: ToolTerms | None = None
@@ -102,6 +106,7 @@ class ErrorInfo(Value):
     name: str
     """`TypeError`, `SyntaxError`, `Timeout`, ..."""
     message: str
+    """What happened."""
     line: int | None = None
     """1-based line in the user's source."""
     column: int | None = None
@@ -111,6 +116,7 @@ class ErrorInfo(Value):
     thrown: str = ""
     """`String(thrown value)` for a value that is not an Error; what the seeds print (spec 1.2)."""
     hint: str = ""
+    """What may help; empty when nothing is known."""
     code: int | None = None
     """JSON-RPC code of the error with which an MCP server answered a call; None for other errors."""
     data: Json = None
@@ -138,7 +144,9 @@ class PlannedCall(Value):
     """One call that a rehearsal did not make."""
 
     server: str
+    """The server."""
     tool: str
+    """The tool."""
     arguments: dict[str, Json] | None
     """None when they are too large to keep."""
     asks: tuple[str, ...] = ()
@@ -228,6 +236,12 @@ class Outcome(RawResult):
     """What policy answered."""
     audit: str = ""
     """Id of the ledger record of the end of this request."""
+
+    def check(self) -> Self:
+        """Return this outcome if it is ok. Raises OutcomeError, whose `outcome` it is, for every other status."""
+        if not self.ok:
+            raise OutcomeError(self)
+        return self
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

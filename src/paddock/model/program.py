@@ -74,7 +74,9 @@ class ProgramGrants(Value):
     """What one program may reach."""
 
     access: Access = "read-only"
+    """How it may use the workspace."""
     network: Network = "none"
+    """How it may use the network."""
     executables: tuple[str, ...] = ()
     """Names of what may run the program, the preferred one first."""
     environment: tuple[str, ...] = ()
@@ -85,13 +87,16 @@ class ProgramTerms(Value):
     """The effective limits and grants of one program, as policy decided."""
 
     limits: ProgramLimits = Field(default_factory=ProgramLimits)
+    """Its ceilings."""
     grants: ProgramGrants = Field(default_factory=ProgramGrants)
+    """What it may reach."""
 
 
 class Captured(Value):
     """What is left of one output stream: its start and its end."""
 
     head: str = ""
+    """The start of the stream, or all of it."""
     tail: str = ""
     """Empty when all fits into `head`."""
     total_bytes: int = 0
@@ -106,6 +111,12 @@ class Captured(Value):
         """Whether something is missing."""
         return self.omitted_bytes > 0
 
+    @property
+    def text(self) -> str:
+        """The whole stream; where its middle is missing, a line in its place says how many bytes those were."""
+        gap = f"\n[... {self.omitted_bytes} bytes omitted ...]\n" if self.truncated else ""
+        return f"{self.head}{gap}{self.tail}"
+
 
 @cache
 def _nothing() -> Captured:
@@ -116,16 +127,21 @@ class ProgramEnd(Value):
     """How a program ended and what it printed."""
 
     runtime: Runtime
+    """The language runtime."""
     executable: str = ""
     """Name of what ran the program, without its directory; empty when there is none."""
     phase: Phase = "run"
     """`compile` means that the program itself did not run, and exit code and streams are the compiler's."""
     exit_code: int | None = None
+    """Its exit code; None when a signal ended it or it never ran."""
     signal: int | None = None
+    """Number of the signal that ended it; None when none did."""
     limit: str | None = None
     """The ceiling that ended it: `wall`, `memory`, `processes`, ..."""
     stdout: Captured = Field(default_factory=_nothing)
+    """Standard output."""
     stderr: Captured = Field(default_factory=_nothing)
+    """Standard error."""
     combined: bool = False
     """Whether `stdout` is both streams in the order of writing, and `stderr` empty. The order between two separate
     streams is not known."""
@@ -138,6 +154,7 @@ class ProgramEnd(Value):
     cached: bool = False
     """Whether the compiled program came out of the cache."""
     stdin_bytes: int = 0
+    """Bytes of standard input that it was given."""
     stdin_sha256: str = ""
     """SHA-256 (hex) of standard input; empty when there was none (S54)."""
     processes_peak: int = 0

@@ -25,7 +25,9 @@ class ToolTerms(Value):
     output_bytes: PositiveInt = 10 * MIB
     """Bytes of standard output, and of standard error; one more ends the script."""
     access: Access = "none"
+    """How it may use the workspace."""
     network: Network = "none"
+    """How it may use the network."""
     environment: tuple[str, ...] = ()
     """Variables of Paddock's own environment that `${NAME}` in a tool's `env` may stand for."""
 
@@ -36,13 +38,19 @@ class ToolEnd(Value):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     success: bool
+    """Whether its exit code is 0 and nothing else is wrong."""
     output: Json = None
     """Standard output as JSON; `{"output": text}` when it is none, null when there is none."""
     stdout: str = ""
+    """Standard output, as text."""
     stderr: str = ""
+    """Standard error, as text."""
     exit_code: int = REFUSED
+    """Its exit code."""
     duration_ms: float = 0.0
+    """Wall time in milliseconds."""
     error: str | None = None
+    """Why it failed; None when it did not."""
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed, and have been put back. As JSON only where there are some."""
 

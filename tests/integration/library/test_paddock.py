@@ -239,6 +239,41 @@ def test_overrides_are_settings_of_the_command_line(tmp_path):
         assert one.execute("return 'longer than that'").status is Status.DENIED
 
 
+def test_overrides_may_be_nested_and_typed(tmp_path):
+    overrides = {
+        "limits": {"execute": {"code_bytes": 10, "wall_ms": "0.5s"}},
+        "audit.directory": tmp_path / "audit",
+        "grants": {"servers": []},
+    }
+    with BlockingPaddock(tmp_path, overrides=overrides) as one:
+        limits = one.settings.limits.execute
+        assert (limits.code_bytes, limits.wall_ms, one.settings.grants.servers) == (10, 500, ())
+    for wrong, told in (
+        (
+            {"limits": {"execute": {"code_byte": 1}}},
+            "--set limits.execute.code_byte: unknown key; did you mean `limits.execute.code_bytes`?",
+        ),
+        (
+            {"limits": {"execute": {"code_bytes": "x"}}},
+            '--set limits.execute.code_bytes: limits.execute.code_bytes must be a whole number of bytes, or a text such as 500kB, 64MiB or 2GiB, not the text "x"',
+        ),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            BlockingPaddock(tmp_path, overrides=wrong)
+        assert str(caught.value) == told
+
+
+def test_a_language_may_be_given_by_either_name(opened):
+    for given in ({"language": "shell"}, {"runtime": "shell"}):
+        outcome = opened.exec(code="echo $0 >&2; echo out", **given).check()
+        assert (outcome.program.stdout.text, outcome.program.exit_code) == ("out\n", 0)
+    for given in ({}, {"language": "shell", "runtime": "shell"}):
+        with pytest.raises(
+            ValueError, match=r'^give `language`, for instance "python"; `runtime` is another name of it$'
+        ):
+            opened.exec(code="echo", **given)
+
+
 def test_what_makes_no_sense_is_told_without_what_was_given(opened, tmp_path):
     (tmp_path / "x.js").write_text("1")
     mistakes = (

@@ -89,8 +89,8 @@ def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
         ("[limits.scipt]\nwall_ms = 1\n", "/user.toml, line 1: unknown key `limits.scipt`; did you mean `limits.script`?"),
         ("[limits.script]\n\nwal_ms = 1\n", "/user.toml, line 3: unknown key `limits.script.wal_ms`; did you mean `limits.script.wall_ms`?"),
         ("zzz = 1\n", "/user.toml, line 1: unknown key `zzz`"),
-        ("[limits.script]\nwall_ms = '1'\n", '/user.toml, line 2: limits.script.wall_ms must be a whole number, not the text "1"'),
-        ("[limits.script]\nwall_ms = 1.5\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number, not 1.5"),
+        ("[limits.script]\nwall_ms = '1'\n", '/user.toml, line 2: limits.script.wall_ms must be a whole number of milliseconds, or a text such as 500ms, 2.5s, 5m or 2h, not the text "1"'),
+        ("[limits.script]\nwall_ms = 1.5\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number of milliseconds, or a text such as 500ms, 2.5s, 5m or 2h, not 1.5"),
         ("[limits.script]\nwall_ms = 0\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number above 0, not 0"),
         ("[guest]\nspare_workers = -1\n", "/user.toml, line 2: guest.spare_workers must be a whole number from 0, not -1"),
         ("[runtimes]\nmax_jobs = 1025\n", "/user.toml, line 2: runtimes.max_jobs must be a whole number up to 1024, not 1025"),
@@ -179,4 +179,44 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
     assert sorted(_VARIABLES.values()) == sorted(
         set(leaves(Settings())) - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ('[limits.execute]\nwall_ms = "2.5s"', "limits.execute.wall_ms", 2500),
+        ('[limits.script]\nmemory_bytes = "64 MiB"', "limits.script.memory_bytes", 2**26),
+        ('[runtimes]\ncache_bytes = "1GB"', "runtimes.cache_bytes", 10**9),
+    ],
+)
+def test_durations_and_sizes_may_have_a_unit(tmp_path, text, key, value):
+    amount = text.split('"')[1]
+    variable = "PADDOCK_" + key.replace(".", "_").upper()
+    for given in ({"user": text}, {"env": {variable: amount}}, {"flags": {key: amount}}):
+        (tmp_path / "user.toml").unlink(missing_ok=True)
+        found = loaded(tmp_path, **given).settings
+        for name in key.split("."):
+            found = getattr(found, name)
+        assert found == value
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "expected"),
+    [
+        (
+            "limits.execute.wall_ms",
+            "2.5 seconds",
+            "a whole number of milliseconds, or a text such as 500ms, 2.5s, 5m or 2h",
+        ),
+        (
+            "limits.execute.code_bytes",
+            "64M",
+            "a whole number of bytes, or a text such as 500kB, 64MiB or 2GiB",
+        ),
+    ],
+)
+def test_a_unit_that_is_not_known(tmp_path, key, wrong, expected):
+    assert failure(tmp_path, flags={key: wrong}) == (
+        f'--set {key}: {key} must be {expected}, not the text "{wrong}"'
     )

@@ -84,9 +84,8 @@ class _Program(click.Command):
 @click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input on to the program.")
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
 @click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
-@click.option(
-    "--timeout-ms", type=click.IntRange(1), metavar="N", help="Longest wall time, compile step included."
-)
+@options.timeout("Longest wall time, compile step included")
+@options.timeout_ms
 @click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
 @click.option(
     "--query", "terms", multiple=True, metavar="TERM", help="Show lines with a term; repeat it for more."
@@ -116,6 +115,7 @@ def command(
     *,
     runtime: str,
     file: str | None,
+    timeout: int | None,
     timeout_ms: int | None,
     workspace: Path,
     flags: dict[str, str],
@@ -141,7 +141,7 @@ def command(
             surface="cli",
             workspace=workspace,
             work=_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
-            limits=LimitOverrides(wall_ms=timeout_ms),
+            limits=LimitOverrides(wall_ms=timeout if timeout_ms is None else timeout_ms),
         )
         context.exit(_execute(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:

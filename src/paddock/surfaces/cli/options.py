@@ -1,6 +1,5 @@
 """Options that several commands share, each defined once."""
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import Any
 import click
 
 from paddock.model.moment import parse_moment
+from paddock.model.units import DURATIONS, MAX, read_duration_ms
 
 NEWEST = 50
 """How many entries a list shows that grows with use."""
@@ -55,11 +55,27 @@ def pairs(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - the n
     return click.option(*names, multiple=True, metavar="KEY=VALUE", callback=_pairs, help=help)
 
 
-def seconds(_context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Return a time that is above 0 and, as milliseconds too, a finite number; the callback of a float."""
-    if value is not None and not 0 < value * 1000 < math.inf:
-        raise click.BadParameter("must be a number of seconds above 0", param=parameter)
-    return value
+def _duration(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        milliseconds = read_duration_ms(text) if text.strip()[-1:].isalpha() else float(text) * 1000
+    except ValueError:
+        milliseconds = 0
+    if not 0 < milliseconds <= MAX:
+        raise click.BadParameter(f"must be a number of seconds above 0, or {DURATIONS}", param=parameter)
+    return max(1, round(milliseconds))
+
+
+def timeout(help: str) -> Callable[[Any], Any]:  # noqa: A002 - the name that click gives it
+    """Return the option for a wall time, as seconds or as a duration with its unit. Its value is in milliseconds."""
+    return click.option(
+        "--timeout", metavar="DURATION", callback=_duration, help=f"{help}, e.g. 2.5 or 500ms."
+    )
+
+
+timeout_ms = click.option("--timeout-ms", type=click.IntRange(1), hidden=True)
+"""The older spelling of `--timeout`, in milliseconds."""
 
 
 def _moment(_context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:

@@ -72,7 +72,8 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
             click.argument("target", metavar="RUNTIME|SERVER/TOOL"),
             click.option("--executable", metavar="NAME", help="What the program is run with."),
             click.option("--cwd", default=".", metavar="REL", help="Working directory of the program."),
-            click.option("--timeout-ms", type=int, metavar="N", help="Wall time that is asked for."),
+            options.timeout("Wall time that is asked for"),
+            options.timeout_ms,
             click.option(
                 "--access", type=click.Choice(ACCESSES), help="read-only by default, where it is granted."
             ),
@@ -155,6 +156,7 @@ def _request(
     target: str,
     executable: str | None,
     cwd: str,
+    timeout: int | None,
     timeout_ms: int | None,
     access: str | None,
     network: str,
@@ -173,7 +175,7 @@ def _request(
         raise click.BadParameter(
             f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
         )
-    limits = LimitOverrides(wall_ms=timeout_ms)
+    limits = LimitOverrides(wall_ms=timeout if timeout_ms is None else timeout_ms)
     try:
         return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
     except ValidationError as problem:

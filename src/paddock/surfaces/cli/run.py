@@ -41,9 +41,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str
     help="Variables from a .json, .toml or .env file; --var wins over it.",
 )
 @click.option("--input", "input_text", metavar="JSON|@FILE|-", help="JSON value the script reads as `input`.")
-@click.option(
-    "--timeout", type=float, metavar="SECONDS", callback=options.seconds, help="Longest wall time, e.g. 2.5."
-)
+@options.timeout("Longest wall time")
 @click.option(
     "--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file forbids it."
 )
@@ -55,7 +53,7 @@ def command(
     variables: dict[str, str],
     vars_file: Path | None,
     input_text: str | None,
-    timeout: float | None,
+    timeout: int | None,
     *,
     jit: bool,
     workspace: Path,
@@ -79,7 +77,7 @@ def command(
         surface="cli",
         workspace=workspace,
         jit=jit,
-        limits=LimitOverrides(wall_ms=None if timeout is None else max(1, round(timeout * 1000))),
+        limits=LimitOverrides(wall_ms=timeout),
         work=_guest_run(
             script,
             {**(read_variables(vars_file) if vars_file else {}), **variables},

@@ -182,7 +182,7 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 @options.pairs(
     "--env", "variables", help="A variable of the script, over the tool's own; repeat it for more."
 )
-@click.option("--timeout", type=float, metavar="SECONDS", callback=options.seconds, help="Longest wall time.")
+@options.timeout("Longest wall time")
 @options.workspace
 @options.settings
 @options.as_json
@@ -190,7 +190,7 @@ def run(
     name: str,
     inputs: str,
     variables: dict[str, str],
-    timeout: float | None,
+    timeout: int | None,
     *,
     workspace: Path,
     flags: dict[str, str],
@@ -209,7 +209,7 @@ def run(
         actor=actor(),
         surface="cli",
         workspace=workspace,
-        limits=LimitOverrides(wall_ms=None if timeout is None else max(1, round(timeout * 1000))),
+        limits=LimitOverrides(wall_ms=timeout),
         work=tool_run(library, name, values, env=variables),
     )
     outcome, number = asyncio.run(carry_out(request, settings))

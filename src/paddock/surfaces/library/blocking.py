@@ -38,7 +38,7 @@ class BlockingPaddock:
         workspace: Path | str = ".",
         *,
         settings: Settings | None = None,
-        overrides: Mapping[str, str] | None = None,
+        overrides: Mapping[str, Any] | None = None,
         actor: str = "local",
         asker: "Asking | None" = None,
     ) -> None:

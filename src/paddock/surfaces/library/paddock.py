@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from paddock.configuration import load
 from paddock.files import below
@@ -57,15 +57,15 @@ class Paddock:
         workspace: Path | str = ".",
         *,
         settings: Settings | None = None,
-        overrides: Mapping[str, str] | None = None,
+        overrides: Mapping[str, Any] | None = None,
         actor: str = "local",
         asker: "Asking | None" = None,
     ) -> None:
         """Take a workspace, and `settings` or else those of files and environment, as the command line reads them.
 
-        `overrides` are texts by dotted key, as `--set` takes them; `actor` is who asks, in the record. `asker` asks a
-        person what a rule with the effect `ask` is about; without one the answer is no. Raises ConfigurationError for
-        settings that make no sense, and for a workspace that is not there.
+        `overrides` are settings, nested or by dotted key, as values or as the texts that `--set` takes. `actor` is who
+        asks, in the record. `asker` asks a person what a rule with the effect `ask` is about; without one the answer is
+        no. Raises ConfigurationError for settings that make no sense, and for a workspace that is not there.
         """
         self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
         # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)
@@ -182,9 +182,10 @@ class Paddock:
 
     async def exec(
         self,
-        runtime: Runtime,
+        language: Runtime | None = None,
         code: str | None = None,
         *,
+        runtime: Runtime | None = None,
         file: Path | str | None = None,
         args: Sequence[str] = (),
         executable: str | None = None,
@@ -197,8 +198,9 @@ class Paddock:
         on_output: "OnOutput | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
-        """Run a program in one of the language runtimes, or its executable with `args` alone.
+        """Run a program in a language, or the executable of its runtime with `args` alone.
 
+        `runtime` is another name of `language`.
         `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
         it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
         Without `access` it may read the workspace, where that is granted.
@@ -209,9 +211,11 @@ class Paddock:
         """
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")
+        if (language is None) is (runtime is None):
+            raise ValueError('give `language`, for instance "python"; `runtime` is another name of it')
         path = None if file is None else self._workspace / file
         wishes = {
-            "runtime": runtime,
+            "runtime": language or runtime,
             "code": code if path is None else text(str(file), saved(str(file), path, None)),
             "file": "" if path is None else below(self._workspace, path),
             "args": tuple(args),
