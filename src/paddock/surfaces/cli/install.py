@@ -12,6 +12,7 @@ from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SHARED_SERVERS_FILE
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.clients.entry import (
@@ -250,10 +251,9 @@ def _point_to_other_scope(wish: _Wish) -> None:
             return
         if there is not None and draft.file.exists():
             serves = find_workspace(there)
-            click.echo(
+            print_note(
                 f"{draft.file} has `{wish.name}`, too{f', serving {serves}' if serves else ''}; "
                 f"to take it out: paddock install {wish.client} --scope {scope} --remove",
-                err=True,
             )
 
 
