@@ -31,6 +31,7 @@ from paddock.hub.result import ToolResult, blame, read_native
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import (
+    ConfigurationError,
     EngineError,
     PaddockError,
     SdkError,
@@ -422,9 +423,11 @@ class Gate:
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )
             value = result.raw if work.raw else await read_native(result)
-        except ServerError as error:
+        except (ServerError, ConfigurationError) as error:
             usage = _waited(started) if counted else _NOTHING_USED
-            return RawResult(status=blame(error), error=_server_error(error), usage=usage)
+            # Files of ours are read and written before a call is sent: the pins, the logins.
+            status = blame(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
+            return RawResult(status=status, error=_server_error(error), usage=usage)
         finally:
             PERSON.reset(person)
         usage = _waited(started) if counted else _NOTHING_USED
@@ -483,7 +486,7 @@ def _fault(error: Exception) -> ErrorInfo:
     return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
 
 
-def _server_error(error: ServerError) -> ErrorInfo:
+def _server_error(error: ServerError | ConfigurationError) -> ErrorInfo:
     """Return an error of the hub; what a server answered with keeps its code and data."""
     told = _tool_error(str(error))
     if not isinstance(error, ServerRejected) or not error.code:
