@@ -1,7 +1,6 @@
 """Paddock as Python programs use it: each method is one request through the gate, its answer one `Outcome`."""
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -24,6 +23,7 @@ from paddock.scripts import tool_run
 from paddock.store.scripts import read, saved, text
 from paddock.surfaces.library.asking import on_a_loop
 from paddock.surfaces.library.found import FoundTool, FoundTools
+from paddock.surfaces.library.given import read_object, read_value
 from paddock.surfaces.library.running import Running
 from paddock.surfaces.render import tool_end
 from paddock.wiring.session import Session, open_session
@@ -118,9 +118,10 @@ class Paddock:
         """Run a JavaScript or TypeScript program, as `execute_code` does for models.
 
         The program reads `input`; the outcome's value is what it returned. `on_console` sees its console as it
-        comes, `on_call` each call it makes when that has ended.
+        comes, `on_call` each call it makes when that has ended. A finite Decimal in `input` is a number with all its
+        digits. Raises ValueError for what is no JSON.
         """
-        work = GuestRun(source=code, input=input)
+        work = GuestRun(source=code, input=read_value(input, "input"))
         return await self._ask(work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call)
 
     async def events(
@@ -167,14 +168,14 @@ class Paddock:
         jit: bool = False,
         on_console: "OnConsole | None" = None,
     ) -> Outcome:
-        """Run a script by name or path, as `paddock run` does. Raises ScriptNotFound."""
+        """Run a script by name or path, as `paddock run` does. Raises ScriptNotFound, ValueError for no JSON."""
         found = read(script, self._workspace)
         work = GuestRun(
             source=found.source,
             name=found.name,
             language=found.language,
             profile="script",
-            input=input,
+            input=read_value(input, "input"),
             vars=dict(vars or {}),
             raw_results=found.raw_results,
         )
@@ -227,8 +228,11 @@ class Paddock:
     async def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
     ) -> Outcome:
-        """Run a script tool; what it gave is in `outcome.tool`. Raises ToolNotFound, ConfigurationError."""
-        work = self._opened().scripts.work(name, inputs or {})
+        """Run a script tool; what it gave is in `outcome.tool`.
+
+        Raises ToolNotFound, ConfigurationError, ValueError for inputs that are no JSON.
+        """
+        work = self._opened().scripts.work(name, read_object(inputs, "inputs"))
         return await self._ask(work, timeout_ms)
 
     async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
@@ -239,7 +243,7 @@ class Paddock:
         scripts = self._opened().scripts
         if self._prompting is None:
             self._prompting = scripts.prompting(self._end_of, time.monotonic)
-        return await self._prompting.call(name, arguments or {})
+        return await self._prompting.call(name, read_object(arguments, "arguments"))
 
     async def compute(
         self,
@@ -275,13 +279,11 @@ class Paddock:
         *,
         timeout_ms: int | None = None,
     ) -> Outcome:
-        """Call one tool of an upstream server; the outcome's value is what the result means."""
-        given = dict(arguments) if isinstance(arguments, Mapping) else arguments
-        try:
-            json.dumps(given, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as problem:
-            raise ValueError(f"the arguments are no JSON object: {problem}") from None
-        work = ServerCall(server=server, tool=tool, arguments={} if given is None else given)
+        """Call one tool of an upstream server; the outcome's value is what the result means.
+
+        A finite Decimal in `arguments` is a number with all its digits. Raises ValueError for what is no JSON.
+        """
+        work = ServerCall(server=server, tool=tool, arguments=read_object(arguments, "arguments"))
         return await self._ask(work, timeout_ms)
 
     async def search_tools(
