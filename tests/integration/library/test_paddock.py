@@ -215,6 +215,12 @@ def test_the_record_is_searched_by_what_it_says(opened):
         outcomes[1].id,
     ]
     assert opened.find_records(actor="bob") == []
+    for wrong, known in (
+        ({"status": "nonsense"}, "ok, failed, "),
+        ({"event": "nonsense"}, "asked, answered, "),
+    ):
+        with pytest.raises(ValueError, match=rf"no record has the \w+ 'nonsense'; there are {known}"):
+            opened.find_records(**wrong)
     assert len(opened.find_records()) == 6
 
 

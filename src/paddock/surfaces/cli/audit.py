@@ -14,7 +14,7 @@ import click
 from paddock.configuration import load
 from paddock.store.audit import EVENTS, AuditRecord
 from paddock.store.ledger_follow import Follower
-from paddock.store.ledger_search import Wanted, find
+from paddock.store.ledger_search import STATUSES, Wanted, find
 from paddock.store.ledger_verify import Finding, verify
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import PRINTED, Failure
@@ -61,9 +61,11 @@ def command() -> None:
 )
 @click.option("--event", type=click.Choice(EVENTS), help="Only records of this event.")
 @click.option("--actor", help="Only what this user, client or schedule asked for.")
-@click.option("--status", help="Only requests that ended so, such as ok, failed or denied.")
+@click.option(
+    "--status", type=click.Choice(STATUSES), help="Only requests that ended so, such as ok, failed or denied."
+)
 @click.option("--server", help="Only calls of this upstream server.")
-@click.option("--tool", help="Only calls of this tool, of a server or a script tool.")
+@click.option("--tool", help="Only calls of this tool: a server's, also as SERVER/TOOL, or a script tool.")
 @options.since
 @click.option(
     "-f", "--follow", is_flag=True, help="Go on with records as they are written; JSON is one line each."

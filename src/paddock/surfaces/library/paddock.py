@@ -339,9 +339,15 @@ class Paddock:
         `name` is the id of a record, of its request, or of the request that called it; the rest is as for
         `paddock audit tail`. The index beside the ledger is brought up to date first, which takes about 20 seconds for
         each million records that it lacks. Raises LedgerError when the ledger cannot be read, or for a `since` without
-        a time zone.
+        a time zone; ValueError for an event or status that no record has.
         """
-        from paddock.store.ledger_search import Wanted, find  # noqa: PLC0415 - only those who ask pay for it
+        from paddock.store.audit import EVENTS  # noqa: PLC0415 - only those who ask pay for it
+        from paddock.store.ledger_search import STATUSES, Wanted, find  # noqa: PLC0415
+
+        for word, known in (("event", EVENTS), ("status", STATUSES)):
+            given = event if word == "event" else status
+            if given is not None and given not in known:
+                raise ValueError(f"no record has the {word} {given[:200]!r}; there are {', '.join(known)}")
 
         wanted = Wanted(
             name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since
