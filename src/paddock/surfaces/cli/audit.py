@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from paddock.configuration import load
+from paddock.model.base import count
 from paddock.store.audit import EVENTS, AuditRecord
 from paddock.store.ledger_follow import Follower
 from paddock.store.ledger_search import STATUSES, Wanted, find
@@ -135,7 +136,9 @@ def verify_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         for finding in report.problems:
             click.echo(f"problem: {_place(finding)}: {finding.message}")
         verdict = "ok" if report.ok else "changed"
-        click.echo(f"{verdict}: {report.records} records in {report.files} files of {directory}")
+        click.echo(
+            f"{verdict}: {count(report.records, 'record')} in {count(report.files, 'file')} of {directory}"
+        )
         click.echo(f"last: {report.last_seq} {report.last_hash}")
     click.get_current_context().exit(0 if report.ok else 1)
 
