@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from paddock.hub.config import load_servers
 from paddock.surfaces.cli.root import command
+from paddock.surfaces.clients.table import CLIENTS
 
 
 @pytest.fixture
@@ -82,9 +83,16 @@ def test_the_other_scope_is_pointed_at_where_it_has_an_entry_too(home: Path) -> 
     assert run("cursor", "--scope", "user", "--workspace", "project").exit_code == 0
     done = run("cursor", "--workspace", "project")
     assert done.stderr == (
+        f"{project}/.cursor/mcp.json names paths of this machine: whoever works on the project elsewhere runs "
+        "`paddock install cursor` there\n"
         f"{home}/.cursor/mcp.json has `paddock`, too, serving {project}; "
         "to take it out: paddock install cursor --scope user --remove\n"
     )
+
+
+def test_the_help_page_breaks_no_name_of_a_client() -> None:
+    words = run("--help").output.replace(",", " ").split()
+    assert [name for name in (*CLIENTS, "mcp-json") if name not in words] == []
 
 
 def test_a_client_without_a_file_for_projects_says_so() -> None:

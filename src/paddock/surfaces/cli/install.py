@@ -2,6 +2,7 @@
 
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ from paddock.surfaces.clients.table import CLIENTS, Client, Scope
 NAME = "paddock"
 ANY = "mcp-json"
 """Stands for every client that the table does not have."""
+_HELP_COLUMNS = 70
+"""Width of the list of clients on the help page."""
 
 
 class _Wish(NamedTuple):
@@ -81,7 +84,7 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
         "paddock install mcp-json --docker paddock --workspace /home/ada/project",
     ),
 )
-@click.argument("client", type=click.Choice([*CLIENTS, ANY]), required=False)
+@click.argument("client", type=click.Choice([*CLIENTS, ANY]), required=False, metavar="CLIENT")
 @click.option(
     "--scope",
     type=click.Choice(["project", "user"]),
@@ -135,6 +138,8 @@ def command(
     Shows the difference, keeps the file that was there as FILE.backup, and changes nothing when nothing is to be
     changed. Comments and formatting of the file stay, and so do `env` and other keys of an entry that is there.
     `mcp-json` prints the configuration for any other client.
+
+    {clients}
     """
     folder = _find_folder(workspace, docker)
     if show_list:
@@ -154,6 +159,17 @@ def command(
     main = _draft(wish, remove=remove)
     move = _Move() if remove else _offer_move(wish, main, asked=move_servers, dry_run=dry_run)
     _finish(wish, main, move, dry_run=dry_run, as_json=as_json)
+
+
+def _list_clients() -> str:
+    """Return the names of the clients for the help page, which would break them at their hyphens."""
+    names = ", ".join((*CLIENTS, ANY))
+    lines = textwrap.wrap(names, _HELP_COLUMNS, break_on_hyphens=False)
+    return "\n    ".join(["\b", "CLIENT is one of:", *(f"  {line}" for line in lines)])
+
+
+assert command.help is not None
+command.help = command.help.replace("{clients}", _list_clients())
 
 
 def _find_folder(workspace: str, docker: str) -> Path:
@@ -236,6 +252,12 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     click.echo(difference or f"{main.file}: nothing to change")
     for backup in backups:
         click.echo(f"what was there before: {backup}", err=True)
+    added = (line for line in difference.splitlines() if line.startswith("+") and wish.served in line)
+    if wish.scope == "project" and not dry_run and [*added]:
+        print_note(
+            f"{main.file} names paths of this machine: whoever works on the project elsewhere runs "
+            f"`paddock install {wish.client}` there"
+        )
     _point_to_other_scope(wish)
 
 
