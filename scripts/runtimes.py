@@ -33,7 +33,8 @@ The stand-ins of version managers are asked for the program behind them. A toolc
 directories is granted to programs for reading, as narrow as it can be told; one that would open a home directory is
 refused.
 
-`paddock runtimes` and `paddock doctor` name the executable that `paddock exec` would use in the workspace.
+`paddock runtimes` and `paddock doctor` name the executable that `paddock exec` would use in the workspace. Where
+`--access none` changes it, because programs then run as another user, `paddock runtimes` names that one, too.
 
 ## Python environments
 

@@ -40,3 +40,18 @@ async def stopped_first(
         stop.set()
         await to_the_end(asyncio.wait({running}))
         raise
+
+
+async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event | None) -> T | None:
+    """Return what `work` returns; None when `stop` was set before, which cancels the work and waits for its end."""
+    if stop is None:
+        return await work
+    running, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        if not running.done():
+            running.cancel()
+            await to_the_end(asyncio.wait({running}))
+    return None if running.cancelled() else running.result()

@@ -16,13 +16,13 @@ own.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from paddock import offered
 from paddock.approvals import Approvals, Asker, Behind, refusal_name
-from paddock.ends import to_the_end
+from paddock.ends import to_the_end, unless_stopped
 from paddock.guest.engine import GuestEngine
 from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
@@ -32,6 +32,7 @@ from paddock.large_json import run_in_slices
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import (
+    ConfigurationError,
     EngineError,
     PaddockError,
     SdkError,
@@ -177,7 +178,7 @@ class Gate:
         `on_console` sees each console line of a script as it comes, `on_call` each of its calls when that has ended,
         `on_output` the output of a program; none sees a secret. `asker` asks a person about it
         and its children where a rule wants that.
-        When `stop` is set, a program ends as `cancelled`, with what it wrote until then (S23).
+        When `stop` is set, a program ends as `cancelled`, with what it wrote until then (S23); so does a single call.
         Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will. Raises PaddockError after `aclose`.
         """
@@ -391,13 +392,14 @@ class Gate:
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 counted = beside.on_result is None  # a program never hears what a call used
-                return await self._call_server(request, work, decision.limits.wall_ms, counted=counted)
+                calling = self._call_server(request, work, decision.limits.wall_ms, counted=counted)
+                return await _unless_stopped(calling, beside.stop)
             case RuntimeRun() as work:
                 return await self._engines.programs.run(
                     request, work, decision, beside.on_output, beside.stop
                 )
             case ToolRun() as work:
-                return await self._engines.scripts.run(request, work, decision)
+                return await _unless_stopped(self._engines.scripts.run(request, work, decision), beside.stop)
             case SdkCall() as work:
                 return await self._answer(request, work, decision.limits.wall_ms)
 
@@ -430,9 +432,11 @@ class Gate:
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )
             value = result.raw if work.raw else await read_native(result)
-        except ServerError as error:
+        except (ServerError, ConfigurationError) as error:
             usage = _waited(started) if counted else _NOTHING_USED
-            return RawResult(status=blame(error), error=_server_error(error), usage=usage)
+            # Files of ours are read and written before a call is sent: the pins, the logins.
+            status = blame(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
+            return RawResult(status=status, error=_server_error(error), usage=usage)
         finally:
             PERSON.reset(person)
         usage = _waited(started) if counted else _NOTHING_USED
@@ -447,6 +451,21 @@ class Gate:
 
 
 _NOTHING_USED = Usage()
+_CUT_SHORT = ErrorInfo(
+    name="Cancelled",
+    message="The call was cancelled before its answer came.",
+    hint="it may have acted already: look before you call it again",
+    phase="call",
+)
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, RawResult], stop: asyncio.Event | None) -> RawResult:
+    """Return the result of a single call, or that it was cut short when `stop` was set."""
+    if stop is None:  # the calls of programs, of which there may be thousands
+        return await work
+    started = time.perf_counter()
+    result = await unless_stopped(work, stop)
+    return result or RawResult(status=Status.CANCELLED, error=_CUT_SHORT, usage=_waited(started))
 
 
 def _unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
@@ -476,7 +495,7 @@ def _fault(error: Exception) -> ErrorInfo:
     return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
 
 
-def _server_error(error: ServerError) -> ErrorInfo:
+def _server_error(error: ServerError | ConfigurationError) -> ErrorInfo:
     """Return an error of the hub; what a server answered with keeps its code and data."""
     told = _tool_error(str(error))
     if not isinstance(error, ServerRejected) or not error.code:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from paddock.model.ids import new_id
+from paddock.model.outcome import Status
 from paddock.store.ledger import Ledger
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
@@ -98,7 +99,15 @@ def test_tail_filters_by_what_records_say(
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     assert requests(audit("tail", "--since", tomorrow, "--json")) == []
     assert requests(audit("tail", "--limit", "2", "--status", "failed", "--json")) == [old[2], new[0]]
+    tool = requests(audit("tail", "--server", "git", "--json"))
+    assert requests(audit("tail", "--tool", "git/now", "--json")) == tool != []
+    assert requests(audit("tail", "--tool", "git.now", "--json")) == tool
     assert requests(audit("show", old[1], "--json")) == [old[1]] * 2
+    nonsense = audit("tail", "--status", "nonsense")
+    assert nonsense.returncode == 2
+    statuses = ", ".join(f"'{status}'" for status in (*Status, "planned"))
+    told = f"Error: Invalid value for '--status': 'nonsense' is not one of {statuses}.\n"
+    assert nonsense.stderr.endswith(f"\n\n{told}")
     wrong = audit("tail", "--since", "yesterday")
     assert wrong.returncode == 2
     assert "'yesterday' is neither an age like `24h` or `7d` nor a date in ISO 8601" in wrong.stderr

@@ -5,12 +5,14 @@ import os
 import pwd
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from paddock import BlockingPaddock
 from paddock.model.errors import ConfigurationError
+from paddock.model.numbers import dumps
 
 PADDOCK = Path(sys.executable).with_name("paddock")
 LATIN = b"return '\xe4'"
@@ -232,14 +234,16 @@ def test_a_workspace_whose_path_is_no_text_is_told(place, args, code):
 
 def test_numbers_that_json_does_not_know_make_no_sense(place):
     with BlockingPaddock(place) as p:
-        with pytest.raises(ValueError, match="the input is no JSON value: Out of range float values"):
+        with pytest.raises(ValueError, match=r"input\[0\] is nan; give None, booleans, finite numbers, "):
             p.execute("return input", input=[float("nan")])
         assert p.execute("return input", input=[1.5]).value == [1.5]
+        exact = p.execute("return input", input={"n": [Decimal("12345678901234567890.5"), Decimal(2)]})
+        assert dumps(exact.value) == '{"n": [12345678901234567890.5, 2]}'
         for given, why in (
-            ({"n": float("nan")}, "the arguments are no JSON object: Out of range float values"),
-            ({"n": p}, "the arguments are no JSON object: Object of type BlockingPaddock is not JSON"),
-            ([("n", 1)], "Input should be a valid dictionary"),
-            ("n", "Input should be a valid dictionary"),
+            ({"n": float("nan")}, "arguments.n is nan; give None, "),
+            ({"n": p}, "arguments.n is a BlockingPaddock, which JSON does not have; give None, "),
+            ([("n", 1)], "arguments must be a dict, and is a list"),
+            ("n", "arguments must be a dict, and is a str"),
         ):
             with pytest.raises(ValueError, match=why):
                 p.call("odd", "echo", given)

@@ -123,3 +123,20 @@ def test_a_call_that_names_its_tool_with_the_server_is_shown_the_right_form(
 ) -> None:
     code, output, errors = paddock("servers", "call", *words)
     assert (code, output, errors.splitlines()[-1]) == (2, "", f"Error: Missing argument 'TOOL'.{told}")
+
+
+def test_pins_that_cannot_be_read_let_no_call_leave(paddock: Any, tmp_path: Path) -> None:
+    assert paddock("servers", "tools", "all")[0] == 0
+    [pins] = tmp_path.glob("home/.local/state/paddock/servers/*/pins.json")
+    pins.unlink()
+    os.mkfifo(pins)
+    why = f"{pins}: cannot be read: it is a pipe and no regular file; move {pins} away"
+    source = "return await servers.all.echo({message: 'x'})"
+    code, output, _ = paddock("run", "-", "--json", stdin=source)
+    outcome = json.loads(output)
+    [call] = outcome["calls"]
+    assert (code, outcome["error"]["message"], call["status"]) == (1, why, "unavailable")
+    assert "effect is unknown" not in paddock("run", "-", stdin=source)[2]
+    assert paddock("servers", "call", "all", "echo", '{"message": "x"}')[2].endswith(f"{why}\n")
+    for command in ("diff", "approve all"):
+        assert paddock("servers", *command.split()) == (1, "", f"{why}\n")

@@ -127,6 +127,33 @@ def test_what_is_too_wide_for_a_terminal_breaks_between_words(
     assert len(longest) <= 80 or len(longest.split()[-1]) > 60
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("servers", "list"), "no servers are configured here; "),
+        (("servers", "tools", "web"), "web: Failed to connect to server web: "),
+        (("servers", "tools", "odd"), "warning: "),
+        (("runtimes", "install", "cobol"), "Error: Invalid value for 'RUNTIME...': "),
+        (("exec", "python", "-c", "import nowhere"), "  hint: nowhere is not installed for "),
+    ],
+)
+def test_notes_warnings_and_errors_break_between_words(
+    tmp_path: Path, environment: dict[str, str], command: tuple[str, ...], told: str
+) -> None:
+    if command[1] == "tools":
+        web = {"type": "http", "url": "http://127.0.0.1:9/mcp"}
+        entries = (
+            {"web": web}
+            if command[2] == "web"
+            else {"odd": {"command": "none", "env": {"A": "${input:key}"}}}
+        )
+        (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    narrow, wide = (on_terminal(tmp_path, environment, *command, columns=columns) for columns in (80, 2000))
+    [long] = [line for line in wide.splitlines() if line.startswith(told)]
+    assert (len(long) > 80, narrow.split()) == (True, wide.split())
+    assert [line for line in narrow.splitlines() if len(line) > 80 and len(line.split()[-1]) < 60] == []
+
+
 def test_rows_that_are_too_wide_are_cards(tmp_path: Path, environment: dict[str, str]) -> None:
     (tmp_path / "paddock.toml").write_text('[[policy.rule]]\neffect = "deny"\ntool = "a/b"\nreason = "no"\n')
     shown = on_terminal(tmp_path, environment, "policy", "explain", "python")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from paddock.ends import stopped_first, to_the_end
+from paddock.ends import stopped_first, to_the_end, unless_stopped
 from paddock.model.outcome import RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.sdk.events import Events
@@ -119,3 +119,55 @@ def test_work_that_nobody_stops_returns_or_raises():
     assert asyncio.run(stopped_first(work)) == 7
     with pytest.raises(LookupError, match=r"^gone$"):
         asyncio.run(stopped_first(fails))
+
+
+def test_a_stop_cuts_work_short_and_waits_for_its_end():
+    told = []
+
+    async def works():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            told.append("ended")
+
+    async def main():
+        stop = asyncio.Event()
+        running = asyncio.create_task(unless_stopped(works(), stop))
+        await asyncio.sleep(0)
+        stop.set()
+        return await running, told
+
+    assert asyncio.run(main()) == (None, ["ended"])
+
+
+def test_work_that_ends_first_is_answered_with_and_without_a_stop():
+    async def works():
+        await asyncio.sleep(0)
+        return 42
+
+    async def main():
+        return [await unless_stopped(works(), stop) for stop in (None, asyncio.Event())]
+
+    assert asyncio.run(main()) == [42, 42]
+
+
+def test_whoever_waits_for_work_without_a_stop_cancels_it():
+    told = []
+
+    async def works():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            told.append("ended")
+
+    async def main():
+        running = asyncio.create_task(unless_stopped(works(), asyncio.Event()))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait({running})
+        return running.cancelled(), told
+
+    assert asyncio.run(main()) == (True, ["ended"])

@@ -66,6 +66,18 @@ def test_every_directory_and_file_of_ours_is_private(places: Settings, tmp_path:
     assert set(states(places).values()) == {"private"}
 
 
+def test_a_directory_in_the_place_of_a_file_is_told(places: Settings, tmp_path: Path) -> None:
+    for name in ("ledger", "approvals", "pins and logins"):
+        file = files(places, tmp_path)[name]
+        private(file).unlink()
+        file.mkdir()
+        assert told(places, name) == (
+            "refused",
+            f"{file}: it is a directory and no regular file",
+            f"move {file} away",
+        )
+
+
 def test_what_others_may_read_is_told_and_stays(places: Settings, tmp_path: Path) -> None:
     for name, file in files(places, tmp_path).items():
         private(file)

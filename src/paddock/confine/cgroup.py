@@ -115,7 +115,11 @@ def find(root: str = "/") -> str:
             return folder
     missing = _NEEDED - set(_read(f"{tree.own}/cgroup.controllers").split())
     if missing:
-        raise Refusal(f"it does not hand on {' and '.join(sorted(missing))}")
+        several = len(missing) > 1
+        raise Refusal(
+            f"the controller{'s' * several} {' and '.join(sorted(missing))} {'are' if several else 'is'} "
+            "not delegated to the group that Paddock runs in"
+        )
     return _opened(tree.own)
 
 
@@ -132,7 +136,7 @@ def _delegated(tree: _Tree, *, managed: bool) -> list[str]:
             return found
         folder = os.path.dirname(folder)  # noqa: PTH120
     if managed or not found:
-        raise Refusal("none of its groups is delegated to us")
+        raise Refusal("no group is delegated to the user that Paddock runs as")
     return found
 
 
@@ -148,7 +152,7 @@ def _opened(folder: str) -> str:
     """Have a folder hand controllers on, which it may only with no process in it, or at the top of all."""
     if os.path.exists(f"{folder}/cgroup.type"):  # noqa: PTH110
         if _read(f"{folder}/cgroup.procs").split() != [str(os.getpid())]:
-            raise Refusal("this process shares its group with others, so the group cannot be divided")
+            raise Refusal("other processes are in the group that Paddock runs in, so it cannot be divided")
         server = f"{folder}/server"
         os.makedirs(server, exist_ok=True)  # noqa: PTH103
         _write(f"{server}/cgroup.procs", "0")
@@ -163,7 +167,7 @@ def _mounted(root: str) -> _Tree:
         )
         mounts = [line.partition(" - ") for line in _read(f"{root}/proc/self/mountinfo").splitlines()]
     except (OSError, StopIteration):
-        raise Refusal("this kernel has none") from None
+        raise Refusal("this kernel has no cgroup v2") from None
     for place, _, kind in mounts:
         fields = place.split(" ")
         if len(fields) <= _MOUNT_POINT or kind.partition(" ")[0] != "cgroup2":
@@ -172,7 +176,7 @@ def _mounted(root: str) -> _Tree:
         if f"{own}/".startswith(f"{above}/"):
             top = f"{root.rstrip('/')}{fields[_MOUNT_POINT]}"
             return _Tree(top, os.path.normpath(f"{top}/{own[len(above) :]}"))
-    raise Refusal("it is not mounted")
+    raise Refusal("cgroup v2 is not mounted")
 
 
 def _is_ours(folder: str) -> bool:

@@ -225,14 +225,27 @@ def _unconfined(job_user: int | None) -> TierReport:
     return TierReport(tier="unconfined", proved=False, why="nothing is confined", fix=fix, facts=facts)
 
 
+_SAMPLES = (
+    "therefore Paddock samples the memory and processes of programs, and ends a program that went beyond between two "
+    "samples late; with cgroup v2 the kernel refuses it at once"
+)
+_DELEGATE = (
+    "under systemd, run Paddock in a group of its own: systemd-run --user --scope -p Delegate=yes paddock ...; "
+    "in a container, give it a writable cgroup v2 of its own"
+)
+
+
+def _told(error: Exception) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+
+
 async def _limit_by_group(sandbox: Sandbox) -> Layer:
     """Give a sandbox a control group for its jobs when one is delegated and its limit holds; return what was found."""
-    name, otherwise = "cgroup v2", "memory is limited by sampling"
+    name = "cgroup v2"
     try:
         group = sandbox.group = cgroup.Group(cgroup.find())
     except (cgroup.Refusal, OSError) as error:
-        fix = "run Paddock in a group of its own: systemd-run --user --scope -p Delegate=yes paddock ..."
-        return Layer(name=name, available=False, detail=f"{otherwise}: {error}", fix=fix)
+        return Layer(name=name, available=False, detail=f"{_told(error)}; {_SAMPLES}", fix=_DELEGATE)
     limits = ProcessLimits(wall_ms=10_000, memory_bytes=_CANARY_MEMORY)
     target = json.dumps({"take": _CANARY_TAKES})
     result = await sandbox.run(["canary"], limits=limits, canary=target)
@@ -240,9 +253,8 @@ async def _limit_by_group(sandbox: Sandbox) -> Layer:
         sandbox.group = None
         group.release()
         told = result.reason or result.status
-        return Layer(
-            name=name, available=False, detail=f"{otherwise}: that of the group did not hold ({told})"
-        )
+        detail = f"a limit of a group did not hold when it was tried ({told}); {_SAMPLES}"
+        return Layer(name=name, available=False, detail=detail)
     sandbox.facts = _facts(sandbox.tier, sandbox.job_user, group)
     return Layer(name=name, available=True, detail="memory and processes are limited by the kernel")
 

@@ -72,8 +72,9 @@ class Warden:
         self._nameless_walk: Iterator[nameless.Amount | None] = iter(())
         self._nameless_due = 0.0
         self._nameless = nameless.Amount()
+        self._first_gauges = nameless.Amount()
         self._gauges: nameless.Amount | None = None
-        """How the machine's gauges stood when the job began, from its first look on."""
+        """How the machine's gauges stood before the job began; its buffers from the first look on."""
         self._deadline = 0.0
         self._look = _FIRST_LOOK_S
         self.rubbish: list[str] = []
@@ -112,6 +113,8 @@ class Warden:
                 files.pop()
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
+            # On a busy machine the first look comes late: what the job has by then would be taken for others'.
+            self._first_gauges = nameless.gauges(order.scratch, buffers=False)
             started = time.monotonic()
             handle = self._start(files, others)
             report.ended_by = self._watch(handle, started)
@@ -252,7 +255,7 @@ class Warden:
                 pass
         except StopIteration:
             ceilings, gauges = self._order.ceilings, nameless.gauges(self._order.scratch)
-            self._gauges = self._gauges or gauges
+            self._gauges = self._gauges or self._first_gauges._replace(buffers=gauges.buffers)
             self._nameless_walk = nameless.usage(
                 [process.place for process in sample.processes],
                 self._order.scratch,

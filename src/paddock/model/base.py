@@ -38,4 +38,9 @@ def kind(value: Json) -> str:
     return next(_KINDS[each] for each in type(value).__mro__ if each in _KINDS)
 
 
+def count(number: int, noun: str, several: str = "") -> str:
+    """Return how many there are of something: `1 file`, `2 files`; `several` is a plural that takes more than an s."""
+    return f"{number} {noun if number == 1 else several or f'{noun}s'}"
+
+
 PositiveInt = Annotated[int, Field(gt=0)]

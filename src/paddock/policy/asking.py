@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from paddock.model.approval import Question, Scope
-from paddock.model.base import Json
+from paddock.model.base import Json, count
 from paddock.model.canonical import canonical
 from paddock.model.ids import new_id
 from paddock.model.numbers import dumps
@@ -107,7 +107,7 @@ def plain(text: str, longest: int = _NAME) -> str:
     """Return a text that shows as what it is: one line, printable, left to right; a long one without its middle."""
     if len(text) > longest:
         half = longest // 2
-        text = f"{text[:half]} [... {len(text) - 2 * half} characters not shown ...] {text[-half:]}"
+        text = f"{text[:half]} [... {count(len(text) - 2 * half, 'character')} not shown ...] {text[-half:]}"
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_spelled, text))
@@ -126,7 +126,7 @@ def _shortened(value: Json) -> Json:
     match value:
         case str() if len(value) > _TEXT:
             half = _TEXT // 2
-            return f"{value[:half]} [... {len(value) - 2 * half} characters not shown ...] {value[-half:]}"
+            return f"{value[:half]} [... {count(len(value) - 2 * half, 'character')} not shown ...] {value[-half:]}"
         case list():
             return [_shortened(item) for item in cast("list[Any]", value)]
         case dict():

@@ -240,7 +240,8 @@ class RuntimeEngine:
         """Return how to get a package that a Python program imported in vain, or ""."""
         if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
             return ""
-        passed_over = partial(self._toolchains.passed_over, task.job, tier=task.sandbox.tier)
+        box = task.sandbox
+        passed_over = partial(self._toolchains.passed_over, task.job, job_user=box.job_user, tier=box.tier)
         said = task.with_errors(ended).stderr
         return missing_module(said.head + said.tail, task.job, task.toolchain, passed_over)
 

@@ -12,6 +12,8 @@ you installed. Directories that `.pth` files name are not granted; those in the 
 import contextlib
 import os
 import re
+import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -36,10 +38,28 @@ _NAMED = "runtimes.python.environment"
 _GRANT = "runtimes.workspace_environment"
 _MARKS = ("pyvenv.cfg", "conda-meta")
 """What a directory has that is an environment: of venv, uv and virtualenv; of conda."""
+_READ_ONLY = "ask for the access read-only"
 _STANDARD_LIBRARY = "lib*/*/os.py"
 _LOOKED_AT = 1000
 """Entries of the working directory that are looked at for a module of the program's own."""
-_MISSING = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]*)")
+_MISSING = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]{0,99})(?![A-Za-z0-9_])")
+_PACKAGES = {
+    "Crypto": "pycryptodome",
+    "OpenSSL": "pyopenssl",
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "jwt": "pyjwt",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Well-known packages that are not named like their module: somebody else may own the package of that name."""
 
 
 class Environment(NamedTuple):
@@ -52,6 +72,15 @@ class Environment(NamedTuple):
     """Whether it is in the workspace, so that programs may have written it."""
     refusal: str = ""
     """Why it cannot be used for a program, though the settings name it."""
+
+
+class PassedOver(NamedTuple):
+    """An interpreter that a person would expect to run a program, and that does not."""
+
+    told: str
+    """Which one, and why."""
+    remedies: tuple[str, ...]
+    """What together has programs use it; empty when nothing short does."""
 
 
 def chosen(
@@ -69,15 +98,40 @@ def chosen(
     return None if folder is None else Environment(folder, _GRANT, inside=True)
 
 
-def passed_over(settings: RuntimeSettings, job: ProgramJob, environ: Mapping[str, str], tier: Tier) -> str:
-    """Return which environment of the workspace a program does not use, and why; empty when there is none."""
+def passed_over(
+    settings: RuntimeSettings, job: ProgramJob, environ: Mapping[str, str], tier: Tier
+) -> PassedOver | None:
+    """Return the environment of the workspace that a program does not use; None when there is none."""
     if job.work.runtime != "python" or settings.python.environment is not None:
-        return ""
+        return None
     if (folder := _of_workspace(job, environ)) is None:
-        return ""
-    off = f"{_GRANT} is off, because programs may have changed what is in the workspace"
-    why = _refusal(job, tier) if settings.workspace_environment else off
-    return f"{folder} was passed over: {why}" if why else ""
+        return None
+    reasons: list[str] = []
+    remedies: list[str] = []
+    if not settings.workspace_environment:
+        reasons.append(f"{_GRANT} is off, because programs may have changed what is in the workspace")
+        remedies.append(f"set {_GRANT} = true in the user's paddock.toml")
+    if refusal := _refusal(job, tier):
+        reasons.append(refusal)
+        remedies.append(_READ_ONLY)
+    return PassedOver(f"{folder} was passed over: {'; '.join(reasons)}", tuple(remedies)) if reasons else None
+
+
+def unreachable(
+    recipe: Recipe, job: ProgramJob, environ: Mapping[str, str], user: int | None, usual: int | None
+) -> PassedOver | None:
+    """Return the program of a runtime that comes first on PATH, where the user of a program cannot reach it.
+
+    `user` is the one that the program runs as, `usual` the one if it could read the workspace; None is this process's.
+    """
+    names = job.terms.grants.executables or recipe.candidates
+    path = os.pathsep.join(filter(os.path.isabs, environ.get("PATH", "").split(os.pathsep)))
+    first = next(filter(None, (shutil.which(name, path=path) for name in names)), None)
+    if first is None or _is_in(Path(first), job.workspace) or reachable(Path(first), user):
+        return None
+    told = f"{first} was passed over: user {user}, whom the program runs as, cannot get at it"
+    helps = job.terms.grants.access == "none" and reachable(Path(first), usual)
+    return PassedOver(told, (_READ_ONLY,) if helps else ())
 
 
 def toolchain(
@@ -87,34 +141,50 @@ def toolchain(
     folder = environment.folder
     wanted = recipe.candidates if names is None else names
     why: object = environment.refusal
-    if not why and not any((folder / mark).exists() for mark in _MARKS):
-        why = f"it is no environment: it has neither {' nor '.join(_MARKS)}"
+    remedy = f"{_READ_ONLY}, or change {environment.setting} in the settings"
+    if not why:
+        remedy = f"make it anew, or change {environment.setting} in the settings"
+        if not any((folder / mark).exists() for mark in _MARKS):
+            why = f"it is no environment: it has neither {' nor '.join(_MARKS)}"
     if not why:
         use_it = _of_programs if environment.inside else _of_user
         try:
             return use_it(recipe, folder, search, wanted)
         except (UnusableError, OSError) as error:
             why = error
-    remedy = f"make it anew, or change {environment.setting} in the settings"
     return Missing(recipe, f"{folder} cannot be used: {why}", remedy)
 
 
-def missing_module(said: str, job: ProgramJob, toolchain: Toolchain, passed_over: Callable[[], str]) -> str:
+def missing_module(
+    said: str, job: ProgramJob, toolchain: Toolchain, passed_over: Callable[[], list[PassedOver]]
+) -> str:
     """Return how a program gets the package that it imported in vain, by its last words; empty for its own modules."""
     found = list(_MISSING.finditer(said))
     if not found:
         return ""
     name = found[-1][1]
-    if job.terms.grants.access != "none" and _is_own(name, job.cwd):
+    blind = job.terms.grants.access == "none"
+    # What is in the workspace is not told of to a program that may not look there.
+    if not blind and _is_own(name, job.cwd):
         return ""  # which is told otherwise
     interpreter = toolchain.places["executable"]
-    told = passed_over()
-    grant = f"set {_GRANT} = true, or " if told else ""
-    return (
-        f"{name} is not installed for {interpreter}, which ran this program. {f'{told}. ' if told else ''}"
-        f"In the user's paddock.toml, {grant}name an environment that has it with {_NAMED}; "
-        f"or install it for that interpreter: {interpreter} -m pip install PACKAGE"
+    sentences = [f"{name} is not installed for {interpreter}, which ran this program"]
+    if blind:
+        sentences.append(f"It may not read the workspace (access none): {_READ_ONLY} to import what is there")
+    if name in sys.stdlib_module_names:
+        sentences.append(
+            f"It is a part of Python that {interpreter} was made without: use another interpreter"
+        )
+        return ". ".join(sentences)
+    for each in passed_over():
+        sentences.append(each.told)
+        if each.remedies:
+            sentences.append(f"To use it, {' and '.join(each.remedies)}")
+    sentences.append(
+        f"Name an environment that has it with {_NAMED} in the user's paddock.toml, "
+        f"or install it for that interpreter: {interpreter} -m pip install {_PACKAGES.get(name, name)}"
     )
+    return ". ".join(sentences)
 
 
 def _is_own(name: str, cwd: Path) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from paddock.confine import plan
 from paddock.model.settings import RuntimeSettings, Tier
 from paddock.runtimes import directories, environments
-from paddock.runtimes.environments import Environment
+from paddock.runtimes.environments import Environment, PassedOver
 from paddock.runtimes.job import ProgramJob
 from paddock.runtimes.recipe import Recipe, recipes
 from paddock.runtimes.toolchain import INSTALLED, Missing, Search, Toolchain, find
@@ -61,9 +61,19 @@ class Toolchains:
             environment=environments.chosen(self._settings, job, self._environ, tier),
         )
 
-    def passed_over(self, job: ProgramJob, tier: Tier) -> str:
-        """Return which environment of the workspace a program does not use, and why; empty when there is none."""
-        return environments.passed_over(self._settings, job, self._environ, tier)
+    def passed_over(self, job: ProgramJob, *, job_user: int | None, tier: Tier) -> list[PassedOver]:
+        """Return the environment of the workspace, and what is first on PATH, where a program uses them not."""
+        if environments.chosen(self._settings, job, self._environ, tier) is not None:
+            return []
+        grants = job.first_grants
+        user = plan.user(grants, job_user, tier)
+        usual = plan.user(grants.but(workspace=job.workspace, access="read-only"), job_user, tier)
+        recipe = recipes()[job.work.runtime]
+        found = (
+            environments.passed_over(self._settings, job, self._environ, tier),
+            environments.unreachable(recipe, job, self._environ, user, usual),
+        )
+        return [each for each in found if each is not None]
 
     async def find(
         self,

@@ -86,6 +86,11 @@ _APART = (
     "it was run from a copy, with nothing beside it; a FILE of the workspace that its runtime takes as it is runs "
     "where it is"
 )
+_UNREAD = (
+    "it may not read the workspace (access none), so it finds no file and no module there; "
+    "ask for the access read-only, up to runtimes.access"
+)
+_NO_SUCH_FILE = ("no such file or directory", "enoent", "filenotfoundexception", "nosuchfileexception")
 _NO_INPUT = ("eof when reading a line", "no line found", "nosuchelementexception", "end of file reached")
 _UNASKED = "it was given no standard input; pass some on with --stdin, or stdin of a tool call"
 _NO_SOURCE = (
@@ -168,6 +173,7 @@ def withheld(
         (phase == "run" and grants.network == "none", _NO_NETWORK, _OFFLINE),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
+        (phase == "run" and grants.access == "none", (*_NO_MODULE, *_NO_SUCH_FILE), _UNREAD),
         (phase == "run" and not has_input, _NO_INPUT, _UNASKED),
     ):
         if applies and any(word in said for word in words):

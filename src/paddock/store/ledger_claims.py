@@ -15,11 +15,13 @@ that somebody removed or changed.
 """
 
 import errno
+import logging
 import os
 import stat
 from pathlib import Path
 
 from paddock.model import ids
+from paddock.own_files import NotOursError, judge_file
 from paddock.store.audit import CLAIM_SKEW_S, STARTED
 from paddock.store.ledger_format import Head, dated_files, file_name, open_regular
 
@@ -58,9 +60,19 @@ class Claims:
         try:
             _lengthen(self._mark)
         except OSError:
-            self._mark.unlink()  # a link or a pipe, say, which is none of ours
-            _lengthen(self._mark)
+            self._make_anew()
         self._facts = self._brought()
+
+    def _make_anew(self) -> None:
+        """Put a file of ours in the place of a link or a pipe, say. Raises NotOursError for a directory."""
+        finding = judge_file(self._mark.lstat(), self._mark)
+        if finding is not None and finding.number == errno.EISDIR:
+            raise NotOursError(finding.number, self._mark, finding.why, finding.remedy)
+        self._mark.unlink()
+        _lengthen(self._mark)
+        wrong = finding if finding is not None and finding.mode is None else None
+        why = wrong.why if wrong is not None else "has another name beside it, or cannot grow"
+        logging.getLogger("paddock.files").warning("%s: it %s; it was removed and made anew", self._mark, why)
 
     def _brought(self) -> tuple[int, int, int]:
         """Return what tells the file from how it was before; one that was removed is made anew, and is another one."""

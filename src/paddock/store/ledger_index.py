@@ -61,7 +61,7 @@ _MATCHING = """
     facts IN (
         SELECT id FROM facts WHERE (:event IS NULL OR event = :event) AND (:actor IS NULL OR actor = :actor)
         AND (:status IS NULL OR status = :status) AND (:server IS NULL OR server = :server)
-        AND (:tool IS NULL OR tool = :tool)
+        AND (:tool IS NULL OR tool = :tool OR server <> '' AND :tool IN (server || '/' || tool, server || '.' || tool))
     ) AND ms >= :since AND place > :above AND place < :below
     ORDER BY place DESC LIMIT :count
 """

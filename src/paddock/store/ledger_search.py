@@ -9,6 +9,7 @@ from pathlib import Path
 
 from paddock.model.base import Value
 from paddock.model.errors import LedgerUnusable
+from paddock.model.outcome import Status
 from paddock.store.audit import AuditRecord, since_timestamp
 from paddock.store.ledger_format import (
     LINE_BYTES,
@@ -20,6 +21,8 @@ from paddock.store.ledger_format import (
 from paddock.store.ledger_index import FACTS, Index, NoIndexError, OnProgress, ask, facts_of, place_of
 from paddock.store.ledger_read import read
 
+STATUSES = (*(status.value for status in Status), "planned")
+"""Every status that a record has: how a request ended, or that it was a rehearsal."""
 _SHORT = 4096
 """Bytes that most lines have fewer of."""
 _LEAST, _MOST = 20, 50_000
@@ -36,11 +39,11 @@ class Wanted(Value):
     actor: str | None = None
     """Who asked: a user, the name of a client, a schedule."""
     status: str | None = None
-    """How a request ended, or was decided."""
+    """How a request ended, or was decided: one of `STATUSES`."""
     server: str | None = None
     """Name of an upstream server that was called."""
     tool: str | None = None
-    """Name of the server's tool, or of a script tool."""
+    """Name of the server's tool, or of a script tool; also with its server, as `SERVER/TOOL` or `SERVER.TOOL`."""
     since: datetime | None = None
     """Earliest moment, with a time zone."""
 
@@ -49,8 +52,13 @@ class Wanted(Value):
         known: dict[str, str] = dict(
             zip(FACTS, facts_of({**record.fields, "event": record.event}), strict=True)
         )
+        given = self.facts()
+        tool = given.pop("tool", None)
+        server = known["server"]
+        tools = [known["tool"], *(f"{server}{sign}{known['tool']}" for sign in "/." if server)]
         return (
-            all(known[fact] == value for fact, value in self.facts().items())
+            all(known[fact] == value for fact, value in given.items())
+            and (tool is None or tool in tools)
             and self.request in (None, record.request)
             and self.name in (None, record.id, record.request, record.parent)
             and record.ts >= since_timestamp(self.since)

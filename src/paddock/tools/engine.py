@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from paddock.confine.process import Sandbox, Streams
-from paddock.model.base import Json
+from paddock.model.base import Json, count
 from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import dumps, loads_finite
@@ -324,7 +324,7 @@ def parsed(stdout: str) -> Json:
 
 
 def _text(stream: Captured) -> str:
-    gap = f"\n[...{stream.omitted_bytes} bytes left out...]\n" if stream.truncated else ""
+    gap = f"\n[...{count(stream.omitted_bytes, 'byte')} left out...]\n" if stream.truncated else ""
     return stream.head + gap + stream.tail
 
 

@@ -87,7 +87,7 @@ def _findings(place: _Directory) -> Iterator[tuple[str, Finding]]:
         return
     with os.scandir(path) as entries:
         for entry in islice(entries, _MAX_ENTRIES):
-            if entry.is_dir(follow_symlinks=False):
+            if place.depth > 1 and entry.is_dir(follow_symlinks=False):
                 yield from _findings(_Directory(place.name, Path(entry.path), place.depth - 1))
             elif (finding := judge_file(entry.stat(follow_symlinks=False), entry.path)) is not None:
                 yield entry.path, finding

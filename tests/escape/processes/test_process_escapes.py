@@ -36,3 +36,13 @@ def test_attacks_end_as_their_files_say(drive, place, tier):
         name: (seen, tried[name]) for name, seen in report.items() if tried[name] not in {seen["seen"], "any"}
     }
     assert differing == {}
+
+
+@pytest.mark.parametrize("tier", ["landlock", "namespaces"])
+def test_memory_that_was_taken_before_the_first_look_counts(drive_with_late_look, tier):
+    """As on a busy machine, where the warden gets its turn late."""
+    report = drive_with_late_look("escape_driver.py", "user", tier, "memory_files", "memory_in_flight")
+    assert {name: (seen["started"], seen["seen"]) for name, seen in report.items()} == {
+        "memory_files": (True, "closed"),
+        "memory_in_flight": (True, "closed"),
+    }

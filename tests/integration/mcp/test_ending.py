@@ -1,6 +1,7 @@
 """SIGTERM: calls that run have a grace, what is left of them then ends as `cancelled`, and nothing else is taken."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from tests.processes import descendants, running_workers
 from .conftest import AUTHORIZED, Place, Web, all_end, watched
 from .test_http import modern, shaken_hands
 from .test_lines import SPIN, spinning
+from .test_script_tools import tool
 
 GRACE = "[mcp]\nshutdown_grace_ms = {}\n"
 LONG = GRACE.format(600_000)
@@ -102,21 +104,43 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "a computation": ("compute", {"source": "for (;;) {}", "limits": {"wall_ms": 60_000}}),
     "a program": ("run_program", SHELL),
     "a call of a server": ("call_tool", {"server": "odd", "tool": "hang"}),
+    "a script tool": ("waits", {}),
 }
+SINGLE = {"a call of a server", "a script tool"}
+READS = {"a program", "a script tool"}
 
 
 ENDS = {"a computation": "CANCELLED"}
+
+
+CUT_SHORT = {
+    "status": "cancelled",
+    "error": {
+        "name": "Cancelled",
+        "message": "The call was cancelled before its answer came.",
+        "hint": "it may have acted already: look before you call it again",
+    },
+    "happened": "in_flight_unknown",
+}
+
+
+def finished(place: Place, run: str) -> list[dict[str, Any]]:
+    """Return the records that say how a run ended."""
+    lines = (place.home / ".local/state/paddock/audit").glob("*.ndjson")
+    records = [json.loads(line) for file in lines for line in file.read_text().splitlines()]
+    return [each for each in records if (each["event"], each["request"]) == ("finished", run)]
 
 
 @pytest.mark.parametrize("kind", [*CALLS])
 def test_a_call_that_outlives_the_grace_is_answered_as_cancelled(place: Place, kind: str) -> None:
     place.settings(GRACE.format(0) + "[limits.compute]\nwall_ms = 60000\n")
     gate = Gate(place.workspace)
+    tool(place, "waits", f"open({str(place.workspace / 'gate')!r}).read()", workspace="read-only")
 
     async def main() -> None:
         async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
             running = asyncio.create_task(post(http, web, call(*CALLS[kind])))
-            async with gate.reached() if kind == "a program" else nullcontext():
+            async with gate.reached() if kind in READS else nullcontext():
                 await started(web, kind)
                 handles = watched(descendants(web.process.pid))
                 web.process.send_signal(signal.SIGTERM)
@@ -126,6 +150,10 @@ def test_a_call_that_outlives_the_grace_is_answered_as_cancelled(place: Place, k
                 True,
                 ENDS.get(kind, "cancelled"),
             )
+            if kind in SINGLE:
+                [record] = finished(place, data.pop("run"))
+                assert (record["status"], data.pop("ms") >= 0) == ("cancelled", True)
+                assert data == CUT_SHORT
             await ended(web)
             assert await asyncio.to_thread(all_end, handles)
 

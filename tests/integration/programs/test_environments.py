@@ -27,11 +27,14 @@ def make(folder: Path, word: str = "inside") -> Path:
     return folder
 
 
-def hint(interpreter: str, told: str, grant: str = "set runtimes.workspace_environment = true, or ") -> str:
+GRANT = "set runtimes.workspace_environment = true in the user's paddock.toml"
+
+
+def hint(interpreter: str, told: str = "", module: str = "thing", package: str = "thing") -> str:
     return (
-        f"thing is not installed for {interpreter}, which ran this program. {told}"
-        f"In the user's paddock.toml, {grant}name an environment that has it with runtimes.python.environment; or install "
-        f"it for that interpreter: {interpreter} -m pip install PACKAGE"
+        f"{module} is not installed for {interpreter}, which ran this program. {told}Name an environment that has it with "
+        f"runtimes.python.environment in the user's paddock.toml, or install it for that interpreter: {interpreter} "
+        f"-m pip install {package}"
     )
 
 
@@ -67,9 +70,46 @@ def test_without_the_grant_it_is_passed_over_and_named(open_programs, tier):
     outcome = programs.run("python", THING)
     interpreter = programs.text("python", "import sys; print(sys.executable)").strip()
     assert (outcome.status, outcome.program.exit_code) == ("failed", 1)
-    assert outcome.error.hint == hint(interpreter, f"{folder} was passed over: {OFF}. ")
+    assert outcome.error.hint == hint(interpreter, f"{folder} was passed over: {OFF}. To use it, {GRANT}. ")
     (folder / "pyvenv.cfg").unlink()
-    assert programs.run("python", THING).error.hint == hint(interpreter, "", grant="")
+    assert programs.run("python", THING).error.hint == hint(interpreter)
+    missing = programs.run("python", "import sys; sys.path.clear(); import yaml")
+    assert missing.error.hint == hint(interpreter, module="yaml", package="pyyaml")
+
+
+def test_a_program_that_may_not_read_the_workspace_is_told_so_and_nothing_of_what_is_there(
+    open_programs, monkeypatch
+):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    programs = open_programs("namespaces")
+    folder = make(programs.workspace / ".venv")
+    (programs.workspace / "thing.py").write_text("")
+    outcome = programs.run("python", THING, access="none")
+    interpreter = programs.text("python", "import sys; print(sys.executable)", access="none").strip()
+    assert outcome.error.hint == hint(
+        interpreter,
+        "It may not read the workspace (access none): ask for the access read-only to import what is there. "
+        f"{folder} was passed over: {OFF}; the program may not read the workspace. To use it, {GRANT} and ask for the "
+        "access read-only. ",
+    )
+    (programs.workspace / "thing.py").unlink()
+    assert programs.run("python", THING, access="none").error.hint == outcome.error.hint
+
+
+def test_a_module_of_python_itself_is_no_package(open_programs):
+    programs = open_programs("landlock")
+    interpreter = programs.text("python", "import sys; print(sys.executable)").strip()
+    code = "raise ModuleNotFoundError(\"No module named 'tkinter'\")"
+    assert programs.run("python", code).error.hint == (
+        f"tkinter is not installed for {interpreter}, which ran this program. It is a part of Python that {interpreter} was "
+        "made without: use another interpreter"
+    )
+
+
+def test_a_module_name_of_any_length_is_no_hint(open_programs):
+    programs = open_programs("landlock")
+    code = "raise ModuleNotFoundError('No module named ' + 'x' * 101)"
+    assert "x" * 50 not in programs.run("python", code).error.hint
 
 
 def test_a_module_of_the_program_itself_is_no_package(open_programs):
@@ -239,10 +279,15 @@ def test_one_of_the_workspace_that_the_user_names_is_held_to_the_same(open_progr
     make(programs.workspace / ".venv")
     named.workspace = programs.workspace
     assert named.text("python", THING) == "inside\n"
-    assert named.run("python", THING, access="workspace-write").error.message == (
-        f"Python cannot be run here: {programs.workspace}/.venv cannot be used: in the tier landlock a program that may "
-        "write to the workspace could change it"
-    )
+    for access, why in (
+        ("workspace-write", "in the tier landlock a program that may write to the workspace could change it"),
+        ("none", "the program may not read the workspace"),
+    ):
+        error = named.run("python", THING, access=access).error
+        assert (error.message, error.hint) == (
+            f"Python cannot be run here: {programs.workspace}/.venv cannot be used: {why}",
+            "ask for the access read-only, or change runtimes.python.environment in the settings",
+        )
 
 
 def test_other_languages_have_no_such_environment(open_programs):

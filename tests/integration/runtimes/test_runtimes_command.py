@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,29 @@ def test_runtimes_doctor_and_exec_speak_of_the_same_interpreter(paddock, toolcha
         [row] = [row for row in json.loads(rows) if row["runtime"] == "python"]
         assert (code, row["executable"]) == (0, told.strip())
         assert json.loads(facts)["python"] == {"state": "available", "executable": told.strip()}
+
+
+@pytest.mark.usefixtures("as_root")
+def test_an_interpreter_of_programs_without_the_workspace_is_told_apart(paddock):
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as closed:  # to the user of programs
+        shutil.copy("/bin/bash", f"{closed}/bash")
+        path = f"{closed}:/usr/bin:/bin"
+        _, rows, _ = paddock("runtimes", "--json", path=path)
+        usual, alone = (
+            paddock("exec", "shell", "-c", "echo $BASH", *words, path=path)[1].strip()
+            for words in ((), ("--access", "none"))
+        )
+        failed = paddock("exec", "shell", "-c", "cat rows.csv", "--access", "none", path=path)
+    [row] = [row for row in json.loads(rows) if row["runtime"] == "shell"]
+    assert (
+        (row["executable"], row["note"])
+        == (usual, f"with --access none: {alone}")
+        == (
+            f"{closed}/bash",
+            f"with --access none: {Path(shutil.which('bash', path='/usr/bin:/bin')).resolve()}",
+        )
+    )
+    assert failed[2].endswith("ask for the access read-only, up to runtimes.access\n")
 
 
 def test_what_is_missing_comes_with_its_remedy(paddock):

@@ -65,7 +65,7 @@ def test_a_group_above_one_that_is_not_ours_is_not_ours_either(machine):
             "sys/fs/cgroup/slice/scope": {"cgroup.controllers": "memory pids"},
         },
     )
-    assert refusal(root) == "none of its groups is delegated to us"
+    assert refusal(root) == "no group is delegated to the user that Paddock runs as"
 
 
 def managed(root, monkeypatch, marked):
@@ -87,7 +87,7 @@ def test_where_systemd_manages_only_what_it_has_delegated_is_ours(machine, monke
     }
     root = machine("/slice/scope", groups)
     managed(root, monkeypatch, "/nowhere")
-    assert refusal(root) == "none of its groups is delegated to us"
+    assert refusal(root) == "no group is delegated to the user that Paddock runs as"
     managed(root, monkeypatch, "/sys/fs/cgroup/slice/scope")
     assert cgroup.find(root) == f"{root}/sys/fs/cgroup/slice/scope"
 
@@ -104,16 +104,21 @@ def test_what_is_below_a_delegated_group_is_ours_too(machine, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("has", "missing"), [("hugetlb", "memory and pids"), ("pids cpu", "memory"), ("", "memory and pids")]
+    ("has", "missing"),
+    [
+        ("hugetlb", "controllers memory and pids are"),
+        ("pids cpu", "controller memory is"),
+        ("", "controllers memory and pids are"),
+    ],
 )
 def test_controllers_of_the_old_hierarchy_are_missed(machine, has, missing):
     root = machine("/", {"sys/fs/cgroup": group(has=has)})
-    assert refusal(root) == f"it does not hand on {missing}"
+    assert refusal(root) == f"the {missing} not delegated to the group that Paddock runs in"
 
 
 def test_a_group_shared_with_others_is_not_divided(machine):
     root = machine("/scope", {"sys/fs/cgroup/scope": group(members=f"{os.getpid()}\n1\n")})
-    assert refusal(root) == "this process shares its group with others, so the group cannot be divided"
+    assert refusal(root) == "other processes are in the group that Paddock runs in, so it cannot be divided"
     assert not Path(root, "sys/fs/cgroup/scope/server").exists()
 
 
@@ -145,8 +150,8 @@ def test_a_mount_of_a_part_of_the_tree_is_understood(machine):
 
 def test_a_mount_of_another_part_of_the_tree_is_none(machine):
     root = machine("/scope", {}, MOUNT.format(root="/docker/abc", point="/cgroup"))
-    assert refusal(root) == "it is not mounted"
+    assert refusal(root) == "cgroup v2 is not mounted"
 
 
 def test_a_kernel_without_it_is_told(tmp_path):
-    assert refusal(str(tmp_path)) == "this kernel has none"
+    assert refusal(str(tmp_path)) == "this kernel has no cgroup v2"

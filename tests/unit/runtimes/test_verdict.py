@@ -138,6 +138,10 @@ APART = (
     "it was run from a copy, with nothing beside it; a FILE of the workspace that its runtime takes as it is runs "
     "where it is"
 )
+UNREAD = (
+    "it may not read the workspace (access none), so it finds no file and no module there; ask for the access read-only, "
+    "up to runtimes.access"
+)
 ALONE = (
     "a compiler sees the program alone: nothing of the workspace, no libraries but its own; several files are compiled "
     'by a shell program, into TMPDIR: paddock exec shell -c \'gcc *.c -o "$TMPDIR/a" && "$TMPDIR/a"\''
@@ -246,8 +250,21 @@ def test_who_may_not_write_is_told_where_it_may(said: str, access: str) -> None:
 )
 def test_who_misses_a_neighbour_is_told_how_to_run_in_place(said: str) -> None:
     assert missed(said, access="read-only") == APART
-    assert missed(said, access="none") == ""
+    assert missed(said, access="none") == UNREAD
     assert missed(said, access="read-only", runs_files=False) == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "FileNotFoundError: [Errno 2] No such file or directory: 'rows.csv'",
+        "Error: ENOENT: no such file or directory, open 'rows.csv'",
+        'Exception in thread "main" java.nio.file.NoSuchFileException: rows.csv',
+    ],
+)
+def test_a_file_that_a_program_may_not_see_gets_a_hint(said: str) -> None:
+    assert missed(said, access="none") == UNREAD
+    assert missed(said, access="read-only") == ""
 
 
 @pytest.mark.parametrize(
@@ -264,7 +281,7 @@ def test_who_misses_a_neighbour_is_told_how_to_run_in_place(said: str) -> None:
 )
 def test_who_compiles_more_than_one_file_is_told_what_a_compiler_sees(said: str) -> None:
     assert missed(said, "compile") == ALONE
-    assert missed(said, "run") == ""
+    assert missed(said, "run", access="read-only") == ""
 
 
 @pytest.mark.parametrize(

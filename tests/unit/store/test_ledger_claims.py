@@ -180,9 +180,18 @@ def _huge(mark: Path, aside: Path) -> None:
     os.truncate(mark, 2**43)
 
 
-@pytest.mark.parametrize("plant", [_link, _other_name, _pipe, _huge])
+REMOVED: dict[Callable[[Path, Path], None], list[str]] = {
+    _link: ["is a link and no regular file"],
+    _other_name: ["has another name beside it, or cannot grow"],
+    _pipe: ["is a pipe and no regular file"],
+    _huge: [],
+}
+"""What is told of what was planted, where it had to go."""
+
+
+@pytest.mark.parametrize("plant", [*REMOVED])
 def test_what_is_planted_as_the_mark_is_not_followed(
-    directory: Path, tmp_path: Path, plant: Callable[[Path, Path], None]
+    directory: Path, tmp_path: Path, plant: Callable[[Path, Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     aside = tmp_path / "aside"
     aside.write_text("kept")
@@ -195,14 +204,22 @@ def test_what_is_planted_as_the_mark_is_not_followed(
         assert not is_claimed(ledger, mint_id())
     assert aside.read_text() == "kept"
     assert verify(directory).ok
+    told = [record.message for record in caplog.records]
+    assert told == [
+        f"{directory / BROUGHT}: it {why}; it was removed and made anew" for why in REMOVED[plant]
+    ]
 
 
 def test_a_directory_as_the_mark_lets_no_brought_id_run(directory: Path) -> None:
     with Ledger(directory) as ledger:
         (directory / BROUGHT).unlink()
         (directory / BROUGHT).mkdir()
-        with pytest.raises(LedgerError, match="Is a directory"):
+        with pytest.raises(LedgerError) as told:
             ledger.claim(new_id(), {})
+        assert str(told.value) == (
+            f"The audit ledger {directory} cannot be written: {directory / BROUGHT}: it is a directory and no regular file. "
+            f"Nothing runs without its record. To go on, move {directory / BROUGHT} away."
+        )
         ledger.claim(mint_id(), {})
     assert len(list(read(directory))) == 1
 

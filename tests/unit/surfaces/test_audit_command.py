@@ -69,7 +69,7 @@ def test_verify_tells_whether_somebody_changed_the_ledger(directory: Path) -> No
         ledger.append("decided", new_id(), {"status": "denied"})
     good = audit("verify")
     assert good.exit_code == 0
-    assert good.stdout.splitlines()[0] == f"ok: 2 records in 1 files of {directory}"
+    assert good.stdout.splitlines()[0] == f"ok: 2 records in 1 file of {directory}"
     (file,) = directory.glob("*.ndjson")
     file.write_bytes(file.read_bytes().replace(b"denied", b"forged"))
     bad = audit("verify")

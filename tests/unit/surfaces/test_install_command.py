@@ -86,9 +86,16 @@ def test_the_other_scope_is_pointed_at_where_it_has_an_entry_too(home: Path) -> 
     assert run("cursor", "--scope", "user", "--workspace", "project").exit_code == 0
     done = run("cursor", "--workspace", "project")
     assert done.stderr == (
+        f"{project}/.cursor/mcp.json names paths of this machine: whoever works on the project elsewhere runs "
+        "`paddock install cursor` there\n"
         f"{home}/.cursor/mcp.json has `paddock`, too, serving {project}; "
         f"to take it out: paddock install cursor --workspace {project} --scope user --remove\n"
     )
+
+
+def test_the_help_page_breaks_no_name_of_a_client() -> None:
+    words = run("--help").output.replace(",", " ").split()
+    assert [name for name in (*CLIENTS, "mcp-json") if name not in words] == []
 
 
 def test_a_client_without_a_file_for_projects_says_so() -> None:
@@ -423,8 +430,12 @@ def test_what_another_program_wrote_in_the_meantime_is_not_overwritten(home: Pat
     assert file.read_text() == G
 
 
+def names_paths(file: Path) -> str:
+    return f"{file} names paths of this machine: whoever works on the project elsewhere runs `paddock install cursor` there\n"
+
+
 def test_the_other_scope_in_the_same_file_is_no_other(home: Path) -> None:
-    assert run("cursor").stderr == ""
+    assert run("cursor").stderr == names_paths(home / ".cursor/mcp.json")
     assert run("cursor").exit_code == 0
 
 
@@ -434,9 +445,10 @@ def test_every_state_of_a_file_is_kept_once(home: Path) -> None:
     file.write_text("{} // mine\n")
     backups = [home / ".cursor" / f"mcp.json.backup{end}" for end in ("", ".2", ".3")]
     backups[1].symlink_to(file)  # what is no copy of ours is passed over
-    assert run("cursor").stderr == f"what was there before: {backups[0]}\n"
+    note = names_paths(file)
+    assert run("cursor").stderr == f"what was there before: {backups[0]}\n{note}"
     entered = file.read_text()
-    assert run("cursor", "--name", "b").stderr == f"what was there before: {backups[2]}\n"
+    assert run("cursor", "--name", "b").stderr == f"what was there before: {backups[2]}\n{note}"
     assert run("cursor", "--name", "b", "--remove").exit_code == 0
     assert run("cursor", "--remove").stderr == f"what was there before: {backups[2]}\n"
     assert (backups[0].read_text(), backups[2].read_text()) == ("{} // mine\n", entered)

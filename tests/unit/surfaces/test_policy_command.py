@@ -62,18 +62,17 @@ def test_a_request_is_tried_on_policy(args: tuple[str, ...], code: int, text: st
 
 def test_what_the_command_line_grants_by_itself_is_told(tmp_path: Path) -> None:
     """As `paddock exec --access workspace-write` does, where the settings do not speak of it."""
-    denied = (
-        "denied\n"
+    why = (
         "  access workspace-write to the workspace is not granted (granted: read-only); set `access ="
         ' "workspace-write"` under [runtimes] in the paddock.toml of the user or the system\n'
     )
-    further = (
-        "  agents and programs are held to that; no setting decides on it, so for"
-        " `paddock exec --access workspace-write --network none`: "
-    )
     for runtime, told in (("python", "allowed"), ("ruby", "ask")):
         result = policy("check", runtime, "--access", "workspace-write")
-        assert (result.exit_code, result.stdout) == (126, f"{denied}{further}{told}\n")
+        command = "paddock exec --access workspace-write --network none"
+        first = f"denied to agents and programs; for a person's own `{command}`: {told}"
+        last = "  no setting decides on it, so the flags of your own command do"
+        assert (result.exit_code, result.stdout) == (126, f"{first}\n{why}{last}\n")
+    denied = f"denied\n{why}"
     assert policy("check", "perl", "--access", "workspace-write").stdout == f"{denied}  no perl here\n"
     (tmp_path / "workspace" / "paddock.toml").write_text('[runtimes]\naccess = "read-only"\n')
     assert policy("check", "python", "--access", "workspace-write").stdout == denied
@@ -116,7 +115,9 @@ def test_the_explanation_ends_with_the_first_objection() -> None:
 def test_the_explanation_names_who_decided() -> None:
     *_, last, decided = policy("explain", "perl").stdout.splitlines()
     assert last == "rules and grants of the settings\tobjects\tno perl here"
-    assert decided.split("\t")[:2] == ["decided by", "user rule 1"]
+    assert decided == "decided by\tuser rule 1\t"
+    *_, decided = policy("explain", "python").stdout.splitlines()
+    assert decided == "decided by\tdefault\tno rule and no grant of the settings says otherwise"
 
 
 def test_what_is_in_force(tmp_path: Path) -> None:

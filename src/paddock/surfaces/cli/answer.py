@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import click
 
-from paddock.model.base import Json
+from paddock.model.base import Json, count
 from paddock.surfaces.terminal_text import encodable, escape_but_colour
 
 
@@ -21,7 +21,7 @@ def print_excerpts(excerpts: Iterable[Json]) -> None:
 def print_response(response: Json) -> None:
     """Print what a response shows: standard error's part to standard error, where to read the rest at the end."""
     if "outputBytes" in response:
-        _print(f"{response['status']}: {response['outputBytes']} bytes of output")
+        _print(f"{response['status']}: {count(response['outputBytes'], 'byte')} of output")
     for key, err in (("stdoutSummary", False), ("stderrSummary", True)):
         if response.get(key):
             _print(response[key], err=err)

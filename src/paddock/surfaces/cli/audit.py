@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from paddock.configuration import load
+from paddock.model.base import count
 from paddock.store.audit import EVENTS, AuditRecord
 from paddock.store.ledger_follow import Follower
-from paddock.store.ledger_search import Wanted, find
+from paddock.store.ledger_search import STATUSES, Wanted, find
 from paddock.store.ledger_verify import Finding, verify
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import PRINTED, Failure
@@ -61,9 +62,11 @@ def command() -> None:
 )
 @click.option("--event", type=click.Choice(EVENTS), help="Only records of this event.")
 @click.option("--actor", help="Only what this user, client or schedule asked for.")
-@click.option("--status", help="Only requests that ended so, such as ok, failed or denied.")
+@click.option(
+    "--status", type=click.Choice(STATUSES), help="Only requests that ended so, such as ok, failed or denied."
+)
 @click.option("--server", help="Only calls of this upstream server.")
-@click.option("--tool", help="Only calls of this tool, of a server or a script tool.")
+@click.option("--tool", help="Only calls of this tool: a server's, also as SERVER/TOOL, or a script tool.")
 @options.since
 @click.option(
     "-f", "--follow", is_flag=True, help="Go on with records as they are written; JSON is one line each."
@@ -133,7 +136,9 @@ def verify_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         for finding in report.problems:
             click.echo(f"problem: {_place(finding)}: {finding.message}")
         verdict = "ok" if report.ok else "changed"
-        click.echo(f"{verdict}: {report.records} records in {report.files} files of {directory}")
+        click.echo(
+            f"{verdict}: {count(report.records, 'record')} in {count(report.files, 'file')} of {directory}"
+        )
         click.echo(f"last: {report.last_seq} {report.last_hash}")
     click.get_current_context().exit(0 if report.ok else 1)
 

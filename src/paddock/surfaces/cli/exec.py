@@ -34,6 +34,7 @@ from paddock.surfaces.cli import candidates, options, streams
 from paddock.surfaces.cli.answer import print_response
 from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.failure import Failure, interrupted, refused, without_thread
+from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.interrupts import is_interrupt
 from paddock.surfaces.cli.passing import Passing
@@ -41,7 +42,6 @@ from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json
 from paddock.surfaces.cli.variables import utf8
 from paddock.surfaces.program_response import program_response, put_back
-from paddock.surfaces.terminal_text import encodable, escape
 
 OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as env(1) and timeout(1) have them."""
@@ -229,7 +229,7 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
             response = program_response(outcome, request.work)
             (print_json if as_json else print_response)(response)
         if text:
-            click.echo(encodable(escape(text)), err=True)
+            print_note(text)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -12,6 +12,7 @@ from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.model.settings import Settings
 from paddock.surfaces import render
 from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.folding import fold
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
@@ -110,7 +111,7 @@ class _Printer:
             if outcome.ok and outcome.has_value:
                 _print(render.value_text(outcome.value))
             for told in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
-                _print(told, err=True)
+                _print(fold(told, sys.stderr), err=True)
 
     def _print(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
         if not self._quiet and (rest := lines[self._printed :]):

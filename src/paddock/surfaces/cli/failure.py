@@ -3,12 +3,14 @@
 import errno
 import os
 import signal
+import sys
 from typing import IO, Any
 
 import click
 
 from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
 from paddock.surfaces.cli import INTERRUPTED
+from paddock.surfaces.cli.folding import fold
 from paddock.surfaces.cli.interrupts import end_at_next
 from paddock.surfaces.terminal_text import escape
 
@@ -29,7 +31,7 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message; texts of strangers may stand in it."""
-        click.echo(escape(self.message), file=file, err=True)
+        click.echo(fold(escape(self.message), file or sys.stderr), file=file, err=True)
 
 
 def refused(error: OSError, *, exit_code: int = 1) -> Failure:

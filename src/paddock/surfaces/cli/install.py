@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,6 +16,7 @@ from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SHARED_SERVERS_FILE
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.table import print_json, print_table, warn
 from paddock.surfaces.clients.entry import (
@@ -38,6 +40,8 @@ from paddock.surfaces.clients.table import CLIENTS, Client, Scope
 NAME = "paddock"
 ANY = "mcp-json"
 """Stands for every client that the table does not have."""
+_HELP_COLUMNS = 70
+"""Width of the list of clients on the help page."""
 
 
 class _Wish(NamedTuple):
@@ -112,7 +116,7 @@ class _ClientName(click.Choice[str]):
         "paddock install mcp-json --docker paddock --workspace /home/ada/project",
     ),
 )
-@click.argument("client", type=_ClientName([*CLIENTS, ANY]), required=False)
+@click.argument("client", type=_ClientName([*CLIENTS, ANY]), required=False, metavar="CLIENT")
 @click.option(
     "--scope",
     type=click.Choice(["project", "user"]),
@@ -171,6 +175,8 @@ def command(
     changes nothing when nothing is to be changed. Comments and formatting of the file stay. An entry that is there
     keeps `env`, its other keys, and further options of `serve mcp`. An entry of another server stays as it is.
     `mcp-json` prints the configuration for any other client.
+
+    {clients}
     """
     folder = _find_folder(workspace, docker)
     if show_list:
@@ -205,6 +211,17 @@ def _check_together(
         raise click.UsageError(
             "--move-servers goes with entering Paddock; leave --remove or --move-servers out."
         )
+
+
+def _list_clients() -> str:
+    """Return the names of the clients for the help page, which would break them at their hyphens."""
+    names = ", ".join((*CLIENTS, ANY))
+    lines = textwrap.wrap(names, _HELP_COLUMNS, break_on_hyphens=False)
+    return "\n    ".join(["\b", "CLIENT is one of:", *(f"  {line}" for line in lines)])
+
+
+assert command.help is not None
+command.help = command.help.replace("{clients}", _list_clients())
 
 
 def _find_folder(workspace: str, docker: str) -> Path:
@@ -340,6 +357,12 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     click.echo(difference or f"{main.file}: nothing to change")
     for backup in backups:
         click.echo(f"what was there before: {backup}", err=True)
+    added = (line for line in difference.splitlines() if line.startswith("+") and wish.served in line)
+    if wish.scope == "project" and not dry_run and [*added]:
+        print_note(
+            f"{main.file} names paths of this machine: whoever works on the project elsewhere runs "
+            f"`paddock install {wish.client}` there"
+        )
     _point_to_other_scope(wish, main)
 
 
@@ -363,7 +386,7 @@ def _point_to_other_scope(wish: _Wish, main: Draft) -> None:
         except ConfigurationError:
             return
         if there is not None and draft.file != main.file:
-            click.echo(f"{draft.file} has `{wish.name}`, too{_explain_other(wish, scope, there)}", err=True)
+            print_note(f"{draft.file} has `{wish.name}`, too{_explain_other(wish, scope, there)}")
 
 
 def _explain_other(wish: _Wish, scope: Scope, there: object) -> str:

@@ -10,11 +10,11 @@ import click
 from paddock.configuration import load
 from paddock.surfaces.cli import options, vault
 from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, warn
-from paddock.surfaces.terminal_text import encodable, escape
 
 if TYPE_CHECKING:
     from paddock.hub.authorize import Visit
@@ -160,7 +160,7 @@ class _Shown:
                 f"{visit.before}; log in only if you know why"
             )
         text = f"Log in at {visit.issuer} by opening this address:\n\n  {visit.url}\n"
-        click.echo(encodable(escape(text)), err=True)
+        print_note(text)
         if self._browser and sys.stderr.isatty() and sys.stdin.isatty():
             import webbrowser  # noqa: PLC0415 - only logins open one
 

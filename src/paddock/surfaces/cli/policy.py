@@ -27,6 +27,9 @@ from paddock.surfaces.cli.table import print_json, print_lines, print_table
 
 _GROUPS = ("grants", "runtimes", "sandbox", "limits.timeout_policy")
 """Settings that say what is allowed; numbers of scripts are in `paddock config show limits`."""
+_NO_RULE = "default"
+"""What decided where nothing did (`paddock.policy.decision`)."""
+_OWN_FLAGS = "no setting decides on it, so the flags of your own command do"
 _ASKS = 3
 """Exit code for a request that a person would be asked about."""
 
@@ -108,8 +111,10 @@ def check(
     if as_json:
         print_json(_verdict(decision))
     else:
-        told = [*decision.reasons, *_exec_grants(request, decision, flags)]
-        print_lines([_told(decision), *(f"  {line}" for line in told)])
+        verdict, further = _told(decision), ()
+        if granted := _exec_grants(request, decision, flags):
+            verdict, further = f"denied to agents and programs; {granted}", (_OWN_FLAGS,)
+        print_lines([verdict, *(f"  {line}" for line in (*decision.reasons, *further))])
     context.exit(_ASKS if decision.asks else 0 if decision.allowed else DENIED)
 
 
@@ -133,7 +138,8 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     rows = [(asks, "objects" if told else "agrees", "; ".join(told)) for asks, told in steps]
     if decision.asks:
         rows.append(("a person", "is asked", "; ".join(decision.asks)))
-    print_table(("rule", "says", "why"), [*rows, ("decided by", decision.rule, decision.audit_hash)])
+    why = "no rule and no grant of the settings says otherwise" if decision.rule == _NO_RULE else ""
+    print_table(("rule", "says", "why"), [*rows, ("decided by", decision.rule, why)])
 
 
 def _steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:
@@ -186,19 +192,17 @@ def _told(decision: Decision) -> str:
     return "ask" if decision.asks else "allowed" if decision.allowed else "denied"
 
 
-def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str, str]) -> list[str]:
-    """Return what a person may grant who runs what was denied: the command line counts where no file decides."""
+def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str, str]) -> str:
+    """Return the command with which a person gets what was denied, and what it gets; "" where it is denied, too."""
     work = request.work
     if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
-        return []
+        return ""
     own = own_settings(request.workspace, flags, access=work.access, network=work.network)
     granted = decide(request, own, _executables)
     if not (granted.allowed or granted.asks):
-        return []
+        return ""
     command = f"paddock exec --access {work.access} --network {work.network}"
-    return [
-        f"agents and programs are held to that; no setting decides on it, so for `{command}`: {_told(granted)}"
-    ]
+    return f"for a person's own `{command}`: {_told(granted)}"
 
 
 def _executables(runtime: Runtime) -> Executables:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from paddock.configuration import load
+from paddock.model.base import count
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
@@ -72,11 +73,11 @@ def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
 @options.as_json
 def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Fetch the registry's list from `servers.registry_source`. Nothing else ever fetches it."""
-    count = heeding_signals(_refresh(load(workspace, flags=flags).settings, workspace))
+    offered = heeding_signals(_refresh(load(workspace, flags=flags).settings, workspace))
     if as_json:
-        print_json({"offers": count})
+        print_json({"offers": offered})
     else:
-        click.echo(f"{count} servers can be had")
+        click.echo(f"{count(offered, 'server')} can be had")
 
 
 async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":

@@ -12,10 +12,12 @@ from paddock import __version__
 from paddock.model.errors import FlagError, PaddockError
 from paddock.surfaces.cli import UNREAD
 from paddock.surfaces.cli.failure import PRINTED, Failure, interrupted, refused, without_thread
+from paddock.surfaces.cli.folding import fold
 from paddock.surfaces.cli.help import Group, examples
 from paddock.surfaces.cli.interrupts import is_interrupt
 from paddock.surfaces.cli.repairs import recorded_repairs
 from paddock.surfaces.cli.streams import unwritten
+from paddock.surfaces.terminal_text import escape
 
 _ROOM = "paddock.surfaces.cli"
 _AS_JSON = "paddock.as_json"
@@ -100,7 +102,7 @@ class _Lazy(Group):
                     print_json({"error": {"message": error.format_message()}})
                 except OSError:
                     unwritten()  # standard error and the exit code tell it, too
-            raise
+            raise _folded(error) from None
 
     def _carry_out(self, ctx: click.Context) -> object:
         try:
@@ -117,6 +119,14 @@ class _Lazy(Group):
             if (failure := _known(error)) is None:
                 raise
             raise failure from None
+
+
+def _folded(error: click.ClickException) -> click.ClickException:
+    """Return a mistake in a command line with its lines broken for a terminal, any other exception as it is."""
+    if not isinstance(error, click.UsageError) or type(error).show is not click.UsageError.show:
+        return error
+    text = fold(f"Error: {escape(error.format_message())}", sys.stderr).removeprefix("Error: ")
+    return click.UsageError(text, ctx=error.ctx)
 
 
 def _known(error: Exception) -> Failure | None:

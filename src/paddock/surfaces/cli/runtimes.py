@@ -35,6 +35,7 @@ from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
 
 if TYPE_CHECKING:
+    from paddock.confine.process import Sandbox
     from paddock.model.program import Runtime
     from paddock.wiring.session import Session
 
@@ -193,9 +194,24 @@ async def _look(settings: Settings, workspace: Path, *, check: bool) -> list[_Ro
         rows: list[_Row] = []
         for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
             row = await _greet(opened, workspace, each) if check and isinstance(each, Found) else _row(each)
-            told = toolchains.passed_over(job, sandbox.tier)
-            rows.append(replace(row, note="; ".join(filter(None, (row.note, told)))))
+            told = [
+                each.told
+                for each in toolchains.passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
+            ]
+            told.append(await _without_workspace(sandbox, toolchains, job, row))
+            rows.append(replace(row, note="; ".join(filter(None, (row.note, *told)))))
     return rows
+
+
+async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: ProgramJob, row: _Row) -> str:
+    """Return what runs a program that may not read the workspace, "" for the executable of the row."""
+    grants = job.terms.grants.model_copy(update={"access": "none"})
+    job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
+    found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+    if isinstance(found, Missing):
+        return f"with --access none: {found.reason}" if row.executable else ""
+    executable = found.places["executable"]
+    return "" if executable == row.executable else f"with --access none: {executable}"
 
 
 def _row(each: Found | Missing) -> _Row:

@@ -9,6 +9,7 @@ import click
 from paddock.configuration import load
 from paddock.flows.engine import SKIPPED, StepRecord, listing
 from paddock.flows.sequence import Sequence, find, read
+from paddock.model.base import count
 from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.settings import Settings
@@ -127,7 +128,7 @@ def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
         if "value" in ended[-1]:
             print_text(value_text(ended[-1]["value"]))
         else:
-            _print(f"the value has {ended[-1]['omitted_bytes']} bytes{_where(ended[-1])}")
+            _print(f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_where(ended[-1])}")
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 

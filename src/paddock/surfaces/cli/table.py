@@ -1,8 +1,6 @@
 """Rows for people and for programs: a table on a terminal, tab-separated lines in a pipe, or JSON."""
 
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 
 import click
@@ -10,13 +8,13 @@ import click
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.surfaces.cli.failure import PRINTED
+from paddock.surfaces.cli.folding import INDENT, fold, print_note, wrap
 from paddock.surfaces.terminal_text import encodable, escape
 
 _WIDEST = 100_000
 """Columns that no table needs."""
 _NARROWEST = 24
 """Columns of a terminal that a cell of several words gets at least; with less, rows are printed as cards."""
-_INDENT = 2
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str = "") -> None:
@@ -25,8 +23,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty:
     A pipe may end at a terminal after all, therefore cells are escaped there, too. `empty` says on standard error why
     there are no rows and what to do.
     """
-    if not rows and empty:
-        click.echo(empty, err=True)
+    if not rows:
+        if empty:
+            print_note(empty)
     elif sys.stdout.isatty():
         _print_rich(columns, rows)
     else:
@@ -36,14 +35,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines; on a terminal they break between words, and what follows a break is indented."""
-    if not sys.stdout.isatty():
-        for line in lines:
-            click.echo(encodable(escape(line)))
-        return
-    width = shutil.get_terminal_size().columns
     for line in lines:
-        margin = " " * (len(line) - len(line.lstrip(" ")) + _INDENT)
-        click.echo(_wrap(encodable(escape(line)), width, margin))
+        click.echo(fold(encodable(escape(line)), sys.stdout))
 
 
 def print_row(row: Sequence[str]) -> None:
@@ -64,7 +57,7 @@ def print_text(text: str) -> None:
 
 def warn(text: str) -> None:
     """Print a warning to standard error."""
-    click.echo(f"warning: {encodable(escape(text))}", err=True)
+    print_note(f"warning: {text}")
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -95,22 +88,10 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _print_cards(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
     """Print each row below the other: its first cell, then a line for each further cell that is not empty."""
-    margin = max(map(len, columns[1:]), default=0) + 2 * _INDENT
+    margin = max(map(len, columns[1:]), default=0) + 2 * INDENT
     for row in rows:
-        click.echo(_wrap(row[0], width, " " * _INDENT))
+        click.echo(wrap(row[0], width, " " * INDENT))
         for title, cell in zip(columns[1:], row[1:], strict=True):
             if cell:
-                label = f"{' ' * _INDENT}{title}".ljust(margin)
-                click.echo(_wrap(f"{label}{cell}", width, " " * margin))
-
-
-def _wrap(line: str, width: int, margin: str) -> str:
-    """Return a line broken between words; what is longer than a line stays whole."""
-    return textwrap.fill(
-        line,
-        width,
-        subsequent_indent=margin,
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    )
+                label = f"{' ' * INDENT}{title}".ljust(margin)
+                click.echo(wrap(f"{label}{cell}", width, " " * margin))

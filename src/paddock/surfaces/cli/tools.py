@@ -14,11 +14,11 @@ from paddock.model.errors import UnknownServer
 from paddock.model.settings import Settings
 from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.failure import Failure
+from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import session
 from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
-from paddock.surfaces.terminal_text import encodable, escape
 
 if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
@@ -126,7 +126,7 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
     _tell(listing)
     _show(changes, as_json=as_json)
     if not changes and not as_json and (told := _explain_no_changes(config, listing, server)):
-        click.echo(encodable(escape(told)), err=True)
+        print_note(told)
     click.get_current_context().exit(int(bool(listing.failures)))
 
 

@@ -1,7 +1,6 @@
 """Paddock as Python programs use it: each method is one request through the gate, its answer one `Outcome`."""
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -24,6 +23,7 @@ from paddock.scripts import tool_run
 from paddock.store.scripts import read, saved, text
 from paddock.surfaces.library.asking import on_a_loop
 from paddock.surfaces.library.found import FoundTool, FoundTools
+from paddock.surfaces.library.given import read_object, read_value
 from paddock.surfaces.library.running import Running
 from paddock.surfaces.render import tool_end
 from paddock.wiring.session import Session, open_session
@@ -118,9 +118,10 @@ class Paddock:
         """Run a JavaScript or TypeScript program, as `execute_code` does for models.
 
         The program reads `input`; the outcome's value is what it returned. `on_console` sees its console as it
-        comes, `on_call` each call it makes when that has ended.
+        comes, `on_call` each call it makes when that has ended. A finite Decimal in `input` is a number with all its
+        digits. Raises ValueError for what is no JSON.
         """
-        work = GuestRun(source=code, input=input)
+        work = GuestRun(source=code, input=read_value(input, "input"))
         return await self._ask(work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call)
 
     async def events(
@@ -167,14 +168,14 @@ class Paddock:
         jit: bool = False,
         on_console: "OnConsole | None" = None,
     ) -> Outcome:
-        """Run a script by name or path, as `paddock run` does. Raises ScriptNotFound."""
+        """Run a script by name or path, as `paddock run` does. Raises ScriptNotFound, ValueError for no JSON."""
         found = read(script, self._workspace)
         work = GuestRun(
             source=found.source,
             name=found.name,
             language=found.language,
             profile="script",
-            input=input,
+            input=read_value(input, "input"),
             vars=dict(vars or {}),
             raw_results=found.raw_results,
         )
@@ -231,8 +232,11 @@ class Paddock:
     async def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
     ) -> Outcome:
-        """Run a script tool; what it gave is in `outcome.tool`. Raises ToolNotFound, ConfigurationError."""
-        work = self._opened().scripts.work(name, inputs or {})
+        """Run a script tool; what it gave is in `outcome.tool`.
+
+        Raises ToolNotFound, ConfigurationError, ValueError for inputs that are no JSON.
+        """
+        work = self._opened().scripts.work(name, read_object(inputs, "inputs"))
         return await self._ask(work, timeout_ms)
 
     async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
@@ -243,7 +247,7 @@ class Paddock:
         scripts = self._opened().scripts
         if self._prompting is None:
             self._prompting = scripts.prompting(self._end_of, time.monotonic)
-        return await self._prompting.call(name, arguments or {})
+        return await self._prompting.call(name, read_object(arguments, "arguments"))
 
     async def compute(
         self,
@@ -279,13 +283,11 @@ class Paddock:
         *,
         timeout_ms: int | None = None,
     ) -> Outcome:
-        """Call one tool of an upstream server; the outcome's value is what the result means."""
-        given = dict(arguments) if isinstance(arguments, Mapping) else arguments
-        try:
-            json.dumps(given, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as problem:
-            raise ValueError(f"the arguments are no JSON object: {problem}") from None
-        work = ServerCall(server=server, tool=tool, arguments={} if given is None else given)
+        """Call one tool of an upstream server; the outcome's value is what the result means.
+
+        A finite Decimal in `arguments` is a number with all its digits. Raises ValueError for what is no JSON.
+        """
+        work = ServerCall(server=server, tool=tool, arguments=read_object(arguments, "arguments"))
         return await self._ask(work, timeout_ms)
 
     async def search_tools(
@@ -341,9 +343,15 @@ class Paddock:
         `name` is the id of a record, of its request, or of the request that called it; the rest is as for
         `paddock audit tail`. The index beside the ledger is brought up to date first, which takes about 20 seconds for
         each million records that it lacks. Raises LedgerError when the ledger cannot be read, or for a `since` without
-        a time zone.
+        a time zone; ValueError for an event or status that no record has.
         """
-        from paddock.store.ledger_search import Wanted, find  # noqa: PLC0415 - only those who ask pay for it
+        from paddock.store.audit import EVENTS  # noqa: PLC0415 - only those who ask pay for it
+        from paddock.store.ledger_search import STATUSES, Wanted, find  # noqa: PLC0415
+
+        for word, known in (("event", EVENTS), ("status", STATUSES)):
+            given = event if word == "event" else status
+            if given is not None and given not in known:
+                raise ValueError(f"no record has the {word} {given[:200]!r}; there are {', '.join(known)}")
 
         wanted = Wanted(
             name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since

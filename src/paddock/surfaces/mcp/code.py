@@ -54,7 +54,10 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
         work = ServerCall(
             server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
         )
-        outcome = await gate.execute(_request(work, workspace, caller), asker=caller.asker)
+        request = _request(work, workspace, caller)
+        outcome = await stopped_first(
+            lambda stop: gate.execute(request, asker=caller.asker, stop=stop), caller.stop
+        )
         shown = forwarded(outcome, cap)
         cut = outcome.ok and is_larger(outcome, cap)
         return await rest.told(outcome, shown, what="call_tool", value=written(outcome)) if cut else shown

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from paddock.hub.queries import MAX_QUERIES, default_limit
 from paddock.hub.signatures import Described, signature
-from paddock.model.base import Json
+from paddock.model.base import Json, count
 from paddock.model.errors import UnknownServer
 from paddock.model.outcome import Status
 from paddock.surfaces.mcp import answer_schemas
@@ -67,7 +67,7 @@ class _Discovery:
         if asked > limit == len(hits):
             notes.append(f"note: one answer lists at most {_MOST} tools; ask more precisely for others")
         notes += _notes(listing)
-        return _answer(f"{len(hits)} of {len(listing.tools)} tools", lines, found, notes, self._cap)
+        return _answer(f"{len(hits)} of {count(len(listing.tools), 'tool')}", lines, found, notes, self._cap)
 
     async def describe(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Give the declarations of tools by name."""
@@ -84,7 +84,7 @@ class _Discovery:
         if not found:
             told = cut("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
             return refusal(Status.INVALID, "UnknownTools", told)
-        return _answer(f"{len(found)} of {len(names)} tools", texts, found, notes, self._cap)
+        return _answer(f"{len(found)} of {count(len(names), 'tool')}", texts, found, notes, self._cap)
 
 
 def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
@@ -154,7 +154,7 @@ def _unavailable(server: str, why: str) -> str:
 
 def _nothing(listing: "Listing", server: str | None) -> str:
     servers = Counter(tool.server for tool in listing.tools)
-    known = ", ".join(f"{name} ({count} tools)" for name, count in servers.items())
+    known = ", ".join(f"{name} ({count(number, 'tool')})" for name, number in servers.items())
     if known:
         return f"nothing found; try other words. Servers: {known}"
     return f"server {server} offers no tool" if server else "no server offers any tool"

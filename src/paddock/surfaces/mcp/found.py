@@ -1,6 +1,7 @@
 """What a query of stored output found, as an agent reads it: as much as an answer holds, and how to read on."""
 
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
+from paddock.model.base import count
 from paddock.model.text import CUT, excerpt
 from paddock.surfaces.mcp.reply import compact
 
@@ -10,7 +11,8 @@ _AROUND = 200
 
 def text_of(found: OutputFound) -> str:
     """Return what was found as text, with the cursors that read on."""
-    lines = [f"ok · {found.match_status} · {found.match_count} matches · {found.total_lines} lines"]
+    matches = count(found.match_count, "match", "matches")
+    lines = [f"ok · {found.match_status} · {matches} · {count(found.total_lines, 'line')}"]
     for each in found.excerpts:
         lines += [f"--- {each.source} {each.line_start}-{each.line_end}", each.content]
     for said, place in (("more", found.next_cursor), ("the rest of a cut line", found.line_cursor)):

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from paddock.ends import stopped_first
 from paddock.model.artifact import STREAMS, OutputQuery, Stream
-from paddock.model.base import Json
+from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
@@ -242,7 +242,7 @@ def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
     if handle := response["artifactHandle"]:
         lines.append(f"output: {handle}")
     if "outputLines" in response:
-        lines.append(f"{response['outputLines']} lines, {response['outputBytes']} bytes")
+        lines.append(f"{count(response['outputLines'], 'line')}, {count(response['outputBytes'], 'byte')}")
     both = "output" if response.get("combined") else "stdout"
     for name, title in (("stdoutSummary", both), ("stderrSummary", "stderr")):
         if shown := response.get(name):  # excerpts stand alone

@@ -9,7 +9,7 @@ ok · 142 ms · 12 calls (github 12) · run 01J...
 from collections import Counter
 from collections.abc import Sequence
 
-from paddock.model.base import Json
+from paddock.model.base import Json, count
 from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
 from paddock.surfaces import render
 from paddock.surfaces.mcp.media import lifted
@@ -56,7 +56,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     if outcome.console:
         whole = [encodable(render.console_text(line)) for line in outcome.console]
         lines = _shortened(whole, max(room, cap // 4))
-        parts += [f"--- console ({len(whole)} line{'s'[: len(whole) != 1]})", *lines]
+        parts += [f"--- console ({count(len(whole), 'line')})", *lines]
         data["console"] = lines
         if lines != whole:
             data["truncated"] = True
@@ -98,10 +98,10 @@ def _headline(outcome: Outcome) -> str:
     facts = [outcome.status.value, f"{outcome.usage.wall_ms:.0f} ms"]
     if outcome.calls:
         servers = Counter(call.server for call in outcome.calls)
-        named = ", ".join(f"{name} {count}" for name, count in servers.most_common())
+        named = ", ".join(f"{name} {number}" for name, number in servers.most_common())
         failed = sum(call.status is not Status.OK for call in outcome.calls)
         named += f"; {failed} failed" if failed else ""
-        facts.append(f"{len(outcome.calls)} call{'s'[: len(outcome.calls) != 1]} ({named})")
+        facts.append(f"{count(len(outcome.calls), 'call')} ({named})")
     return " · ".join([*facts, f"run {outcome.id}"])
 
 
@@ -157,7 +157,7 @@ def _shortened(texts: list[str], room: int) -> list[str]:
     rest = texts[len(head) :]
     tail = _fitting(rest[::-1], room // 2)[::-1]
     left_out = len(rest) - len(tail)
-    return [*head, f"[{left_out} lines left out]", *tail] if left_out else [*head, *tail]
+    return [*head, f"[{count(left_out, 'line')} left out]", *tail] if left_out else [*head, *tail]
 
 
 def _fitting(texts: list[str], room: int) -> list[str]:

@@ -91,7 +91,9 @@ class SeedTools:
         """Make one call and give its result verbatim."""
         server, tool = arguments["server"], arguments["tool"]
         work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
-        outcome = await self._session.gate.execute(self._request(work, caller), asker=caller.asker)
+        request = self._request(work, caller)
+        execute, asker = self._session.gate.execute, caller.asker
+        outcome = await stopped_first(lambda stop: execute(request, asker=asker, stop=stop), caller.stop)
         if outcome.ok:
             return result_of(outcome)
         return _error(_told(outcome, server, tool))

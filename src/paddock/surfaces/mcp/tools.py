@@ -101,6 +101,7 @@ def refusal(status: Status, name: str, text: str) -> Answer:
 
 
 _STOPPED = refusal(Status.CANCELLED, "Cancelled", "this server is ending; what the call did is in the record")
+_NOT_TAKEN = refusal(Status.CANCELLED, "Cancelled", "this server is ending; nothing of the call has run")
 
 
 def invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
@@ -234,7 +235,7 @@ class Toolbox:
         The protocol library cancels again at every await, which would cut short what ends a program's processes.
         """
         if self._stopped:
-            return _STOPPED
+            return _NOT_TAKEN
         stop = asyncio.Event()
         task = asyncio.create_task(tool.run(given, replace(caller, stop=stop)))
         self._running[task] = stop

@@ -1,0 +1,108 @@
+"""What Python code gives a program, a tool or a script tool, as JSON; or what of it is none, and what to give."""
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import cast
+
+from paddock.model.base import Json
+from paddock.model.numbers import NumberTooLongError, read_finite, read_int
+
+_JSON = "None, booleans, finite numbers, texts, lists, and dicts with texts as keys"
+_INSTEAD = {
+    "bytearray": "a text, such as its base64",
+    "bytes": "a text, such as its base64",
+    "date": "a text, such as its isoformat()",
+    "datetime": "a text, such as its isoformat()",
+    "frozenset": "a list",
+    "set": "a list",
+    "time": "a text, such as its isoformat()",
+}
+_KEY_CHARS = 60
+"""Maximum length of a key in a path."""
+_NESTED = "is nested too deep, or holds itself"
+
+
+def read_value(value: object, name: str) -> Json:
+    """Return a value as JSON has it: a finite Decimal becomes a number with its digits.
+
+    `name` is what the caller calls it. Raises ValueError, with the path of what is no JSON.
+    """
+    if value is None or isinstance(value, str | bool | int) or _is_json(value):
+        return value
+    try:
+        return _exact(value, name)
+    except RecursionError:
+        raise ValueError(f"{name} {_NESTED}") from None
+
+
+def read_object(value: object, name: str) -> dict[str, Json]:
+    """Return a mapping as a JSON object, an empty one for None. Raises ValueError, also for what is no mapping."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a dict, and is {_kind(value)}")  # noqa: TRY004 - as for what is in it
+    return cast("dict[str, Json]", read_value(dict(cast("Mapping[str, object]", value)), name))
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _exact(value: object, path: str) -> Json:
+    match value:
+        case None | str() | bool():
+            return value
+        case float() if not math.isfinite(value):
+            raise ValueError(f"{path} is {value}; give {_JSON}")
+        case float():
+            return value
+        case int() | Decimal():
+            return _number(value, path)
+        case dict():
+            members = cast("dict[object, object]", value)
+            return {_key(key, path): _exact(each, f"{path}{_member(key)}") for key, each in members.items()}
+        case list() | tuple():
+            items = cast("list[object]", value)
+            return [_exact(each, f"{path}[{number}]") for number, each in enumerate(items)]
+        case _:
+            instead = _INSTEAD.get(type(value).__name__, _JSON)
+            raise ValueError(f"{path} is {_kind(value)}, which JSON does not have; give {instead}")
+
+
+def _number(value: int | Decimal, path: str) -> Json:
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise ValueError(f"{path} is {value}; give {_JSON}")
+    try:
+        digits = str(value)
+        return read_int(digits) if digits.lstrip("-").isdecimal() else read_finite(digits)
+    except NumberTooLongError as problem:
+        raise ValueError(f"{path} is {problem}") from None
+    except ValueError:  # Python spells no longer one, or a double holds no such
+        raise ValueError(f"{path} is a number beyond what JSON readers take; give a text") from None
+
+
+def _key(key: object, path: str) -> str:
+    """Return a key as `json` writes it."""
+    match key:
+        case str():
+            return key
+        case None | bool() | int() | float():
+            return json.dumps(key)
+        case _:
+            raise ValueError(f"{path} has {_kind(key)} as a key; give {_JSON}")
+
+
+def _member(key: object) -> str:
+    name = str(key)[:_KEY_CHARS]
+    return f".{name}" if isinstance(key, str) and name.isidentifier() else f"[{json.dumps(name)}]"
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
