@@ -357,8 +357,8 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     click.echo(difference or f"{main.file}: nothing to change")
     for backup in backups:
         click.echo(f"what was there before: {backup}", err=True)
-    added = (line for line in difference.splitlines() if line.startswith("+") and wish.served in line)
-    if wish.scope == "project" and not dry_run and [*added]:
+    added = [line for line in difference.splitlines() if line.startswith("+") and not line.startswith("+++ ")]
+    if wish.scope == "project" and not dry_run and any(wish.served in line for line in added):
         print_note(
             f"{main.file} names paths of this machine: whoever works on the project elsewhere runs "
             f"`paddock install {wish.client}` there"
