@@ -235,7 +235,8 @@ def test_a_person_at_a_terminal_sees_command_and_variables_before_the_file_chang
         ),
         (
             "http://127.0.0.1:9",
-            "registry.example: the registry cannot be reached: connection refused (by the proxy in HTTPS_PROXY)\n",
+            "registry.example: the registry cannot be reached: the proxy http://127.0.0.1:9 that HTTPS_PROXY names: "
+            "connection refused. Correct HTTPS_PROXY, unset it, or name the host in NO_PROXY\n",
         ),
     ],
 )

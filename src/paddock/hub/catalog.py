@@ -22,7 +22,7 @@ from paddock.hub.search import (
     is_searched_in_part,
 )
 from paddock.hub.signatures import Described, describe
-from paddock.model.base import Json
+from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, ServerError
 
 FRESH_S = 3_600.0
@@ -228,5 +228,6 @@ def _bounded(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str
     named = {tool.tool.name: tool for tool in reversed(tools[:TOOLS]) if len(tool.tool.name) <= NAME}
     kept = tuple(reversed(named.values()))
     left_out = len(tools) - len(kept)
-    why = f"{left_out} tools are left out: beyond {TOOLS}, listed twice, or with a name of over {NAME} characters"
+    what = f"{count(left_out, 'tool')} {'is' if left_out == 1 else 'are'} left out"
+    why = f"{what}: beyond {TOOLS}, listed twice, or with a name of over {NAME} characters"
     return kept, why if left_out else ""

@@ -55,7 +55,7 @@ class Trace:
     oversize: bool = False
     """The answer was too large, which says nothing against the server."""
     remedy: str = ""
-    """What a person can do about an answer that refuses us."""
+    """What a person can do about an answer that refuses us, or a proxy that is in the way."""
     limit: asyncio.Timeout | None = None
     """When the wait for the answer ends."""
     reopens: float = 0.0

@@ -6,7 +6,7 @@ A type is a JSON Schema of `type`, `properties`, `required`, `items` and `additi
 seen at one place is merged: so it grows with the variety of results, up to a bound, and not with their number.
 """
 
-import contextlib
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -41,13 +41,14 @@ _NAME = re.compile(r"(?=\D*(?:\d\D*){0,3}\Z)[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
 class Observed:
     """The types of results of the tools of one servers file, remembered across sessions.
 
-    What cannot be read or written is not remembered; nothing depends on it.
+    What cannot be read or written is not remembered, and a warning says so once; nothing depends on it.
     """
 
     def __init__(self, state: Path, servers_file: Path) -> None:
         self._kept = Kept(memory_of(state, servers_file) / "observed.json")
         self._types: dict[str, dict[str, Any]] | None = None
         self._lessons: dict[tuple[str, str], int] = {}
+        self._told = False
 
     def type_of(self, server: str, tool: str) -> Mapping[str, Json] | None:
         """Return the type of a tool's results so far."""
@@ -74,7 +75,8 @@ class Observed:
         if self._types is None:
             try:
                 self._types = _sound(self._kept.read())
-            except ConfigurationError:
+            except ConfigurationError as problem:
+                self._tell(problem)
                 self._types = {}
         return self._types
 
@@ -89,8 +91,16 @@ class Observed:
             theirs = tools.get(tool)
             tools[tool] = merged if theirs is None else merge(theirs, merged)
 
-        with contextlib.suppress(ConfigurationError):
+        try:
             self._kept.update(change)
+        except ConfigurationError as problem:
+            self._tell(problem)
+
+    def _tell(self, problem: ConfigurationError) -> None:
+        """Log once why nothing is remembered."""
+        if not self._told:
+            self._told = True
+            logging.getLogger("paddock.files").warning("types of results are not remembered: %s", problem)
 
 
 def type_of(value: Json) -> dict[str, Json]:

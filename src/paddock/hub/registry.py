@@ -10,7 +10,7 @@ import httpx2
 
 from paddock.files import LONGEST, make_private, read_bounded, replace_file
 from paddock.hub.provision import load_registry
-from paddock.hub.unreached import build_client, cause, find_proxy_variable
+from paddock.hub.unreached import build_client, cause, find_proxy
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.errors import ConfigurationError
 
@@ -99,8 +99,9 @@ async def _page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) -> bytes
                 if len(data) > room:
                     raise ConfigurationError(f"{url.host}: the list is larger than {LONGEST} bytes")
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        proxy = find_proxy_variable(url)
-        why = cause(error) + (f" (by the proxy in {proxy})" if proxy else "")
+        why, proxy = cause(error), find_proxy(url, error)
+        if proxy is not None:
+            why = f"{proxy.blame(why)}. {proxy.remedy}"
         raise ConfigurationError(f"{url.host}: the registry cannot be reached: {why}") from None
     return bytes(data)
 

@@ -14,6 +14,7 @@ _STAND_INS = frozenset({"Not Found", "Session terminated", "Server returned an e
 """What the library says where the body of a refusal says nothing."""
 _KIND = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
 _LONGEST_KIND = 60
+_START = "Start it, or correct its `url`"
 _RETRYABLE = (429, 502, 503, 504)
 _ELSEWHERE = (404, 405, 406, 410, 415, 421)
 
@@ -27,7 +28,7 @@ def unanswered(server: HttpServer, error: MCPError, trace: Trace) -> ServerUnava
             text = f"Server {name} at {host(server.url)} gave no answer: {trace.cause}."
         else:
             where = f"{name} at {host(server.url)}"
-            text = f"no connection to server {where}: {trace.cause}. Start it, or correct its `url`."
+            text = f"no connection to server {where}: {trace.cause}. {trace.remedy or _START}."
         return ServerUnavailable(text, retryable=retryable, sent=trace.sent)
     if trace.fault:
         return ServerUnavailable(f"Server {name} gave no whole answer: {trace.fault}.", sent=True)

@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
@@ -17,6 +17,24 @@ from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.errors import ConfigurationError
 
 Client = TypeVar("Client", bound=httpx2.AsyncClient)
+
+
+class Proxy(NamedTuple):
+    """A proxy that an environment variable names."""
+
+    variable: str
+    address: str
+    """Without credentials; may be empty."""
+
+    def blame(self, why: str) -> str:
+        """Return why nothing was reached through it."""
+        return f"the proxy{f' {self.address}' if self.address else ''} that {self.variable} names: {why}"
+
+    @property
+    def remedy(self) -> str:
+        """What a person can do about it."""
+        return f"Correct {self.variable}, unset it, or name the host in NO_PROXY"
+
 
 _CLOSED = ("Server disconnected", "peer closed connection")
 
@@ -27,13 +45,36 @@ def cause(error: Exception) -> str:
     return next(filter(None, told), None) or _of_http(error)
 
 
-def find_proxy_variable(url: httpx2.URL) -> str:
-    """Return the name of the environment variable whose proxy requests to `url` go through, "" for none."""
+def find_proxy(url: httpx2.URL, error: Exception) -> Proxy | None:
+    """Return the proxy of the environment that a request to `url` failed for; None where it was something else.
+
+    A connection that fails its TLS had reached the server.
+    """
+    if not isinstance(error, httpx2.ConnectError | httpx2.ProxyError) or proxy_bypass(url.host):
+        return None
+    if any(isinstance(each, ssl.SSLError) for each in _chain(error)):
+        return None
     proxies = getproxies()
-    if proxy_bypass(url.host):
+    for scheme in (url.scheme, "all"):
+        if value := proxies.get(scheme):
+            return Proxy(_as_set(f"{scheme}_proxy"), _without_credentials(value))
+    return None
+
+
+def _without_credentials(value: str) -> str:
+    """Return the address of a proxy without user and password; "" where it is not sure which part they are."""
+    url = _parse_proxy(value)
+    if url is None or "@" in f"{url.path}{url.query.decode()}{url.fragment}":
         return ""
-    names = [f"{scheme}_proxy" for scheme in (url.scheme, "all") if proxies.get(scheme)]
-    return _as_set(names[0]) if names else ""
+    return f"{url.scheme}://{url.netloc.decode()}"
+
+
+def _parse_proxy(value: str) -> httpx2.URL | None:
+    """Return the address of a proxy, which may lack its scheme; None for one that is none."""
+    try:
+        return httpx2.Proxy(value if "://" in value else f"http://{value}").url
+    except (ValueError, httpx2.InvalidURL):
+        return None
 
 
 def build_client(make: Callable[[], Client]) -> Client:
@@ -61,10 +102,7 @@ def _explain_proxies() -> str:
         if not value:
             continue
         name = _as_set(f"{scheme}_proxy")
-        try:
-            url = httpx2.Proxy(value if "://" in value else f"http://{value}").url
-        except (ValueError, httpx2.InvalidURL):
-            url = None
+        url = _parse_proxy(value)
         if url is None or not url.host:
             return f"{name} is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
         if not is_port(url.port):

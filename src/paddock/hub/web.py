@@ -18,7 +18,7 @@ from paddock.hub.failure import TRACE, CallFailed, Trace
 from paddock.hub.lane import odd
 from paddock.hub.lifecycle import Verdict
 from paddock.hub.output import DEEPEST, LINE_LIMIT
-from paddock.hub.unreached import build_client, cause, find_proxy_variable
+from paddock.hub.unreached import build_client, cause, find_proxy
 from paddock.model.errors import ConfigurationError, ServerUnavailable
 from paddock.model.json_meter import MOST_VALUES, JsonMeter
 from paddock.model.numbers import MARK, NumberTooLongError, loads, marked, may_lose, unmarked_text
@@ -77,12 +77,9 @@ class _Client(httpx2.AsyncClient):
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             # The library's transport would end with all its calls; a gateway in between would answer just so.
             trace.sent = before or not isinstance(error, _UNSENT)
-            proxy = (
-                find_proxy_variable(request.url)
-                if isinstance(error, httpx2.ConnectError | httpx2.ProxyError)
-                else ""
-            )
-            trace.cause = cause(error) + (f" (by the proxy in {proxy})" if proxy else "")
+            trace.cause, proxy = cause(error), find_proxy(request.url, error)
+            if proxy is not None:
+                trace.cause, trace.remedy = proxy.blame(trace.cause), proxy.remedy
             return httpx2.Response(502, request=request)
         trace.status, trace.cause = response.status_code, ""
         trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()

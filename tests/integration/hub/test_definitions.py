@@ -397,7 +397,7 @@ def test_a_listing_that_never_ends_is_cut_and_said_to_be(workspace):
     assert workspace.paddock("servers", "search", "good") == (
         0,
         "g.good()\n",
-        "warning: g: 1 tools are left out: beyond 20000, listed twice, or with a name of over 200 characters\n"
+        "warning: g: 1 tool is left out: beyond 20000, listed twice, or with a name of over 200 characters\n"
         "warning: g: its tool listing leads back to a page that was read; the rest is left out\n",
     )
 

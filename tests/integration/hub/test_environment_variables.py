@@ -106,8 +106,8 @@ def test_a_proxy_that_cannot_be_reached_is_named(hub, variables, name):
 
     url, error = asyncio.run(main())
     assert str(error) == (
-        f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: connection refused "
-        f"(by the proxy in {name}). Start it, or correct its `url`."
+        f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: the proxy "
+        f"http://127.0.0.1:9 that {name} names: connection refused. Correct {name}, unset it, or name the host in NO_PROXY."
     )
 
 
@@ -166,18 +166,28 @@ def test_a_variable_that_cannot_be_used_is_named(hub, variables, name, value, wh
     assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}."
 
 
-@pytest.mark.parametrize("host", ["a..b", f"{'a' * 70}.example", "a b"])
-def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, host):
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("nonsense", "nonsense"),
+        ("http://user:password@nonsense:80/x?password#password", "nonsense"),
+        ("user:password@nonsense:81", "nonsense:81"),
+        ("http://a..b:80", "a..b"),
+        (f"http://{'a' * 70}.example:80", f"{'a' * 70}.example"),
+        ("http://a b:80", "a%20b"),
+    ],
+)
+def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, value, shown):
     async def main():
         async with rude() as server:
-            variables({"HTTP_PROXY": f"http://{host}:80"})
+            variables({"HTTP_PROXY": value})
             async with hub(HttpServer("web", server.url)) as opened:
                 return server.url, await failure(opened.call("web", "anything", {}), ServerUnavailable)
 
     url, error = asyncio.run(main())
     assert str(error) == (
-        f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: its host name is not "
-        "known (by the proxy in HTTP_PROXY). Start it, or correct its `url`."
+        f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: the proxy http://{shown}"
+        " that HTTP_PROXY names: its host name is not known. Correct HTTP_PROXY, unset it, or name the host in NO_PROXY."
     )
 
 

@@ -1,6 +1,7 @@
 """Types that are learned from results: no value and no key that is data is ever kept."""
 
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,26 @@ def test_a_tool_whose_results_always_differ_stays_small(tmp_path):
     kept = observed.type_of("git", "log")
     assert kept is not None
     assert len(json.dumps(kept)) < 10_000
+
+
+@pytest.mark.parametrize("name", ["observed.json", "observed.lock"])
+@pytest.mark.parametrize("plant", [os.mkfifo, os.mkdir])
+def test_what_is_in_the_way_is_no_obstacle_and_is_named_once(tmp_path, caplog, name, plant):
+    Observed(tmp_path, tmp_path / ".mcp.json").learn(SERVER, TOOL, said(1))
+    [place] = tmp_path.rglob(name)
+    place.unlink()
+    plant(place)
+    observed = Observed(tmp_path, tmp_path / ".mcp.json")
+    for value in (1, "a", [2]):
+        observed.learn(SERVER, TOOL, said(value))
+    assert observed.type_of("git", "log") is not None
+    [record] = caplog.records
+    kind = "a pipe" if plant is os.mkfifo else "a directory"
+    what = "read" if name.endswith(".json") else "written"
+    assert record.getMessage() == (
+        f"types of results are not remembered: {place}: cannot be {what}: it is {kind} and no regular file; "
+        f"move {place} away"
+    )
 
 
 def test_a_broken_file_is_no_obstacle(tmp_path):
