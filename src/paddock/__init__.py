@@ -4,18 +4,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from paddock._version import __version__
+
 if TYPE_CHECKING:
-    from paddock.model.approval import (
-        Answer,
-        Question,
-    )
-    from paddock.model.artifact import (
-        Cursor,
-        Excerpt,
-        LineRange,
-        OutputFound,
-        OutputQuery,
-    )
+    from paddock.model.approval import Answer, Question
+    from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
     from paddock.model.errors import (
         ApprovalError,
         ArtifactError,
@@ -46,10 +39,7 @@ if TYPE_CHECKING:
         UnknownTool,
         VaultError,
     )
-    from paddock.model.limits import (
-        Grants,
-        GuestLimits,
-    )
+    from paddock.model.limits import Grants, GuestLimits
     from paddock.model.outcome import (
         CallRecord,
         ConsoleLine,
@@ -62,44 +52,20 @@ if TYPE_CHECKING:
         Status,
         Usage,
     )
-    from paddock.model.program import (
-        Captured,
-        ProgramEnd,
-        ProgramGrants,
-        ProgramLimits,
-        ProgramTerms,
-    )
-    from paddock.model.settings import (
-        Settings,
-    )
-    from paddock.model.tool import (
-        ToolEnd,
-        ToolTerms,
-    )
-    from paddock.store.audit import (
-        AuditRecord,
-    )
-    from paddock.surfaces.library.blocking import (
-        BlockingPaddock,
-    )
-    from paddock.surfaces.library.found import (
-        FoundTool,
-        FoundTools,
-    )
-    from paddock.surfaces.library.paddock import (
-        Paddock,
-    )
-    from paddock.tools.prompting import (
-        PromptReply,
-    )
+    from paddock.model.program import Captured, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
+    from paddock.model.settings import Settings
+    from paddock.model.tool import ToolEnd, ToolTerms
+    from paddock.store.audit import AuditRecord
+    from paddock.surfaces.library.blocking import BlockingPaddock
+    from paddock.surfaces.library.found import FoundTool, FoundTools
+    from paddock.surfaces.library.paddock import Paddock
+    from paddock.tools.prompting import PromptReply
 
 if sys.platform != "linux":  # every module passes this door, so that no other one has to look
     raise ImportError(
         f"Paddock runs on Linux, and this is {sys.platform}. On Windows, install it in WSL 2. On macOS, and on Windows "
         "without WSL, run it in a container: docs/docker.md."
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Answer",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import orjson
 
-from paddock import __version__
+from paddock._version import __version__
 from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, expiry, safe_name
 from paddock.model.errors import ArtifactError, UnknownArtifact
 from paddock.model.limits import KIB

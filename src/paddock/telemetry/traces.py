@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.export import (
 )
 from opentelemetry.trace import SpanKind, StatusCode
 
-from paddock import __version__
+from paddock._version import __version__
 from paddock.model.settings import TelemetrySettings
 from paddock.store.audit import Field
 from paddock.telemetry.watched import Facts, Told, call_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from paddock import __version__
+from paddock._version import __version__
 from paddock.model.errors import FlagError, PaddockError
 from paddock.surfaces.cli import UNREAD
 from paddock.surfaces.cli.failure import PRINTED, Failure, interrupted, refused, without_thread

@@ -11,7 +11,7 @@ from mcp_types import CallToolRequestParams, Icon, PaginatedRequestParams
 from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from paddock import __version__
+from paddock._version import __version__
 from paddock.model.base import Json
 from paddock.surfaces.mcp.announce import Announcer, AnnouncingServer
 from paddock.surfaces.mcp.asking import Context, Rounds, actor

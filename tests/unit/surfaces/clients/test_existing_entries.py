@@ -161,6 +161,8 @@ def test_another_server_is_not_listed_as_paddock(home: Path) -> None:
     write_entry(home / ".cursor/mcp.json", FOREIGN[0])
     project.mkdir()
     assert run("cursor", "--workspace", "project").stderr == (
+        f"{project}/.cursor/mcp.json names paths of this machine: whoever works on the project elsewhere runs "
+        "`paddock install cursor` there\n"
         f"{home}/.cursor/mcp.json has `paddock`, too, which is another server; Cursor uses one of the two. To have both, "
         "use --name.\n"
     )
@@ -218,7 +220,10 @@ def test_what_stays_of_a_command_is_told(home: Path) -> None:
     quiet = write_entry(
         home / ".roo/mcp.json", {"command": "paddock", "args": ["serve", "mcp", "-w", "/old"]}
     )
-    assert run("roo").stderr == f"what was there before: {quiet}.backup\n"
+    assert run("roo").stderr == (
+        f"what was there before: {quiet}.backup\n"
+        f"{quiet} names paths of this machine: whoever works on the project elsewhere runs `paddock install roo` there\n"
+    )
     assert run("cursor", "--dry-run").stderr == told
     assert run("cursor", "--remove").stderr == f"what was there before: {file}.backup\n"
 
@@ -266,7 +271,7 @@ def test_the_other_scope_with_another_workspace_is_removed_by_the_command_that_i
     for name in ("one", "two"):
         (home / name).mkdir()
     assert run("cursor", "--scope", "user", "--workspace", "one").exit_code == 0
-    [line] = run("cursor", "--workspace", "two").stderr.splitlines()
+    [_, line] = run("cursor", "--workspace", "two").stderr.splitlines()
     told = f"paddock install cursor --workspace {home}/two --scope user --remove --replace"
     assert line == f"{home}/.cursor/mcp.json has `paddock`, too, serving {home}/one; to take it out: {told}"
     assert run(*told.split()[2:]).exit_code == 0
