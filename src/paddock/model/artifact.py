@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from paddock.model.base import Json, Value
+from paddock.model.base import Json, Value, WholeNumber
 from paddock.model.errors import InvalidHandle
 from paddock.model.program import Phase
 
@@ -142,8 +142,8 @@ class Cursor(Wire):
     """Where a query goes on."""
 
     stream: Stream
-    after_line: Annotated[int, Field(ge=0)]
-    after_char: Annotated[int, Field(ge=0)] | None = None
+    after_line: Annotated[WholeNumber, Field(ge=0)]
+    after_char: Annotated[WholeNumber, Field(ge=0)] | None = None
     """Given, it goes on within the next line, after so many of its characters, and no line is cut."""
 
 
@@ -151,8 +151,8 @@ class LineRange(Wire):
     """Lines to read, counted from 1, both ends included."""
 
     stream: Stream
-    start_line: Annotated[int, Field(ge=1)]
-    end_line: Annotated[int, Field(ge=1)]
+    start_line: Annotated[WholeNumber, Field(ge=1)]
+    end_line: Annotated[WholeNumber, Field(ge=1)]
 
     @model_validator(mode="after")
     def _goes_forward(self) -> Self:
@@ -170,9 +170,9 @@ class OutputQuery(Wire):
         tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=10)
     ] = ()
     """Lines with any of these match, in either case."""
-    max_excerpts: Annotated[int, Field(ge=1, le=100)] = 10
+    max_excerpts: Annotated[WholeNumber, Field(ge=1, le=100)] = 10
     """Most excerpts; without a match, most lines."""
-    context_lines: Annotated[int, Field(ge=0, le=20)] = 3
+    context_lines: Annotated[WholeNumber, Field(ge=0, le=20)] = 3
     """Lines around each match."""
     stream: Literal["stdout", "stderr", "both"] = "both"
     """Which of the two is searched."""

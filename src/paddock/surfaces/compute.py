@@ -203,6 +203,8 @@ def _number(limits: dict[str, Json], name: str) -> int | None:
     if name not in limits:
         return None
     value = limits[name]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidInput(f"invalid JSON: limits.{name} must be an integer, not {kind(value)}")
     if not -_INT64 <= value < _INT64:

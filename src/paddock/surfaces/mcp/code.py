@@ -35,9 +35,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
 
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
-        wish = arguments.get("timeout_ms")
-        wall_ms = None if wish is None else int(wish)  # a whole number may be written 1e9
-        limits = LimitOverrides(wall_ms=wall_ms)
+        limits = LimitOverrides(wall_ms=arguments.get("timeout_ms"))
         request = _request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
         )

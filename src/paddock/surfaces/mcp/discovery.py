@@ -103,6 +103,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 limit={"type": "integer", "minimum": 1},
             ),
             run=discovery.search,
+            phrases=frozenset({"queries"}),
             output_schema=answer_schemas.FOUND_TOOLS,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),

@@ -1,6 +1,7 @@
 """The tools for programs in language runtimes: `run_program` and `query_output`."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -42,6 +43,7 @@ RUN_PROGRAM = (
     "Returns its output; query_output reads what was cut."
 )
 QUERY_OUTPUT = "Use this to search or page stored output."
+_SHOWN_ITEMS = 8
 _LINES = {"type": "integer"}
 _COMBINED: dict[str, Json] = {
     "type": "boolean",
@@ -62,6 +64,7 @@ _PLAIN = {
     **{name: name for name in ("code", "args", "executable", "access", "network")},
 }
 """Other arguments that the model takes as they are, and what it calls them."""
+_PHRASES = frozenset({"query_terms"})
 ALIASES = {"runtime": "language"}
 """LangChain's adapters keep `runtime` for themselves: an argument of that name never arrives."""
 
@@ -180,6 +183,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 combined=_COMBINED,
             ),
             run=programs.run,
+            phrases=_PHRASES,
             explain=_explain,
             aliases=ALIASES,
             output_schema=answer_schemas.PROGRAM,
@@ -200,6 +204,11 @@ def program_tools(programs: Programs) -> list[Tool]:
                 line_range={**place, "description": "{stream, start_line, end_line}"},
             ),
             run=programs.query,
+            phrases=_PHRASES,
+            unlisted={
+                "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
+                "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
+            },
             output_schema=answer_schemas.STORED,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
@@ -208,7 +217,11 @@ def program_tools(programs: Programs) -> list[Tool]:
 
 def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     """Return the answer to arguments that break the schema; models know languages by other names."""
-    language = cast("Arguments", arguments).get("language") if isinstance(arguments, dict) else None
+    given = cast("Arguments", arguments) if isinstance(arguments, dict) else {}
+    language, args = given.get("language"), given.get("args")
+    if isinstance(args, str) and args.split():
+        hint = f"; give a list with one item for each argument: {json.dumps(args.split()[:_SHOWN_ITEMS])}"
+        problems = tuple(f"{text}{hint}" if text.startswith("`args` ") else text for text in problems)
     if isinstance(language, str) and language not in RUNTIMES:
         from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
 
