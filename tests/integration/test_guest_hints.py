@@ -117,6 +117,12 @@ def test_a_result_of_which_json_leaves_nothing(guest, source, value, text):
     assert (outcome.status, outcome.value, told(outcome)) == ("ok", value, [("warn", text)])
 
 
+def test_a_result_that_loses_several_things_has_a_warning_for_each_kind(guest):
+    outcome = guest.run("return [NaN, new Set([1]), { a: new Set(), b: [NaN, new Map()] }, () => 1]")
+    assert outcome.value == [None, {}, {"a": {}, "b": [None, {}]}, None]
+    assert told(outcome) == [("warn", text) for text in (NO_NUMBER, SET, MAP)]
+
+
 def test_a_program_that_only_declares_is_told_so(guest):
     source = 'const R = "a"; async function run() { return 1 }  async function other() {}'
     outcome = guest.run(source)

@@ -153,7 +153,7 @@ def envelope(outcome: Outcome) -> Envelope:
     error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
     answer = Envelope(code=code(outcome.status), message=encodable(_told(outcome.status, error)))
     kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
-    hint = error.hint if outcome.status is Status.FAILED else ""
+    hint = error.hint if outcome.status in (Status.FAILED, Status.DENIED) else ""
     return answer.model_copy(update={kept: emitted, "hint": hint, "warnings": warnings})
 
 

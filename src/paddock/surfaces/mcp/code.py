@@ -46,6 +46,8 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
         shown = answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
         cut = "truncated" in data or outcome.artifact is not None
+        if outcome.console_truncated:  # what the limit took is nowhere, so there is nothing to keep
+            data["truncated"] = True
         return await rest.told(outcome, shown, what="execute_code", data=data) if cut else shown
 
     async def call_tool(arguments: Arguments, caller: Caller) -> Answer:

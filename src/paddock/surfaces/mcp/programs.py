@@ -19,7 +19,7 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.found import fitted, text_of
 from paddock.surfaces.mcp.mistakes import invalid
-from paddock.surfaces.mcp.outputs import links
+from paddock.surfaces.mcp.outputs import links, read_address
 from paddock.surfaces.mcp.progress import OutputLines
 from paddock.surfaces.mcp.reply import compact, cut
 from paddock.surfaces.mcp.tools import (
@@ -44,6 +44,8 @@ RUN_PROGRAM = (
 )
 QUERY_OUTPUT = "Use this to search or page stored output."
 _SHOWN_ITEMS = 8
+_OF_A_PROGRAM = "Program"
+"""The name of the errors that say by themselves that they are of the program."""
 _LINES = {"type": "integer"}
 _COMBINED: dict[str, Json] = {
     "type": "boolean",
@@ -119,12 +121,14 @@ class Programs:
             outcome, work = await self.execute(arguments, caller, mode="summary")
         except ValidationError as problem:
             return invalid("run_program", problem)
-        response = program_response(outcome, work)
+        response = {**program_response(outcome, work), "run": outcome.id}
+        if outcome.status is Status.DENIED and (error := outcome.error) is not None:
+            response["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
         text = cut(_told(response, outcome), self._cap)
         data = (
             response
             if len(compact(response)) <= self._cap
-            else {key: response[key] for key in ("status", "artifactHandle")} | {"truncated": True}
+            else {key: response[key] for key in ("status", "run", "artifactHandle")} | {"truncated": True}
         )
         handle, program = response["artifactHandle"], outcome.program
         pointers: list[dict[str, Json]] = []
@@ -136,7 +140,7 @@ class Programs:
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output, or read lines of it; without terms and lines, from the start."""
         try:
-            asked = OutputQuery.model_validate(_from_start(arguments))
+            asked = OutputQuery.model_validate(_from_start(_of_a_link(arguments)))
             found = await self.find(asked)
         except ValidationError as problem:
             return invalid("query_output", problem)
@@ -145,6 +149,14 @@ class Programs:
         shown = fitted(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
         data = shown.to_wire() if shown is found else {**shown.to_wire(), "truncated": True}
         return Answer([text_block(cut(text_of(shown), self._cap))], data)
+
+
+def _of_a_link(arguments: Arguments) -> Arguments:
+    """Return the arguments of a query, with handle and stream where the address of a stored stream is given."""
+    if (found := read_address(arguments["artifact_handle"])) is None:
+        return arguments
+    handle, stream = found
+    return {"stream": stream, **arguments, "artifact_handle": handle}
 
 
 def _from_start(arguments: Arguments) -> Arguments:
@@ -246,9 +258,12 @@ def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
     code, number = response["exitCode"], response["signal"]
     end = [f"exit {code}"] if code is not None else [number] if number else []
     lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {outcome.id}"])]
-    lines += [f"denied: {reason}" for reason in response["policyDecision"].get("deniedReasons", [])]
+    reasons = response["policyDecision"].get("deniedReasons", [])
+    lines += [f"denied: {reason}" for reason in reasons]
     if error := response.get("error"):
-        lines.append(f"{error['name']}: {error['message']}")
+        if not reasons:
+            name = "" if error["name"] == _OF_A_PROGRAM else f"{error['name']}: "
+            lines.append(f"{name}{error['message']}")
         lines += [f"hint: {error['hint']}"] if error["hint"] else []
     if changed := put_back(outcome):
         lines.append(changed)
