@@ -187,4 +187,4 @@ def test_what_json_makes_of_strange_values(guest):
         "text": "x",
         "expression": {},
     }
-    assert told(outcome) == [("warn", INFINITE)]
+    assert told(outcome) == [("warn", text) for text in (INFINITE, NO_NUMBER, PATTERN)]

@@ -211,7 +211,7 @@ class Schema:
             return ""  # what is unknown is told by itself
         given = {_folded(each): each for each in error.instance if each not in known}
         near = _near(_folded(name), list(given))
-        return f"; `{_cut(given[near])}` is none of its names: did you mean `{name}`?" if near else ""
+        return f"; `{_cut(given[near])}` was given: did you mean `{name}`?" if near else ""
 
     def _at(self, path: list[str | int]) -> dict[str, Any]:
         """Return the object at a path of the schema; an empty one where a reference leads elsewhere."""

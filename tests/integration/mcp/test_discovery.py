@@ -193,8 +193,8 @@ def test_one_server_is_searched_alone_and_one_that_there_is_not_is_told(place: P
         "invalid\nUnknown server: nope\nthose there are: odd, even",
         'invalid\n// odd: this is a server; `search_tools` with "server": "odd" finds its tools\n'
         "// nope.echo: unknown; did you mean odd.echo or even.echo?\n"
-        "// odd.echoo: unknown; did you mean odd.echo or even.echo?\n"
-        "// even.zzzzz: unknown",
+        "// odd.echoo: unknown; did you mean odd.echo or odd.crash or odd.crash_once?\n"
+        "// even.zzzzz: unknown; did you mean even.pid or even.long or even.hang?",
         "invalid · N ms\nUnknown server: nope\n  hint: those there are: odd, even",
     ]
 

@@ -92,7 +92,7 @@ FURTHER = [
 ]
 """Whole numbers that the list of tools has no room for, and what goes with them."""
 NO_NUMBERS: list[Any] = [2.5, True, "2.5", "x", []]
-SAME = ([20, 20.0, "20", "20.0", "2e1"], [500, 500.0, "500", "5e2"])
+SAME: tuple[list[Any], ...] = ([20, 20.0, "20", "20.0", "2e1"], [60_000, 60_000.0, "60000", "6e4"])
 
 
 def test_whole_numbers_are_read_alike_at_every_argument(place: Place) -> None:
@@ -116,7 +116,7 @@ def test_whole_numbers_are_read_alike_at_every_argument(place: Place) -> None:
                 return json.dumps([data.get("status"), data.get("code"), error.get("name"), error.get("message")])
 
             for name, path, beside in [*paths, *FURTHER]:
-                for values in SAME:
+                for values in SAME[path[-1] in {"timeout_ms", "wall_ms"} :]:  # a short time may be too short
                     answers = {await told(name, path, beside, value) for value in values}
                     assert len(answers) == 1, (name, path, answers)
                 for value in NO_NUMBERS:

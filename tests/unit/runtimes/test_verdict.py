@@ -130,8 +130,8 @@ OUTSIDE_REPOSITORY = (
 )
 WRITES = {
     "none": "it may write to its own directory and to TMPDIR alone",
-    "read-only": "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to "
-    "the workspace",
+    "read-only": "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a person "
+    "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
     "workspace-write": "it may write to the workspace and to TMPDIR alone",
 }
 APART = (
