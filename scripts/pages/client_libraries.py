@@ -31,8 +31,9 @@ means that an argument was not given. No argument has a name that one of these l
 
 ## Connect and call
 
-Each program starts `paddock serve mcp` in the current directory, which is the workspace, and prints 42. A server that listens
-([`paddock serve mcp --http`](agents.md#serve)) is named by its URL, with the header `Authorization: Bearer TOKEN`.
+Each program starts `paddock serve mcp` in the current directory, which is the workspace, and prints the result 42.
+Libraries connect to a server that listens ([`paddock serve mcp --http`](agents.md#serve)) by its URL, with the header
+`Authorization: Bearer TOKEN`.
 """
 
 

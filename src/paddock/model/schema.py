@@ -322,10 +322,14 @@ def _near(name: str, known: list[str]) -> str | None:
 
 
 def _near_option(value: Json, options: list[Json]) -> str | None:
-    """Return the option that a text misspells, as JSON. Options are listed anyway, and one may be the opposite of another."""
+    """Return the option that a text misspells, as JSON; None where that is not sure, for all are listed anyway."""
     if not isinstance(value, str) or len(value) > _NEAR_CHARS:
         return None
-    texts = {each.lower(): each for each in options[:_NEAR_NAMES] if isinstance(each, str) and len(each) <= _NEAR_CHARS}
+    texts = {
+        each.lower(): each
+        for each in options[:_NEAR_NAMES]
+        if isinstance(each, str) and len(each) <= _NEAR_CHARS
+    }
     near = get_close_matches(value.lower(), texts, n=1, cutoff=_ALIKE)
     return json.dumps(texts[near[0]]) if near else None
 

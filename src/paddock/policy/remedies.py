@@ -14,12 +14,17 @@ def suggest_remedy(request: ExecutionRequest, rule: str, settings: Settings, cat
     match rule, request.work:
         case "code-size", GuestRun(raw_results=False) as work:
             size = len(work.source.encode("utf-8", "surrogatepass"))
-            return f"the program has {size} bytes; shorten it, or raise `limits.{work.profile}.code_bytes` in paddock.toml"
+            key = f"limits.{work.profile}.code_bytes"
+            return f"the program has {size} bytes; shorten it, or raise `{key}` in paddock.toml"
         case "runtimes.compatible", RuntimeRun(runtime=runtime):
             known = catalogue(runtime)
             others = sorted(known.compatible - {name.lower() for name in known.candidates})
             names = ", ".join([*known.candidates, *others])
-            return f"compatible are {names}; without one named, the first that is installed is used" if names else ""
+            return (
+                f"compatible are {names}; without one named, the first that is installed is used"
+                if names
+                else ""
+            )
         case "runtimes.max_duration_ms", RuntimeRun():
             most = settings.runtimes.max_duration_ms
             return f"ask for at most {most} ms, or raise `runtimes.max_duration_ms` in paddock.toml"

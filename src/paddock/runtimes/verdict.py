@@ -73,8 +73,8 @@ _NO_WRITING = (
 )
 _WRITES = {
     "none": "it may write to its own directory and to TMPDIR alone",
-    "read-only": "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a person "
-    "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
+    "read-only": "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a "
+    "person grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
     "workspace-write": "it may write to the workspace and to TMPDIR alone",
 }
 _NO_SEMAPHORE = ("semlock",)

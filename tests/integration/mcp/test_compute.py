@@ -75,7 +75,9 @@ def test_an_argument_of_another_name_is_named(place: Place) -> None:
     async def main() -> tuple[Any, Any]:
         async with place.client() as client:
             wrong = {"code": "emit(1)"}
-            return await client.call_tool("compute", wrong), await client.call_tool("code.sandbox.js.run", wrong)
+            return await client.call_tool("compute", wrong), await client.call_tool(
+                "code.sandbox.js.run", wrong
+            )
 
     native, compat = asyncio.run(main())
     told = "INVALID_INPUT: missing source; `code` is unknown; known: source, input, limits"

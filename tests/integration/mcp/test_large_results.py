@@ -50,7 +50,9 @@ def test_a_console_that_a_limit_cut_is_told_in_the_data(place: Place) -> None:
 
     async def main() -> None:
         async with place.client() as client:
-            cut = await call(client, "execute_code", code="console.log('abc'); console.log('x'.repeat(20)); return 1")
+            cut = await call(
+                client, "execute_code", code="console.log('abc'); console.log('x'.repeat(20)); return 1"
+            )
             told = {name: cut.structured_content[name] for name in ("console", "truncated", "value")}
             assert told == {"console": ["abc", "[output truncated]"], "truncated": True, "value": 1}
             whole = await call(client, "execute_code", code="console.log('abc'); return 1")

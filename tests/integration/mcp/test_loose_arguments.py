@@ -109,11 +109,15 @@ def test_whole_numbers_are_read_alike_at_every_argument(place: Place) -> None:
                 if path[0] in {"cursor", "line_range"}:
                     given = {"artifact_handle": "none"}
                 inner: Any = {path[-1]: value}
-                result = await client.call_tool(name, {**given, **({path[0]: {**beside, **inner}} if path[1:] else inner)})
+                result = await client.call_tool(
+                    name, {**given, **({path[0]: {**beside, **inner}} if path[1:] else inner)}
+                )
                 data = result.structured_content or {}
                 assert data.get("status") != "error", (name, path, value, data)
                 error = data.get("error", {})
-                return json.dumps([data.get("status"), data.get("code"), error.get("name"), error.get("message")])
+                return json.dumps(
+                    [data.get("status"), data.get("code"), error.get("name"), error.get("message")]
+                )
 
             for name, path, beside in [*paths, *FURTHER]:
                 for values in SAME[path[-1] in {"timeout_ms", "wall_ms"} :]:  # a short time may be too short
@@ -121,7 +125,12 @@ def test_whole_numbers_are_read_alike_at_every_argument(place: Place) -> None:
                     assert len(answers) == 1, (name, path, answers)
                 for value in NO_NUMBERS:
                     answer = await told(name, path, beside, value)
-                    assert "InvalidArguments" in answer or "INVALID_INPUT" in answer, (name, path, value, answer)
+                    assert "InvalidArguments" in answer or "INVALID_INPUT" in answer, (
+                        name,
+                        path,
+                        value,
+                        answer,
+                    )
                 for value in (-1, 0, 2**70, 1e300):
                     await told(name, path, beside, value)
 

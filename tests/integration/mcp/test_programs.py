@@ -341,6 +341,9 @@ def test_stored_output_is_found_by_the_address_that_an_answer_links_to(place: Pl
     *found, wrong, escaped = calls(place, *(("query_output", each) for each in asked))
     contents = [[each["content"] for each in answer.structured_content["excerpts"]] for answer in found]
     assert contents == [["err"], ["out"], ["err"]]
-    assert [answer.structured_content["matchStatus"] for answer in found[1:]] == ["noMatchFallback", "matched"]
+    assert [answer.structured_content["matchStatus"] for answer in found[1:]] == [
+        "noMatchFallback",
+        "matched",
+    ]
     for answer in (wrong, escaped):
         assert answer.content[0].text == "invalid\nInvalid artifact handle: path traversal detected"

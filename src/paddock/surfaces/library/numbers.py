@@ -1,7 +1,6 @@
 """Whole numbers that Python programs pass: they come from JSON, from data frames and from people."""
 
-from math import isfinite
-from numbers import Real
+from typing import SupportsIndex
 
 
 def read_whole_number(name: str, value: object, least: int = 1) -> int | None:
@@ -11,8 +10,9 @@ def read_whole_number(name: str, value: object, least: int = 1) -> int | None:
     """
     if value is None:
         return None
-    if isinstance(value, Real) and not isinstance(value, bool) and isfinite(value) and value == int(value):
-        if value >= least:
-            return int(value)
-        raise ValueError(f"`{name}` must be at least {least}, not {value}")
-    raise ValueError(f"`{name}` must be a whole number, not {value!r:.60}")
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        raise ValueError(f"`{name}` must be a whole number, not {value!r:.60}")  # noqa: TRY004 - as for every request that makes no sense
+    if (whole := number.__index__()) < least:
+        raise ValueError(f"`{name}` must be at least {least}, not {value!r:.60}")
+    return whole

@@ -95,7 +95,9 @@ def _read_members(
         elif each is not None:
             place = f"{path}.{name}" if path else name
             if (other := written.setdefault(name, given)) != given:
-                raise NamedTwiceError(f"`{other}` and `{given}` are one argument, given twice: give `{place}` alone")
+                raise NamedTwiceError(
+                    f"`{other}` and `{given}` are one argument, given twice: give `{place}` alone"
+                )
             read[name] = _read(known[name], each, {}, phrases, place)
     return read
 

@@ -229,7 +229,7 @@ def program_tools(programs: Programs) -> list[Tool]:
 
 def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     """Return the answer to arguments that break the schema; models know languages by other names."""
-    given = cast("Arguments", arguments) if isinstance(arguments, dict) else {}
+    given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
     language, args = given.get("language"), given.get("args")
     if isinstance(args, str) and args.split():
         hint = f"; give a list with one item for each argument: {json.dumps(args.split()[:_SHOWN_ITEMS])}"

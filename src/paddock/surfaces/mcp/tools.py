@@ -137,7 +137,10 @@ class Tool:
     @cached_property
     def reading_schema(self) -> dict[str, Json]:
         """The schema by which arguments are read."""
-        return {**self.input_schema, "properties": {**self.input_schema.get("properties", {}), **self.unlisted}}
+        return {
+            **self.input_schema,
+            "properties": {**self.input_schema.get("properties", {}), **self.unlisted},
+        }
 
     @cached_property
     def schema(self) -> Schema:
