@@ -19,7 +19,7 @@ program in JavaScript and one in Python, call a tool of another server, and answ
 | library | package | images | approvals | structured content | notes |
 |---|---|---|---|---|---|
 """
-TAIL = """
+FEET = """
 * **images**: an image in the result of a tool arrives as an image.
 * **approvals**: the library passes a question for a person to the program that uses it. With the others the call ends
   as `waiting`, and the person [answers in a terminal](approvals.md#from-another-terminal).
@@ -28,13 +28,19 @@ TAIL = """
 
 Arguments of the native tools are in snake case. Camel case is understood too (`timeoutMs` is `timeout_ms`), and `null`
 means that an argument was not given. No argument has a name that one of these libraries keeps for itself.
+
+## Connect and call
+
+Each program starts `paddock serve mcp` in the current directory, which is the workspace, and prints the result 42.
+Libraries connect to a server that listens ([`paddock serve mcp --http`](agents.md#serve)) by its URL, with the header
+`Authorization: Bearer TOKEN`.
 """
 
 
 def page() -> str:
     """Return the page."""
     libraries = tomllib.loads((PINS / "libraries.toml").read_text(encoding="utf-8"))["library"]
-    return HEAD + "\n".join(rows(libraries)) + "\n" + TAIL
+    return HEAD + "\n".join(rows(libraries)) + "\n" + FEET + "".join(map(example, libraries))
 
 
 def rows(libraries: list[dict[str, Any]]) -> Iterator[str]:
@@ -43,6 +49,13 @@ def rows(libraries: list[dict[str, Any]]) -> Iterator[str]:
         package = f"`{each['package']}` {version(each['environment'], each['package'])}"
         marks = " | ".join("yes" if each[name] else "no" for name in ("images", "approvals", "structured"))
         yield f"| {each['name']} | {package} | {marks} | {each.get('note', '')} |"
+
+
+def example(library: dict[str, Any]) -> str:
+    """Return the section with the program that connects with a library and calls a tool."""
+    script = library["script"]
+    code = (PINS / "examples" / script).read_text(encoding="utf-8")
+    return f"\n### {library['name']}\n\n```{'js' if script.endswith('.mjs') else 'python'}\n{code}```\n"
 
 
 def version(environment: str, package: str) -> str:

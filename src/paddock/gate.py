@@ -39,6 +39,7 @@ from paddock.model.errors import (
     SdkFailed,
     ServerError,
     ServerRejected,
+    UnknownServer,
 )
 from paddock.model.ids import mint_id, spend_id
 from paddock.model.outcome import (
@@ -280,9 +281,13 @@ class Gate:
         """Tell whether a call was refused by an alias that its server's listing has told meanwhile."""
         return result.status is Status.INVALID and self._resolve_alias(request) is not request
 
+    def _refusal(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
+        reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)
+        return ErrorInfo(name=refusal_name(decision), message=reasons, hint=hint, phase="decide")
+
     async def _perform(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
         if not decision.allowed:
-            return self._settled(request, decision, Status.DENIED, error=_refusal(decision))
+            return self._settled(request, decision, Status.DENIED, error=self._refusal(request, decision))
         if (
             decision.grants.calls == "dry_run"
             and isinstance(work := request.work, ServerCall)
@@ -487,10 +492,6 @@ async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> Raw
     return result.but(error=error.but(hint=f"tools are in `servers`: await {call}"))
 
 
-def _refusal(decision: Decision) -> ErrorInfo:
-    return ErrorInfo(name=refusal_name(decision), message="; ".join(decision.reasons), phase="decide")
-
-
 def _fault(error: Exception) -> ErrorInfo:
     return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
 
@@ -498,6 +499,8 @@ def _fault(error: Exception) -> ErrorInfo:
 def _server_error(error: ServerError | ConfigurationError) -> ErrorInfo:
     """Return an error of the hub; what a server answered with keeps its code and data."""
     told = _tool_error(str(error))
+    if isinstance(error, UnknownServer):
+        return told.model_copy(update={"hint": error.hint})
     if not isinstance(error, ServerRejected) or not error.code:
         return told
     return told.model_copy(update={"code": error.code, "data": error.data})

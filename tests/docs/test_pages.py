@@ -20,8 +20,8 @@ from paddock.hub.config import load_servers
 from paddock.surfaces.cli.root import command as paddock_command
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITTEN = {"python.md", "clients.md", "commands.md", "mcp-tools.md", "runtimes.md"}
-"""Written from the source: their blocks are signatures, help pages and schemas."""
+WRITTEN = {"python.md", "client-libraries.md", "clients.md", "commands.md", "mcp-tools.md", "runtimes.md"}
+"""Written from the source: their blocks are signatures, help pages, schemas, and programs that other tests run."""
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

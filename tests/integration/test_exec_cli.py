@@ -72,12 +72,12 @@ def test_s18_arguments_alone(place):
         (("bash", "-c", "1"), 127, "there is no runtime bash; did you mean shell?\n"),
         (("js", "-c", "1"), 127, "there is no runtime js; did you mean node?\n"),
         (("JavaScript", "-c", "1"), 127, "there is no runtime JavaScript; did you mean node?\n"),
-        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program: it ran out of time\n  hint: it had 200 ms; ask for more, up to runtimes.max_duration_ms\n"),
+        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program ran out of time\n  hint: it had 200 ms; ask for more, up to runtimes.max_duration_ms\n"),
         (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n  hint: runtimes.max_duration_ms in the settings says so; "),
         (("shell", "-c", "1", "--cwd", "../x"), 126, 'Relative CWD "../x" contains path traversal or absolute path components\n'),
         (("shell", "-c", "1", "--cwd", "missing"), 126, "Working directory does not exist: missing\n"),
         (("python", "-c", "1", "--executable", "bash"), 126, 'Executable "bash" is not compatible with runtime "python"\n'),
-        (("shell", "-c", "kill -9 $$"), 137, "The program: it was ended by SIGKILL\n"),
+        (("shell", "-c", "kill -9 $$"), 137, "The program was ended by SIGKILL\n"),
     ],
 )  # fmt: skip
 def test_exit_codes_that_are_not_the_programs(place, args, code, told):
@@ -177,7 +177,7 @@ def test_s23_an_interrupt_ends_the_program(place):
         process.send_signal(signal.SIGINT)
         assert (process.wait(60), process.stderr.read()) == (
             128 + signal.SIGINT,
-            b"The program: it was cancelled\n",
+            b"The program was cancelled\n",
         )
 
 
@@ -191,7 +191,7 @@ def test_s23_what_was_written_before_an_interrupt_is_answered_and_kept(place):
         told = json.loads(process.stdout.read())
         assert process.wait(60) == 128 + signal.SIGINT
     assert (told["status"], told["exitCode"], told["stdoutSummary"]) == ("cancelled", None, "go")
-    assert told["error"]["message"] == "The program: it was cancelled"
+    assert told["error"]["message"] == "The program was cancelled"
     kept = subprocess.run(
         [PADDOCK, "output", "show", told["artifactHandle"], "-w", place], capture_output=True, check=True
     )

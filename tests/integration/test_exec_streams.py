@@ -128,7 +128,7 @@ def test_line_ends_and_progress_bars_are_shown_as_they_are(place):
 def test_a_program_cannot_hide_what_comes_after_it(place):
     """Colours end with the program: one of them makes text invisible."""
     shown = on_terminal(place, r"printf '\033[8mhidden'; kill -9 $$")
-    assert shown == "\x1b[8mhidden\x1b[0m\r\nThe program: it was ended by SIGKILL\r\n"
+    assert shown == "\x1b[8mhidden\x1b[0m\r\nThe program was ended by SIGKILL\r\n"
     assert on_terminal(place, r"printf '\033[31mred\033[0m'") == "\x1b[31mred\x1b[0m"
 
 
@@ -163,4 +163,4 @@ def test_what_paddock_says_after_an_unended_line_begins_a_new_one(place):
     done = subprocess.run(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=place, check=False, timeout=300
     )
-    assert done.stdout.decode().splitlines()[:2] == ["unended", "The program: it ran out of time"]
+    assert done.stdout.decode().splitlines()[:2] == ["unended", "The program ran out of time"]

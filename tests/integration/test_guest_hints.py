@@ -6,6 +6,7 @@ from paddock.guest.absent import INSTEAD
 
 NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
 BYTES = "use Uint8Array: TextEncoder and TextDecoder for texts, fromBase64 and toBase64, fromHex and toHex"
+NO_THIS = "`this` is undefined in a function that is called without an object: call it as `object.method()`"
 LOGS = "console has log, info, warn, error, debug, dir, table, group, count, time, assert and trace"
 RESULT = (
     "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "
@@ -28,6 +29,10 @@ def told(outcome):
         ("return 10n ** 4000n", "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"),
         ("await mcp.callTool('odd', 'echo', {})", "tools are in `servers`: await servers.<name>.<tool>(...)"),
         ("return global.Map", "the global object is `globalThis`"),
+        ("class A { x = 1; read() { return this.x } } const { read } = new A(); return read()", NO_THIS),
+        ("function keep(n) { this.kept = n } keep(1)", NO_THIS),
+        ("const that = undefined; that.kept = 1", ""),
+        ("this.kept.n = 1", ""),
         ("return vars.NAME", "what a program is given is in `input` and `paddock.vars`"),
         ("return eval('1 + 1')", "a text does not become code: write the code itself; JSON.parse(text) reads data"),
         ("return None", "this is JavaScript: true, false, null"),
@@ -112,6 +117,12 @@ def test_a_result_of_which_json_leaves_nothing(guest, source, value, text):
     assert (outcome.status, outcome.value, told(outcome)) == ("ok", value, [("warn", text)])
 
 
+def test_a_result_that_loses_several_things_has_a_warning_for_each_kind(guest):
+    outcome = guest.run("return [NaN, new Set([1]), { a: new Set(), b: [NaN, new Map()] }, () => 1]")
+    assert outcome.value == [None, {}, {"a": {}, "b": [None, {}]}, None]
+    assert told(outcome) == [("warn", text) for text in (NO_NUMBER, SET, MAP)]
+
+
 def test_a_program_that_only_declares_is_told_so(guest):
     source = 'const R = "a"; async function run() { return 1 }  async function other() {}'
     outcome = guest.run(source)
@@ -176,4 +187,4 @@ def test_what_json_makes_of_strange_values(guest):
         "text": "x",
         "expression": {},
     }
-    assert told(outcome) == [("warn", INFINITE)]
+    assert told(outcome) == [("warn", text) for text in (INFINITE, NO_NUMBER, PATTERN)]

@@ -19,6 +19,10 @@ ORDINARY = {
         "return [`${new B()}`, new B() instanceof A, new B().constructor === B]",
         ["A", True, True],
     ),
+    "this of the program": (
+        "this.made = 1; return [this === globalThis, made, (() => this === globalThis)(), (function () { return this })()]",
+        [True, 1, True, None],
+    ),
     "an Error subclass": (
         "class E extends Error { constructor(m) { super(m); this.name = 'E'; this.code = 7 } }"
         "try { throw new E('x') } catch (e) { return [e.name, e.message, e.code, `${e}`, e instanceof E] }",

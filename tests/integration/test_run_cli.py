@@ -161,7 +161,12 @@ def test_m14_the_limit_of_the_code_size_is_exact(ws: Path, run: Run) -> None:
     write(ws / "fits.js", source + "x" * (51_200 - len(source)))
     write(ws / "over.js", source + "x" * (51_201 - len(source)))
     assert seen(run("./fits.js")) == (0, "7\n", "")
-    assert seen(run("./over.js")) == (1, "", "Code size exceeds limit (51200 bytes)\n")
+    assert seen(run("./over.js")) == (
+        1,
+        "",
+        "Code size exceeds limit (51200 bytes)\n"
+        "  hint: the program has 51201 bytes; shorten it, or raise `limits.script.code_bytes` in paddock.toml\n",
+    )
 
 
 def test_m15_console_output_is_cut_once(run: Run) -> None:

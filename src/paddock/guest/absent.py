@@ -17,6 +17,7 @@ _RETURN = "end the program with `return value`"
 _ESCAPED = "the text is escaped for HTML; send it as it is"
 _BYTES = "use Uint8Array: TextEncoder and TextDecoder for texts, fromBase64 and toBase64, fromHex and toHex"
 _GLOBAL = "the global object is `globalThis`"
+_NO_THIS = "`this` is undefined in a function that is called without an object: call it as `object.method()`"
 _SCHEDULE = "use queueMicrotask(f), or setTimeout(f, 0)"
 _TOOLS = "tools are in `servers`: await servers.<name>.<tool>(...)"
 _GIVEN = "what a program is given is in `input` and `paddock.vars`"
@@ -86,6 +87,7 @@ _USED = {
 _NOT_DEFINED = re.compile(r"([\w$]{1,64}) is not defined")
 _NO_LOG = re.compile(r"console\.\w+ is not a function")
 _NOT_READ = re.compile(r"Cannot read properties of (?:undefined|null) \(reading '([^']{1,64})'\)")
+_NOT_OF_THIS = re.compile(r"Cannot (read|set) properties of undefined \((?:reading|setting) '([^']{1,64})'\)")
 _NO_FUNCTION = re.compile(r"(.{1,200})\.([A-Za-z_$][\w$]{0,40}) is not a function", re.DOTALL)
 _NOT_ITERABLE = re.compile(
     r"(?:(.{1,200}) is not iterable|undefined is not iterable \(cannot read property Symbol\(Symbol\.iterator\)\))",
@@ -193,6 +195,8 @@ def advice(error: ErrorInfo, source: str) -> str:
         return _LOGS
     if site is None:
         return ""
+    if _is_of_this(error, site):
+        return _NO_THIS
     return _of_a_promise(error, site, source) or _of_a_result(error, site) or _of_a_method(error)
 
 
@@ -224,6 +228,15 @@ def _of_a_name(error: ErrorInfo, site: Site | None, told: dict[str, str], used: 
     before = "&" if way == _USED["lt"] else r"(?<![\w$.])"
     text = site.before[-1:] + site.after
     return told[name] if re.search(rf"{before}{re.escape(name)}{way}", text) else ""
+
+
+def _is_of_this(error: ErrorInfo, site: Site) -> bool:
+    """Tell whether a member of `this` itself was read or written, where `this` is undefined."""
+    if (found := _NOT_OF_THIS.fullmatch(error.message)) is None:
+        return False
+    if found[1] == "read":  # the place is that of the member, and of an assignment that of its sign
+        return site.base() == "this"
+    return re.search(rf"(?<![\w$.])this\s*\.\s*{re.escape(found[2])}\s*$", site.before) is not None
 
 
 def _of_a_promise(error: ErrorInfo, site: Site, source: str) -> str:

@@ -29,6 +29,7 @@ from paddock.files import read_bounded
 from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
 from paddock.hub.launchers import DOWNLOAD_MS, fetches
 from paddock.model.addresses import MAX_PORT, is_port
+from paddock.model.base import WholeNumber
 from paddock.model.limits import SERVERS_FILE_BYTES
 from paddock.redaction.known import NO_SECRETS, ServerSecrets, is_credential
 
@@ -124,7 +125,7 @@ class ServersConfig:
 
 class _IdleTime(BaseModel):
     mode: Literal["keep-alive", "ephemeral"] = "keep-alive"
-    idle_timeout_ms: Annotated[int | None, Field(gt=0, alias="idleTimeoutMs")] = None
+    idle_timeout_ms: Annotated[WholeNumber | None, Field(gt=0, alias="idleTimeoutMs")] = None
 
 
 def _as_text(value: object) -> object:
@@ -148,7 +149,7 @@ class _Entry(BaseModel):
         default="http", validation_alias=AliasChoices("transportType", "type", "transport")
     )
     headers: dict[str, str] = {}
-    timeout_ms: Annotated[int, Field(gt=0, alias="timeoutMs")] = DEFAULT_TIMEOUT_MS
+    timeout_ms: Annotated[WholeNumber, Field(gt=0, alias="timeoutMs")] = DEFAULT_TIMEOUT_MS
     lifecycle: Literal["keep-alive", "ephemeral"] | _IdleTime | None = None
     disabled: bool = False
     enabled: bool = True
@@ -363,6 +364,8 @@ _EXPECTED = {
     "list_type": "must be a list of texts",
     "dict_type": "must be an object whose values are texts",
     "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
     "bool_type": "must be true or false",
 }
 """What to say of a member of another type."""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from paddock.model.base import Json, Value
+from paddock.model.base import Json, Value, WholeNumber
 from paddock.model.errors import InvalidHandle
 from paddock.model.program import Phase
 
@@ -147,9 +147,9 @@ class Cursor(Wire):
 
     stream: Stream
     """Which stream."""
-    after_line: Annotated[int, Field(ge=0)]
+    after_line: Annotated[WholeNumber, Field(ge=0)]
     """Number of the last line that was read; 0 before the first."""
-    after_char: Annotated[int, Field(ge=0)] | None = None
+    after_char: Annotated[WholeNumber, Field(ge=0)] | None = None
     """Given, it goes on within the next line, after so many of its characters, and no line is cut."""
 
 
@@ -158,9 +158,9 @@ class LineRange(Wire):
 
     stream: Stream
     """Which stream."""
-    start_line: Annotated[int, Field(ge=1)]
+    start_line: Annotated[WholeNumber, Field(ge=1)]
     """First line, from 1."""
-    end_line: Annotated[int, Field(ge=1)]
+    end_line: Annotated[WholeNumber, Field(ge=1)]
     """Last line, included."""
 
     @model_validator(mode="after")
@@ -179,9 +179,9 @@ class OutputQuery(Wire):
         tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=10)
     ] = ()
     """Lines with any of these match, in either case."""
-    max_excerpts: Annotated[int, Field(ge=1, le=100)] = 10
+    max_excerpts: Annotated[WholeNumber, Field(ge=1, le=100)] = 10
     """Most excerpts; without a match, most lines."""
-    context_lines: Annotated[int, Field(ge=0, le=20)] = 3
+    context_lines: Annotated[WholeNumber, Field(ge=0, le=20)] = 3
     """Lines around each match."""
     stream: Literal["stdout", "stderr", "both"] = "both"
     """Which of the two is searched."""

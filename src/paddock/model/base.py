@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 Json = Any
 """A JSON value. Deep validation of guest data is the frame decoder's work, not pydantic's."""
@@ -43,4 +44,12 @@ def count(number: int, noun: str, several: str = "") -> str:
     return f"{number} {noun if number == 1 else several or f'{noun}s'}"
 
 
-PositiveInt = Annotated[int, Field(gt=0)]
+def _refuse_boolean(value: object) -> object:
+    """Return a value that may be a whole number. Raises for true and false, which pydantic takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "Input should be a valid integer")
+    return value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_refuse_boolean)]
+PositiveInt = Annotated[WholeNumber, Field(gt=0)]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from paddock.model.outcome import Outcome, Status
 
 
+_SHOWN_CHARS = 500
 NO_MORE_PROCESSES = (
     "no further process or thread can be started: this user, or this group of processes, has as many as it may have; "
     "end some of them, or raise the limit (ulimit -u; in a container, pids.max)"
@@ -125,16 +126,22 @@ class ServerError(PaddockError):
 
 
 class UnknownServer(ServerError):  # noqa: N818 - reads as the fact it states
-    """No server of that name is configured (X25, M26). `absent` says by name why one of the servers file is not."""
+    """No server of that name is configured (X25, M26). `absent` says by name why one of the servers file is not.
+
+    `hint` lists the servers that there are, where the text names none of them.
+    """
 
     def __init__(self, name: str, known: Iterable[str] = (), absent: Mapping[str, str] | None = None) -> None:
         from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
 
+        self.hint = ""
         if absent and name in absent:
             super().__init__(f"Unknown server: {name}; {absent[name]}")
             return
         spelled = {each.lower(): each for each in known}
         near = get_close_matches(name[:200].lower(), spelled, n=1)
+        if not near:
+            self.hint = f"those there are: {', '.join(spelled.values())[:_SHOWN_CHARS] or 'none'}"
         hint = f"; did you mean `{spelled[near[0]]}`?" if near else ""
         super().__init__(f"Unknown server: {name}{hint}")
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from paddock.model.base import PositiveInt, Value
+from paddock.model.base import PositiveInt, Value, WholeNumber
 from paddock.model.limits import KIB, MIB
 
 Runtime = Literal[
@@ -47,9 +47,9 @@ class OutputWishes(Value):
         tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=10)
     ] = ()
     """Lines with any of these, in either case, are shown as excerpts."""
-    max_lines: Annotated[int, Field(ge=10, le=1000)] = 100
+    max_lines: Annotated[WholeNumber, Field(ge=10, le=1000)] = 100
     """Most lines of standard output that a summary shows."""
-    context_lines: Annotated[int, Field(ge=0, le=20)] = 3
+    context_lines: Annotated[WholeNumber, Field(ge=0, le=20)] = 3
     """Lines around each match of an excerpt."""
     persist: bool = True
     """Whether the whole output is kept, for `paddock output`."""

@@ -41,6 +41,8 @@ _MOST_COPIED = 100_000
 
 _WORD_BITS = 50
 """Bits of a number that are one more part: to divide a large one takes longer."""
+_ALIKE = 0.7
+"""How like an option a text must be to be taken for it: "on" is two thirds of "none"."""
 _NEAR_CHARS, _NEAR_NAMES = 100, 500
 """What the nearest name is looked for among: comparing takes the square of the length."""
 
@@ -174,7 +176,7 @@ class Schema:
         match error.kind.name:
             case "required":
                 name = facts["property"]
-                yield f"`{_joined(path, name)}` is missing{self._description(error, name)}"
+                yield f"`{_joined(path, name)}` is missing{self._description(error, name)}{self._misspelt(error, name)}"
             case "additionalProperties" | "unevaluatedProperties":
                 known = self._known(error)
                 for name in facts["unexpected"][:_TOLD]:
@@ -184,7 +186,7 @@ class Schema:
                 yield f"{_subject(path)} must be {expected}, not {_shown(error.instance)}"
             case "enum":
                 options = [json.dumps(option) for option in facts["options"]]
-                near = _near(json.dumps(error.instance), options)
+                near = _near_option(error.instance, facts["options"])
                 hint = f"; did you mean {near}?" if near else ""
                 yield f"{_subject(path)} must be one of {_cut(', '.join(options))}, not {_shown(error.instance)}{hint}"
             case _:
@@ -200,6 +202,16 @@ class Schema:
         member = self._at(error.schema_path[:-1]).get("properties", {}).get(name)
         text = member.get("description") if isinstance(member, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return f": {_cut(text.rstrip('. '), _LONGEST)}" if isinstance(text, str) else ""
+
+    def _misspelt(self, error: "ValidationError", name: str) -> str:
+        """Return which name that the schema does not know may stand for a missing one; empty where none is near."""
+        parent = self._at(error.schema_path[:-1])
+        known = parent.get("properties", {})
+        if not isinstance(error.instance, dict) or parent.get("additionalProperties") is False:
+            return ""  # what is unknown is told by itself
+        given = {_folded(each): each for each in error.instance if each not in known}
+        near = _near(_folded(name), list(given))
+        return f"; `{_cut(given[near])}` was given: did you mean `{name}`?" if near else ""
 
     def _at(self, path: list[str | int]) -> dict[str, Any]:
         """Return the object at a path of the schema; an empty one where a reference leads elsewhere."""
@@ -307,6 +319,23 @@ def _near(name: str, known: list[str]) -> str | None:
         return None
     short = [each for each in known[:_NEAR_NAMES] if len(each) <= _NEAR_CHARS]
     return next(iter(get_close_matches(name, short, n=1)), None)
+
+
+def _near_option(value: Json, options: list[Json]) -> str | None:
+    """Return the option that a text misspells, as JSON; None where that is not sure, for all are listed anyway."""
+    if not isinstance(value, str) or len(value) > _NEAR_CHARS:
+        return None
+    texts = {
+        each.lower(): each
+        for each in options[:_NEAR_NAMES]
+        if isinstance(each, str) and len(each) <= _NEAR_CHARS
+    }
+    near = get_close_matches(value.lower(), texts, n=1, cutoff=_ALIKE)
+    return json.dumps(texts[near[0]]) if near else None
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _shown(value: Json) -> str:

@@ -13,6 +13,7 @@ from paddock.model.settings import Settings
 from paddock.policy import guests, programs, rules, scripts
 from paddock.policy.programs import Catalogue, nothing_known
 from paddock.policy.reason import Reason, label
+from paddock.policy.remedies import suggest_remedy
 
 _REMEMBERED = 4096
 MOST_DEEP = 7
@@ -47,6 +48,10 @@ class Policy:
             if len(self._decided) < _REMEMBERED:
                 self._decided[circumstances] = decision
         return _signed(request, decision)
+
+    def suggest_remedy(self, request: ExecutionRequest, decision: Decision) -> str:
+        """Return what `remedies.suggest_remedy` returns."""
+        return suggest_remedy(request, decision.rule, self._settings, self._catalogue)
 
 
 def _circumstances(

@@ -13,23 +13,24 @@ from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
 from paddock.runtimes.recipe import OutOfMemory
 
 _LIMITS = {
-    "wall": ("it ran out of time", "it had {wall_ms} ms; ask for more, up to runtimes.max_duration_ms"),
+    "wall": ("ran out of time", "it had {wall_ms} ms; ask for more, up to runtimes.max_duration_ms"),
     "cpu": (
-        "it used more CPU time than it may",
+        "used more CPU time than it may",
         "it had {cpu_ms} ms of all processors together; use fewer of them, or ask for more time",
     ),
     "memory": (
-        "it used more memory than it may",
+        "used more memory than it may",
         "it had {memory_bytes}; ask for more, up to runtimes.max_memory_bytes",
     ),
-    "processes": ("it started more processes than it may", "it may have {processes} at a time"),
-    "file_size": ("it wrote a larger file than it may", "a file may have {file_bytes}"),
-    "scratch": ("it filled its scratch directory", "it may hold {scratch_bytes}"),
-    "stdout": ("it wrote more to standard output than it may", "at most {stdout_bytes}"),
-    "stderr": ("it wrote more to standard error than it may", "at most {stderr_bytes}"),
-    "stdin": ("standard input is larger than it may be", "at most {stdin_bytes}"),
+    "processes": ("started more processes than it may", "it may have {processes} at a time"),
+    "file_size": ("wrote a larger file than it may", "a file may have {file_bytes}"),
+    "scratch": ("filled its scratch directory", "it may hold {scratch_bytes}"),
+    "stdout": ("wrote more to standard output than it may", "at most {stdout_bytes}"),
+    "stderr": ("wrote more to standard error than it may", "at most {stderr_bytes}"),
+    "stdin": ("was given more standard input than it may have", "at most {stdin_bytes}"),
 }
-"""What is told of each limit, and how much of it there was; places in braces are fields of `ProcessLimits`."""
+"""What is told of each limit, after `The program` or `The compiler`, and how much of it there was; places in braces are
+fields of `ProcessLimits`."""
 
 _NO_MEMORY = (
     *("out of memory", "outofmemory", "memoryerror", "cannot allocate", "failed to allocate memory"),
@@ -72,8 +73,8 @@ _NO_WRITING = (
 )
 _WRITES = {
     "none": "it may write to its own directory and to TMPDIR alone",
-    "read-only": "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to "
-    "the workspace",
+    "read-only": "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a "
+    "person grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
     "workspace-write": "it may write to the workspace and to TMPDIR alone",
 }
 _NO_SEMAPHORE = ("semlock",)
@@ -209,7 +210,7 @@ def error_of(
     `limits` are those of all steps together; `hint` is what may be behind it when the program failed.
     """
     what = "The compiler" if step == "compile" else "The program"
-    text = message or f"{what}: {_why(ended)}"
+    text = message or f"{what} {_why(ended)}"
     phase = "parse" if step == "compile" else "run"
     return ErrorInfo(name="Program", message=text, hint=_hint(ended, phase, limits, hint), phase=phase)
 
@@ -241,11 +242,11 @@ def _sized(text: str, limits: ProcessLimits) -> str:
 
 def _why(ended: ProcessResult) -> str:
     if ended.status is Status.CANCELLED:
-        return "it was cancelled"
+        return "was cancelled"
     if ended.limit in _LIMITS:
         return _LIMITS[ended.limit][0]
     if ended.reason:
-        return ended.reason
+        return f"did not run to its end: {ended.reason}"
     if ended.signal is not None:
-        return f"it was ended by {signal_name(ended.signal)}"
-    return f"its exit code is {ended.exit_code}"
+        return f"was ended by {signal_name(ended.signal)}"
+    return f"exited with code {ended.exit_code}"

@@ -153,7 +153,7 @@ def envelope(outcome: Outcome) -> Envelope:
     error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
     answer = Envelope(code=code(outcome.status), message=encodable(_told(outcome.status, error)))
     kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
-    hint = error.hint if outcome.status is Status.FAILED else ""
+    hint = error.hint if outcome.status in (Status.FAILED, Status.DENIED) else ""
     return answer.model_copy(update={kept: emitted, "hint": hint, "warnings": warnings})
 
 
@@ -203,6 +203,8 @@ def _number(limits: dict[str, Json], name: str) -> int | None:
     if name not in limits:
         return None
     value = limits[name]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidInput(f"invalid JSON: limits.{name} must be an integer, not {kind(value)}")
     if not -_INT64 <= value < _INT64:

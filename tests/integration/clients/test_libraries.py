@@ -20,6 +20,7 @@ LIBRARIES: list[dict[str, Any]] = tomllib.loads(
     (Path(__file__).parents[2] / "client_libraries" / "libraries.toml").read_text()
 )["library"]
 SCRIPTS = Path(__file__).parent / "scripts"
+EXAMPLES = Path(__file__).parents[2] / "client_libraries" / "examples"
 RULE = """
 [[policy.rule]]
 effect = "ask"
@@ -43,16 +44,21 @@ def asking_place(tmp_path: Path, real_servers: Any) -> Place:
 
 
 def command_of(
-    library: dict[str, Any], modules: npm.Modules, python_of: Callable[[str], Path], folder: Path
+    library: dict[str, Any],
+    modules: npm.Modules,
+    python_of: Callable[[str], Path],
+    target: Path,
+    *,
+    folder: Path = SCRIPTS,
 ) -> list[str]:
-    """Return what runs the script of a library; scripts for Node.js find modules beside them alone."""
+    """Return what runs the script of a library in `folder`; scripts for Node.js find modules beside them alone."""
     if library["environment"] != "npm":
-        return [str(python_of(library["environment"])), str(SCRIPTS / library["script"])]
-    folder.mkdir()
-    for script in SCRIPTS.glob("*.mjs"):
-        shutil.copy(script, folder)
-    (folder / "node_modules").symlink_to(modules("client_libraries"))
-    return [npm.node(modules("clients")), str(folder / library["script"])]
+        return [str(python_of(library["environment"])), str(folder / library["script"])]
+    target.mkdir()
+    for script in folder.glob("*.mjs"):
+        shutil.copy(script, target)
+    (target / "node_modules").symlink_to(modules("client_libraries"))
+    return [npm.node(modules("clients")), str(target / library["script"])]
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library["script"].partition(".")[0])
@@ -81,6 +87,28 @@ def test_a_library_connects_lists_calls_and_asks(
     for transport, seen in asyncio.run(main()).items():
         assert (transport, " ".join(seen["tools"])) == (transport, TOOLS)
         check_answers(library, seen)
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library["script"].partition(".")[0])
+def test_the_program_that_the_page_shows_connects_and_calls(
+    library: dict[str, Any],
+    npm_modules: npm.Modules,
+    client_python: Callable[[str], Path],
+    asking_place: Place,
+    tmp_path: Path,
+) -> None:
+    command = command_of(library, npm_modules, client_python, tmp_path / "scripts", folder=EXAMPLES)
+    done = subprocess.run(
+        command,
+        cwd=asking_place.workspace,
+        env={**asking_place.environment, "PATH": f"{Path(PADDOCK).parent}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["42"]), done.stderr[-4000:]
 
 
 def visit(command: list[str], target: dict[str, Any], home: Path) -> dict[str, Any]:

@@ -99,11 +99,17 @@ def test_g11_defaults_apply(guest):
     )
 
 
+def test_a_whole_number_may_be_written_as_a_fraction():
+    asked_for = read(b'{"source": "for(;;){}", "limits": {"wall_ms": 5e1, "output_kb": 2.0}}')
+    assert (asked_for.limits.wall_ms, asked_for.limits.output_bytes) == (50, 2048)
+
+
 WRONG = {
     '"5"': "limits.wall_ms must be an integer, not a string",
     "1.5": "limits.wall_ms must be an integer, not a fraction",
     "null": "limits.wall_ms must be an integer, not null",
     "true": "limits.wall_ms must be an integer, not a boolean",
+    "1e300": "limits.wall_ms does not fit 64 bits",
     "9223372036854775808": "limits.wall_ms does not fit 64 bits",
 }
 

@@ -69,3 +69,17 @@ def test_compute_under_the_name_of_the_seed(place: Place) -> None:
         (['{"output":"undefinedundefined"}'], None, False),
         ([one_line(RETURN)], None, True),
     ]
+
+
+def test_an_argument_of_another_name_is_named(place: Place) -> None:
+    async def main() -> tuple[Any, Any]:
+        async with place.client() as client:
+            wrong = {"code": "emit(1)"}
+            return await client.call_tool("compute", wrong), await client.call_tool(
+                "code.sandbox.js.run", wrong
+            )
+
+    native, compat = asyncio.run(main())
+    told = "INVALID_INPUT: missing source; `code` is unknown; known: source, input, limits"
+    assert native.content[0].text == told
+    assert compat.content[0].text == '{"code":"INVALID_INPUT","message":"missing source"}'

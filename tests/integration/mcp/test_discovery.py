@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,10 @@ def test_tools_are_found_described_and_called(place: Place) -> None:
     assert nothing.content[0].text == (
         "ok · 0 of 28 tools\nnothing found; try other words. Servers: odd (14 tools), even (14 tools)"
     )
-    assert (unknown.is_error, unknown.content[0].text) == (True, "invalid\n// x: unknown")
+    assert (unknown.is_error, unknown.content[0].text) == (
+        True,
+        "invalid\n// x: unknown; a name is SERVER.TOOL, and the servers are odd, even",
+    )
 
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
@@ -175,13 +179,23 @@ def test_a_server_that_cannot_be_asked_is_named(place: Place) -> None:
 def test_one_server_is_searched_alone_and_one_that_there_is_not_is_told(place: Place) -> None:
     async def main() -> list[str]:
         async with place.client() as client:
-            asked = ({"query": "zebra", "server": "odd"}, {"query": "again", "server": "evn"})
+            asked = [{"query": "x", "server": server} for server in ("odd", "evn", "nope")]
             answers = [await client.call_tool("search_tools", arguments) for arguments in asked]
-            return [answer.content[0].text for answer in answers]
+            names = {"names": ["odd", "nope.echo", "odd.echoo", "even.zzzzz"]}
+            answers.append(await client.call_tool("describe_tools", names))
+            called = {"server": "nope", "tool": "echo", "args": {}}
+            answers.append(await client.call_tool("call_tool", called))
+            return [re.sub(r"\d+ ms · run \w+", "N ms", answer.content[0].text) for answer in answers]
 
     assert asyncio.run(main()) == [
         "ok · 0 of 14 tools\nnothing found; try other words. Servers: odd (14 tools)",
         "invalid\nUnknown server: evn; did you mean `even`?",
+        "invalid\nUnknown server: nope\nthose there are: odd, even",
+        'invalid\n// odd: this is a server; `search_tools` with "server": "odd" finds its tools\n'
+        "// nope.echo: unknown; did you mean odd.echo or even.echo?\n"
+        "// odd.echoo: unknown; did you mean odd.echo or odd.crash or odd.crash_once?\n"
+        "// even.zzzzz: unknown; did you mean even.pid or even.long or even.hang?",
+        "invalid · N ms\nUnknown server: nope\n  hint: those there are: odd, even",
     ]
 
 

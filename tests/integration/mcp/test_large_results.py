@@ -45,6 +45,22 @@ def test_the_rest_of_a_large_value_is_searched_and_read(place: Place, mode: str)
     asyncio.run(main())
 
 
+def test_a_console_that_a_limit_cut_is_told_in_the_data(place: Place) -> None:
+    place.settings("[limits.execute]\noutput_bytes = 10\n")
+
+    async def main() -> None:
+        async with place.client() as client:
+            cut = await call(
+                client, "execute_code", code="console.log('abc'); console.log('x'.repeat(20)); return 1"
+            )
+            told = {name: cut.structured_content[name] for name in ("console", "truncated", "value")}
+            assert told == {"console": ["abc", "[output truncated]"], "truncated": True, "value": 1}
+            whole = await call(client, "execute_code", code="console.log('abc'); return 1")
+            assert "truncated" not in whole.structured_content
+
+    asyncio.run(main())
+
+
 def test_the_rest_of_a_single_call_and_of_an_error(place: Place) -> None:
     place.settings("[mcp]\nanswer_characters = 400\n")
 

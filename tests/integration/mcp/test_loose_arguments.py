@@ -1,6 +1,7 @@
 """Arguments as models write them: native tools read what has one meaning; the compat names take their schemas alone."""
 
 import asyncio
+import json
 from typing import Any
 
 from .conftest import Place
@@ -72,6 +73,70 @@ def test_numbers_objects_and_lists_are_read_from_text(place: Place) -> None:
     assert computed.structured_content == {"output": "x"}
 
 
+def whole_numbers(schema: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the paths of the whole numbers in a schema of arguments."""
+    found: list[tuple[str, ...]] = []
+    for name, member in schema["properties"].items():
+        if member.get("type") == "integer":
+            found.append((name,))
+        if member.get("type") == "object":
+            found += [(name, *rest) for rest in whole_numbers({"properties": {}, **member})]
+    return found
+
+
+FURTHER = [
+    ("query_output", ("cursor", "after_line"), {"stream": "stdout"}),
+    ("query_output", ("cursor", "after_char"), {"stream": "stdout", "after_line": 0}),
+    ("query_output", ("line_range", "start_line"), {"stream": "stdout", "end_line": 10**400}),
+    ("query_output", ("line_range", "end_line"), {"stream": "stdout", "start_line": 1}),
+]
+"""Whole numbers that the list of tools has no room for, and what goes with them."""
+NO_NUMBERS: list[Any] = [2.5, True, "2.5", "x", []]
+SAME: tuple[list[Any], ...] = ([20, 20.0, "20", "20.0", "2e1"], [60_000, 60_000.0, "60000", "6e4"])
+
+
+def test_whole_numbers_are_read_alike_at_every_argument(place: Place) -> None:
+    async def main() -> None:
+        async with place.client() as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            paths = [
+                (name, path, {}) for name, tool in tools.items() for path in whole_numbers(tool.input_schema)
+            ]
+            assert len(paths) == 9
+
+            async def told(name: str, path: tuple[str, ...], beside: dict[str, Any], value: Any) -> str:
+                given = REQUIRED[name] | ({"code": "return 1"} if name == "execute_code" else {})
+                if path[0] in {"cursor", "line_range"}:
+                    given = {"artifact_handle": "none"}
+                inner: Any = {path[-1]: value}
+                result = await client.call_tool(
+                    name, {**given, **({path[0]: {**beside, **inner}} if path[1:] else inner)}
+                )
+                data = result.structured_content or {}
+                assert data.get("status") != "error", (name, path, value, data)
+                error = data.get("error", {})
+                return json.dumps(
+                    [data.get("status"), data.get("code"), error.get("name"), error.get("message")]
+                )
+
+            for name, path, beside in [*paths, *FURTHER]:
+                for values in SAME[path[-1] in {"timeout_ms", "wall_ms"} :]:  # a short time may be too short
+                    answers = {await told(name, path, beside, value) for value in values}
+                    assert len(answers) == 1, (name, path, answers)
+                for value in NO_NUMBERS:
+                    answer = await told(name, path, beside, value)
+                    assert "InvalidArguments" in answer or "INVALID_INPUT" in answer, (
+                        name,
+                        path,
+                        value,
+                        answer,
+                    )
+                for value in (-1, 0, 2**70, 1e300):
+                    await told(name, path, beside, value)
+
+    asyncio.run(main())
+
+
 def test_camel_case_and_former_names_are_read(place: Place) -> None:
     program = {"code": "echo one; echo $1", "args": ["two"], "combined": True}
     results = answers(
@@ -130,10 +195,8 @@ def test_unknown_arguments_are_named_with_the_nearest(place: Place) -> None:
     )
     assert [result.content[0].text for result in refused] == [
         "invalid\nexecute_code: `time_out` is unknown; did you mean `timeout_ms`?",
-        "invalid\nrun_program: `runtime` is unknown; known: language, code, args, executable, stdin, relative_cwd, "
-        "access, network, timeout_ms, output_mode, query_terms, max_response_lines, context_lines, persist_output, "
-        "combined",
-        "invalid\nrun_program: `timeoutMs` is unknown; did you mean `timeout_ms`?",
+        "invalid\nrun_program: `language` and `runtime` are one argument, given twice: give `language` alone",
+        "invalid\nrun_program: `timeoutMs` and `timeout_ms` are one argument, given twice: give `timeout_ms` alone",
         "invalid\nrun_program: `languages` is unknown; did you mean `language`?\nrun_program: `language` is missing",
         "INVALID_INPUT: `inputs` is unknown; did you mean `input`?",
         "INVALID_INPUT: `limits.wall` is unknown; did you mean `wall_ms`?",
@@ -149,13 +212,18 @@ def test_what_has_no_such_reading_is_refused_as_ever(place: Place) -> None:
             ("execute_code", {"code": "return 1", "timeout_ms": "5 s"}),
             ("call_tool", {"server": "odd", "tool": "echo", "args": "text=x"}),
             ("call_tool", {"server": "odd", "tool": "echo", "args": "[1]"}),
+            ("run_program", {"language": "python", "args": "--verbose --out x"}),
+            ("describe_tools", {"names": "odd.echo, odd.boom"}),
         ],
     )
     assert [result.content[0].text for result in refused] == [
-        "invalid\nexecute_code: `code` must be a text, not null",
+        "invalid\nexecute_code: `code` is missing",
         'invalid\nexecute_code: `timeout_ms` must be a whole number, not the text "5 s"',
         'invalid\ncall_tool: `args` must be an object, not the text "text=x"',
         'invalid\ncall_tool: `args` must be an object, not the text "[1]"',
+        'invalid\nrun_program: `args` must be a list, not the text "--verbose --out x"; '
+        'give a list with one item for each argument: ["--verbose", "--out", "x"]',
+        'invalid\ndescribe_tools: `names` must be a list, not the text "odd.echo, odd.boom"',
     ]
 
 

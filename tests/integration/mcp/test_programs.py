@@ -295,3 +295,55 @@ def test_programs_run_where_no_workspace_is_granted(place: Place, tool: str) -> 
         'access read-only to the workspace is not granted (granted: none); set `access = "read-only"` under '
         "[runtimes] in the paddock.toml of the user or the system"
     ]
+
+
+def test_the_data_have_what_the_text_has(place: Place) -> None:
+    done, failed, denied, unfit, long = calls(
+        place,
+        ("run_program", {"language": "shell", "code": "echo hi"}),
+        ("run_program", {"language": "shell", "code": "exit 3"}),
+        ("run_program", {"language": "shell", "code": ":", "network": "full"}),
+        ("run_program", {"language": "shell", "code": ":", "executable": "zsh9"}),
+        ("run_program", {"language": "shell", "code": ":", "timeout_ms": 600_000}),
+    )
+    for each in (done, failed, denied, unfit, long):
+        head = each.content[0].text.partition("\n")[0]
+        assert head.endswith(f" · run {each.structured_content['run']}")
+    assert failed.content[0].text.splitlines()[1] == "The program exited with code 3"
+    assert failed.structured_content["error"]["message"] == "The program exited with code 3"
+    for each in (denied, unfit, long):
+        [reason] = each.structured_content["policyDecision"]["deniedReasons"]
+        error = each.structured_content["error"]
+        assert (error["name"], error["message"]) == ("PolicyError", reason)
+        told = [f"denied: {reason}", *([f"hint: {error['hint']}"] if error["hint"] else [])]
+        assert each.content[0].text.splitlines()[1:] == told
+    assert unfit.structured_content["error"]["hint"] == (
+        "compatible are bash, sh, cmd; without one named, the first that is installed is used"
+    )
+    assert long.structured_content["error"]["hint"] == (
+        "ask for at most 30000 ms, or raise `runtimes.max_duration_ms` in paddock.toml"
+    )
+
+
+def test_stored_output_is_found_by_the_address_that_an_answer_links_to(place: Place) -> None:
+    code = "echo out; echo err >&2"
+    [done] = calls(place, ("run_program", {"language": "shell", "code": code}))
+    links = [part.uri for part in done.content if part.type == "resource_link"]
+    handle = done.structured_content["artifactHandle"]
+    assert links == [f"paddock://artifacts/{handle}/{name}" for name in ("stdout", "stderr")]
+    asked = [
+        {"artifact_handle": links[1]},
+        {"artifact_handle": links[0], "query_terms": ["r"]},
+        {"artifact_handle": links[0], "query_terms": ["r"], "stream": "both"},
+        {"artifact_handle": f"paddock://artifacts/{handle}/../stdout"},
+        {"artifact_handle": "paddock://artifacts/..%2Fx/stdout"},
+    ]
+    *found, wrong, escaped = calls(place, *(("query_output", each) for each in asked))
+    contents = [[each["content"] for each in answer.structured_content["excerpts"]] for answer in found]
+    assert contents == [["err"], ["out"], ["err"]]
+    assert [answer.structured_content["matchStatus"] for answer in found[1:]] == [
+        "noMatchFallback",
+        "matched",
+    ]
+    for answer in (wrong, escaped):
+        assert answer.content[0].text == "invalid\nInvalid artifact handle: path traversal detected"

@@ -49,7 +49,7 @@ def test_s19_the_exit_code_is_the_programs(programs):
     assert (outcome.status, outcome.program.exit_code, outcome.program.signal) == ("failed", 42, None)
     assert outcome.program.stdout == Captured(head="out\n", total_bytes=4)
     assert outcome.program.stderr == Captured(head="err\n", total_bytes=4)
-    assert outcome.error.message == "The program: its exit code is 42"
+    assert outcome.error.message == "The program exited with code 42"
 
 
 def test_s20_out_of_time_with_what_it_said(programs):
@@ -98,7 +98,7 @@ def test_s23_stopped_by_the_caller(programs):
 
     outcome = programs.runner.run(go())
     program = outcome.program
-    assert (outcome.status, outcome.error.message) == ("cancelled", "The program: it was cancelled")
+    assert (outcome.status, outcome.error.message) == ("cancelled", "The program was cancelled")
     assert (program.exit_code, program.survivors, program.stdout.head) == (None, 0, "go\n")
     record = programs.records("finished")[0]
     assert (record["status"], record["artifact"]) == ("cancelled", program.artifact)
@@ -134,7 +134,7 @@ def test_s23_the_compiler_is_stopped_too(programs, monkeypatch):
 
     outcome = programs.runner.run(go())
     assert (outcome.status, outcome.program.phase) == ("cancelled", "compile")
-    assert outcome.error.message == "The compiler: it was cancelled"
+    assert outcome.error.message == "The compiler was cancelled"
 
 
 def test_s24_s25_more_output_than_is_kept(open_programs):

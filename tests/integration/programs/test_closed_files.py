@@ -32,6 +32,6 @@ def test_a_file_that_is_not_granted_for_writing_is_another_matter(as_root, open_
     (programs.workspace / "open.csv").write_text("1,2\n")
     outcome = programs.run("shell", "echo 3 > open.csv")
     assert outcome.error.hint == (
-        "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to the "
-        "workspace"
+        "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a person "
+        "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml"
     )

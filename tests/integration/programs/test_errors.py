@@ -68,7 +68,7 @@ def test_more_memory_than_there_is(fail, name):
             assert_failed(outcome, NO_MEMORY[name])
         else:
             assert (outcome.status, outcome.program.limit) == ("memory_limit", "memory")
-            assert outcome.error.message == "The program: it used more memory than it may"
+            assert outcome.error.message == "The program used more memory than it may"
         assert outcome.error.hint == "it had 256 MiB; ask for more, up to runtimes.max_memory_bytes"
 
 
@@ -81,7 +81,7 @@ def test_a_runtime_that_gets_no_more_memory_ends_at_the_memory_limit(toolchains,
     assert outcome.program.phase == "run"
     assert (outcome.status, outcome.program.limit) == ("memory_limit", "memory")
     assert outcome.program.exit_code or outcome.program.signal == signal.SIGABRT
-    assert outcome.error.message == "The program: it used more memory than it may"
+    assert outcome.error.message == "The program used more memory than it may"
     assert outcome.error.hint == "it had 1024 MiB; ask for more, up to runtimes.max_memory_bytes"
 
 
@@ -99,7 +99,7 @@ def test_recursion_without_end(fail, name):
 def test_a_loop_without_end(fail, name):
     for outcome in fail(name, "loop", LimitOverrides(wall_ms=1000)):
         assert (outcome.status, outcome.program.limit) == ("timeout", "wall")
-        assert outcome.error.message == "The program: it ran out of time"
+        assert outcome.error.message == "The program ran out of time"
         assert outcome.error.hint == "it had 1000 ms; ask for more, up to runtimes.max_duration_ms"
 
 

@@ -31,8 +31,8 @@ def test_errors_in_one_stream_are_understood_like_others(programs):
     assert told == (
         "failed",
         ["1", "Traceback (most recent call last):", '  File "code.py", line 2, in <module>'],
-        "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to the "
-        "workspace",
+        "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a person "
+        "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
     )
     silent = programs.run("shell", "exit 3", **work)
     assert (silent.program.exit_code, silent.program.stdout.head, silent.error.hint) == (3, "", "")

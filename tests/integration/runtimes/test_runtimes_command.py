@@ -71,11 +71,11 @@ def test_a_compiler_that_is_too_slow_comes_with_its_remedy(paddock):
     )
     assert (row["state"], row["reason"], row["remedy"]) == (
         "fails",
-        "The compiler: it ran out of time",
+        "The compiler ran out of time",
         remedy,
     )
-    assert ran == (124, "", f"The compiler: it ran out of time\n  hint: {remedy}\n")
-    assert alone == (124, "", f"The program: it ran out of time\n  hint: {remedy}\n")
+    assert ran == (124, "", f"The compiler ran out of time\n  hint: {remedy}\n")
+    assert alone == (124, "", f"The program ran out of time\n  hint: {remedy}\n")
 
 
 def test_runtimes_doctor_and_exec_speak_of_the_same_interpreter(paddock, toolchain_path):

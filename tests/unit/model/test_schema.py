@@ -46,6 +46,16 @@ TOOL = Schema(
             {"code": "", "limits": {"wall_ms": "5"}},
             ('`limits.wall_ms` must be a whole number, not the text "5"',),
         ),
+        (
+            {"code": "", "mode": "on"},
+            ('`mode` must be one of "run", "read_only", not the text "on"',),
+        ),
+        (
+            {"code": "", "mode": "Read_Only"},
+            (
+                '`mode` must be one of "run", "read_only", not the text "Read_Only"; did you mean "read_only"?',
+            ),
+        ),
         ({"code": "", "limits": {"wall": 5}}, ("`limits.wall` is unknown; did you mean `wall_ms`?",)),
         (
             {"code": "", "limits": {"wall_ms": 0}},
@@ -115,3 +125,22 @@ def test_a_reference_inside_is_followed():
 def test_a_pattern_that_backtracks_ends():
     schema = Schema({"type": "string", "pattern": "^(a+)+$"})
     assert len(schema.problems("a" * 40 + "b")) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"body": "x"}, "`query_text` is missing"),
+        ({"queryText": "x"}, "`query_text` is missing; `queryText` was given: did you mean `query_text`?"),
+        ({"QUERY-TEXT": "x"}, "`query_text` is missing; `QUERY-TEXT` was given: did you mean `query_text`?"),
+        ({"query_txt": 1}, "`query_text` is missing; `query_txt` was given: did you mean `query_text`?"),
+        ({"limit": 1}, "`query_text` is missing"),
+        ({}, "`query_text` is missing"),
+    ],
+)
+def test_a_name_that_may_stand_for_a_missing_one_is_told(given: dict[str, object], told: str) -> None:
+    properties = {"query_text": {"type": "string"}, "limit": {"type": "integer"}}
+    schema = Schema({"type": "object", "properties": properties, "required": ["query_text"]})
+    assert schema.problems(given) == (told,)
+    [first, *_] = Schema({**schema.document, "additionalProperties": False}).problems({})
+    assert first == "`query_text` is missing"

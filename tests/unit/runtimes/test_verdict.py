@@ -46,21 +46,21 @@ def test_processor_time_of_user_and_system_is_one_number():
 @pytest.mark.parametrize(
     ("status", "limit", "why", "hint"),
     [
-        ("timeout", "wall", "it ran out of time", "it had 1500 ms; ask for more, up to runtimes.max_duration_ms"),
-        ("timeout", "cpu", "it used more CPU time than it may", CPU),
-        ("memory_limit", "memory", "it used more memory than it may", MEMORY),
-        ("process_limit", "processes", "it started more processes than it may", "it may have 256 at a time"),
-        ("output_limit", "file_size", "it wrote a larger file than it may", "a file may have 256 MiB"),
-        ("output_limit", "scratch", "it filled its scratch directory", "it may hold 512 MiB"),
-        ("output_limit", "stdout", "it wrote more to standard output than it may", "at most 256 MiB"),
-        ("output_limit", "stderr", "it wrote more to standard error than it may", "at most 64 MiB"),
-        ("cancelled", None, "it was cancelled", ""),
+        ("timeout", "wall", "ran out of time", "it had 1500 ms; ask for more, up to runtimes.max_duration_ms"),
+        ("timeout", "cpu", "used more CPU time than it may", CPU),
+        ("memory_limit", "memory", "used more memory than it may", MEMORY),
+        ("process_limit", "processes", "started more processes than it may", "it may have 256 at a time"),
+        ("output_limit", "file_size", "wrote a larger file than it may", "a file may have 256 MiB"),
+        ("output_limit", "scratch", "filled its scratch directory", "it may hold 512 MiB"),
+        ("output_limit", "stdout", "wrote more to standard output than it may", "at most 256 MiB"),
+        ("output_limit", "stderr", "wrote more to standard error than it may", "at most 64 MiB"),
+        ("cancelled", None, "was cancelled", ""),
     ],
 )  # fmt: skip
 def test_a_limit_is_told_with_its_size(status: str, limit: str | None, why: str, hint: str) -> None:
-    told = ErrorInfo(name="Program", message=f"The program: {why}", hint=hint, phase="run")
+    told = ErrorInfo(name="Program", message=f"The program {why}", hint=hint, phase="run")
     assert error(status=status, limit=limit, hint="" if limit == "wall" else "something else") == told
-    named = told.model_copy(update={"message": f"The compiler: {why}", "phase": "parse"})
+    named = told.model_copy(update={"message": f"The compiler {why}", "phase": "parse"})
     assert error("compile", status=status, limit=limit) == named
 
 
@@ -79,7 +79,7 @@ def test_a_limit_is_told_with_its_size(status: str, limit: str | None, why: str,
 )
 def test_a_runtime_that_finds_no_more_memory_is_told_how_much_there_was(said: str) -> None:
     stderr = Captured(head="...\n", tail=f"{said}\n  at line 7\n")
-    told = ErrorInfo(name="Program", message="The program: its exit code is 1", hint=MEMORY, phase="run")
+    told = ErrorInfo(name="Program", message="The program exited with code 1", hint=MEMORY, phase="run")
     assert error(status="failed", exit_code=1, stderr=stderr, hint="something else") == told
 
 
@@ -109,7 +109,7 @@ def test_a_wrong_address_is_explained() -> None:
     told = error(status="failed", signal=signal.SIGSEGV)
     assert told is not None
     hint = "it used memory that is not its own; recursion without end ends like this, too"
-    assert (told.message, told.hint) == ("The program: it was ended by SIGSEGV", hint)
+    assert (told.message, told.hint) == ("The program was ended by SIGSEGV", hint)
 
 
 def test_what_else_may_be_behind_a_failure() -> None:
@@ -130,8 +130,8 @@ OUTSIDE_REPOSITORY = (
 )
 WRITES = {
     "none": "it may write to its own directory and to TMPDIR alone",
-    "read-only": "it may write to TMPDIR alone; ask for the access workspace-write, up to runtimes.access, to write to "
-    "the workspace",
+    "read-only": "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a person "
+    "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
     "workspace-write": "it may write to the workspace and to TMPDIR alone",
 }
 APART = (

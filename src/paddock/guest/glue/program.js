@@ -110,7 +110,8 @@ function start(given) {
   program = given;
   let running;
   try {
-    running = program(settings.input, marked, decorating);
+    // What a library bundled as UMD gets as its root, as in a script of the web. The compat names have no global object.
+    running = apply(program, rawResults ? undefined : global, [settings.input, marked, decorating]);
   } catch (thrown) {
     return fail(thrown);
   }

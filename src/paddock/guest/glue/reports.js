@@ -133,7 +133,7 @@ function readable(value) {
   }
 }
 
-// What to say of a result of which JSON leaves `{}` or nothing, although its author meant something; else an empty text.
+// What to say of a result of which JSON leaves `{}` or nothing, although its author meant something: one text for each kind.
 const LOOKED_AT = 10000;
 const EMPTIED = [
   [NativePromise, "a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several"],
@@ -149,23 +149,27 @@ function holdsOnlyFunctions(object) {
   return names.length > 0;
 }
 function lost(value, text) {
+  const said = create(null);
   if (text === undefined) {
-    if (typeof value === "symbol") return "The result is a symbol, which JSON cannot write: use its description";
-    return typeof value === "function" ? "The result is a function, which JSON cannot write: call it" : "";
+    if (typeof value === "symbol") said["is a symbol, which JSON cannot write: use its description"] = true;
+    if (typeof value === "function") said["is a function, which JSON cannot write: call it"] = true;
+    return said;
   }
-  if (apply(indexOf, text, ["{}"]) < 0 && apply(indexOf, text, ["null"]) < 0) return "";
-  let said = "";
+  if (apply(indexOf, text, ["{}"]) < 0 && apply(indexOf, text, ["null"]) < 0) return said;
   let left = LOOKED_AT;
   function look(key, member) {
     if (left-- === 0) throw said;
-    if (typeof member === "number" && !isFinite(member)) said = "The result holds " + member + ", in JSON null: check the calculation";
-    if (member === null && this[key] instanceof NativeDate) said = "The result holds a Date without a time, in JSON null: check what it was made of";
-    if (said !== "") throw said;
+    if (typeof member === "number" && !isFinite(member)) said["holds " + member + ", in JSON null: check the calculation"] = true;
+    if (member === null && this[key] instanceof NativeDate) said["holds a Date without a time, in JSON null: check what it was made of"] = true;
     if (typeof member !== "object" || member === null) return undefined;
-    for (let i = 0; i < EMPTIED.length && said === ""; i++) if (member instanceof EMPTIED[i][0]) said = "The result holds " + EMPTIED[i][1];
-    if (said === "" && holdsOnlyFunctions(member)) said = "The result holds an object of functions, in JSON {}: call one of them";
-    if (said !== "") throw said;
-    return member;
+    for (let i = 0; i < EMPTIED.length; i++) {
+      if (!(member instanceof EMPTIED[i][0])) continue;
+      said["holds " + EMPTIED[i][1]] = true;
+      return undefined;
+    }
+    if (!holdsOnlyFunctions(member)) return member;
+    said["holds an object of functions, in JSON {}: call one of them"] = true;
+    return undefined;
   }
   try {
     stringify(value, look);
@@ -175,8 +179,8 @@ function lost(value, text) {
   return said;
 }
 function tellLost(value, text) {
-  const said = lost(value, text);
-  if (said !== "") print("warn", [said]);
+  const said = keys(lost(value, text));
+  for (let i = 0; i < said.length; i++) print("warn", ["The result " + said[i]]);
 }
 
 // What a text takes of the console's budget and of a message.

@@ -176,7 +176,7 @@ async def _tools(
     for name, answer in zip(names, answers, strict=True):
         match answer:
             case UnknownServer():
-                failures.append(f"{answer}\n  those there are: {', '.join(servers.config.servers) or 'none'}")
+                failures.append("\n  ".join(filter(None, (str(answer), answer.hint))))
             case ServerError():
                 failures.append(f"{name}: {answer}")
             case BaseException():

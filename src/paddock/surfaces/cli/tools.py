@@ -158,7 +158,8 @@ async def _search(
     async with session(settings, workspace) as opened:
         config, catalog = opened.servers.config, opened.servers.catalog
         if server is not None and server not in config.servers:
-            raise Failure(str(UnknownServer(server, config.servers, config.absent)))
+            unknown = UnknownServer(server, config.servers, config.absent)
+            raise Failure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
         hits, listing = await catalog.search(queries, server=server, limit=limit)
         return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing, config
 

@@ -24,6 +24,7 @@ from paddock.store.scripts import read, saved, text
 from paddock.surfaces.library.asking import on_a_loop
 from paddock.surfaces.library.found import FoundTool, FoundTools
 from paddock.surfaces.library.given import read_object, read_value
+from paddock.surfaces.library.numbers import read_whole_number
 from paddock.surfaces.library.running import Running
 from paddock.surfaces.render import tool_end
 from paddock.wiring.session import Session, open_session
@@ -301,12 +302,13 @@ class Paddock:
         """
         from paddock.hub.signatures import signature  # noqa: PLC0415 - only those who ask pay for it
 
-        if not queries or (limit is not None and limit < 1):
-            raise ValueError("a search needs at least one query, and a limit of at least 1")
+        most = read_whole_number("limit", limit)
+        if not queries:
+            raise ValueError("a search needs at least one query")
         servers = self._opened().servers
         if server is not None and server not in servers.config.servers:
             raise UnknownServer(server, servers.config.servers, servers.config.absent)
-        hits, listing = await servers.catalog.search(queries, server=server, limit=limit)
+        hits, listing = await servers.catalog.search(queries, server=server, limit=most)
         return FoundTools(
             tuple(
                 FoundTool(
@@ -357,8 +359,8 @@ class Paddock:
             name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since
         )
         self._opened()
-        directory = self._settings.audit.directory
-        return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=limit)))
+        directory, most = self._settings.audit.directory, read_whole_number("limit", limit, least=0)
+        return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=most)))
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
         work = tool_run(self._opened().scripts.library, tool.id, inputs, prompt=tool.prompt)
@@ -392,7 +394,10 @@ class Paddock:
             surface="library",
             workspace=self._workspace,
             work=work,
-            limits=LimitOverrides(wall_ms=timeout_ms, output_bytes=output_bytes),
+            limits=LimitOverrides(
+                wall_ms=read_whole_number("timeout_ms", timeout_ms),
+                output_bytes=read_whole_number("output_bytes", output_bytes),
+            ),
             jit=jit,
             calls=calls,
         )

@@ -1,9 +1,10 @@
 """Reads arguments as models and client libraries write them, where their schema leaves one reading only.
 
-null                        an optional argument that was not given
+null                        an argument that was not given
 timeoutMs                   `timeout_ms`, and a former name of an argument its present one
-"a.b"                       the list of this text, where the schema wants a list of texts
-"5000", "true"              the number or the boolean, where the schema wants one
+"a.b"                       the list of this text, where the schema wants a list of texts; a text with spaces may be one
+                            item or several, and is read only where items are phrases
+5e3, "5000", "true"         the whole number, the number or the boolean, where the schema wants one
 '{"id": 5}', "[1]"           the object or the array, where the schema wants one
 
 Everything else stays as it is, and is held against the schema as it came. The published schemas name the plain form:
@@ -12,6 +13,7 @@ this is what a server takes, not what it asks for.
 
 import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -24,29 +26,51 @@ _MAX_NUMBER_CHARS = 40
 _BOOLEANS = {"true": True, "false": False}
 _CAMEL_CASE = re.compile(r"\b[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+\b", re.ASCII)
 _CAPITAL = re.compile(r"[A-Z]", re.ASCII)
+_SEVERAL = re.compile(r"[\s,]")
 _NO_ALIASES: Mapping[str, str] = MappingProxyType({})
+_NO_PHRASES: AbstractSet[str] = frozenset()
 
 
-def read_arguments(schema: Mapping[str, Json], value: Json, aliases: Mapping[str, str] = _NO_ALIASES) -> Json:
+class NamedTwiceError(ValueError):
+    """One argument was given under two of its names; the text says which."""
+
+
+def read_arguments(
+    schema: Mapping[str, Json],
+    value: Json,
+    aliases: Mapping[str, str] = _NO_ALIASES,
+    phrases: AbstractSet[str] = _NO_PHRASES,
+) -> Json:
     """Return a value in the form that a schema wants, where it was written in another with the same meaning.
 
-    `aliases` are former names of members, with their present names.
+    `aliases` are former names of members, with their present names; `phrases` are lists whose items have spaces.
+    Raises NamedTwiceError.
     """
+    return _read(schema, value, aliases, phrases, "")
+
+
+def _read(
+    schema: Mapping[str, Json], value: Json, aliases: Mapping[str, str], phrases: AbstractSet[str], path: str
+) -> Json:
     kind = schema.get("type")
     if isinstance(value, str):
         value = _read_text(kind, value)
-        if kind == "array" and isinstance(value, str) and _is_one_of(schema, value):
+        if kind == "array" and isinstance(value, str) and _is_one_item(schema, value, path in phrases):
             value = [value]
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
     if kind == "object" and isinstance(value, dict):
-        return _read_members(schema, cast("dict[str, Json]", value), aliases)
+        return _read_members(schema, cast("dict[str, Json]", value), aliases, phrases, path)
     if kind == "array" and isinstance(value, list) and "items" in schema:
-        return [read_arguments(schema["items"], each) for each in cast("list[Json]", value)]
+        return [_read(schema["items"], each, {}, phrases, f"{path}[]") for each in cast("list[Json]", value)]
     return cast("Json", value)
 
 
-def _is_one_of(schema: Mapping[str, Json], text: str) -> bool:
-    """Tell whether a text can only be the one item of a list of texts: it does not look like JSON."""
-    return schema.get("items", {}).get("type") == "string" and not text.lstrip().startswith(("[", "{"))
+def _is_one_item(schema: Mapping[str, Json], text: str, is_phrase: bool) -> bool:  # noqa: FBT001 - private
+    """Tell whether a text can only be the one item of a list of texts: not JSON, and not several items."""
+    if schema.get("items", {}).get("type") != "string" or text.lstrip().startswith(("[", "{")):
+        return False
+    return is_phrase or not (text == "" or _SEVERAL.search(text))
 
 
 def to_snake_case(text: str) -> str:
@@ -55,20 +79,26 @@ def to_snake_case(text: str) -> str:
 
 
 def _read_members(
-    schema: Mapping[str, Json], value: dict[str, Json], aliases: Mapping[str, str]
+    schema: Mapping[str, Json],
+    value: dict[str, Json],
+    aliases: Mapping[str, str],
+    phrases: AbstractSet[str],
+    path: str,
 ) -> dict[str, Json]:
     known: Mapping[str, Any] = schema.get("properties", {})
-    required = schema.get("required", ())
     read: dict[str, Json] = {}
+    written: dict[str, str] = {}
     for given, each in value.items():
         name = given if given in known else aliases.get(given) or to_snake_case(given)
-        twice = name != given and value.get(name) is not None
-        if each is None and name in known and (twice or name in read or name not in required):
-            continue
-        if name not in known or twice:
-            read[given] = each  # unknown, or written twice: refused under the name that was sent
-        else:
-            read[name] = read_arguments(known[name], each)
+        if name not in known:
+            read[given] = each
+        elif each is not None:
+            place = f"{path}.{name}" if path else name
+            if (other := written.setdefault(name, given)) != given:
+                raise NamedTwiceError(
+                    f"`{other}` and `{given}` are one argument, given twice: give `{place}` alone"
+                )
+            read[name] = _read(known[name], each, {}, phrases, place)
     return read
 
 

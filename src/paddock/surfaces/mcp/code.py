@@ -35,9 +35,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
 
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
-        wish = arguments.get("timeout_ms")
-        wall_ms = None if wish is None else int(wish)  # a whole number may be written 1e9
-        limits = LimitOverrides(wall_ms=wall_ms)
+        limits = LimitOverrides(wall_ms=arguments.get("timeout_ms"))
         request = _request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
         )
@@ -48,6 +46,8 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
         shown = answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
         cut = "truncated" in data or outcome.artifact is not None
+        if outcome.console_truncated:  # what the limit took is nowhere, so there is nothing to keep
+            data["truncated"] = True
         return await rest.told(outcome, shown, what="execute_code", data=data) if cut else shown
 
     async def call_tool(arguments: Arguments, caller: Caller) -> Answer:

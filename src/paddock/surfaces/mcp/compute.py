@@ -104,7 +104,8 @@ def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:
     try:
         asked(arguments)
     except InvalidInput as problem:
-        return refused(problem)
+        unknown = [text for text in problems if "` is unknown" in text]
+        return refused(InvalidInput("; ".join([str(problem), *unknown])))
     return refused(InvalidInput("; ".join(problems)))
 
 

@@ -22,6 +22,7 @@ from paddock.surfaces.mcp.tools import (
 
 if TYPE_CHECKING:
     from paddock.hub.catalog import Listing, Unknown
+    from paddock.hub.config import ServersConfig
     from paddock.wiring.servers import Servers
 
 SEARCH_TOOLS = (
@@ -46,7 +47,8 @@ class _Discovery:
         config = self._servers.config
         if server is not None and server not in config.servers:
             unknown = UnknownServer(server[:200], config.servers, config.absent)
-            return refusal(Status.INVALID, "UnknownServer", str(unknown))
+            told = "\n".join(filter(None, (str(unknown), unknown.hint)))
+            return refusal(Status.INVALID, "UnknownServer", told)
         queries = [*([arguments["query"]] if "query" in arguments else []), *arguments.get("queries", [])]
         if not queries:
             told = "search_tools: `queries` is missing: give one short query for each step of the task"
@@ -73,7 +75,8 @@ class _Discovery:
         """Give the declarations of tools by name."""
         names: list[str] = arguments["names"]
         entries, listing = await self._servers.catalog.describe(names[:_MOST], patience_s=PATIENCE_S)
-        texts = [declared(entry) for entry in entries]
+        config = self._servers.config
+        texts = [declared(entry, config) for entry in entries]
         found: list[Json] = [
             {"name": entry.name, "declaration": text, "output": entry.output}
             for entry, text in zip(entries, texts, strict=True)
@@ -103,6 +106,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 limit={"type": "integer", "minimum": 1},
             ),
             run=discovery.search,
+            phrases=frozenset({"queries"}),
             output_schema=answer_schemas.FOUND_TOOLS,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
@@ -164,11 +168,24 @@ _CHANGED = "its server changed it after it was approved: calls are refused"
 _HIDES = "calls are refused until a person accepts it (`paddock servers diff`, `paddock servers approve`)"
 
 
-def declared(entry: "Described | Unknown") -> str:
-    """Return a declaration as agents read it, or that there is none."""
-    if isinstance(entry, Described):
-        notes = [*entry.notes, *([_CHANGED] if entry.changed and not entry.hides else [])]
-        notes += [_HIDES] if entry.hides else []
-        return "\n".join([f"// {entry.server}", entry.declaration, *(f"// {note}" for note in notes)])
+def declared(entry: "Described | Unknown", config: "ServersConfig") -> str:
+    """Return a declaration as agents read it, or why there is none."""
+    if not isinstance(entry, Described):
+        return _unknown(entry, config)
+    notes = [*entry.notes, *([_CHANGED] if entry.changed and not entry.hides else [])]
+    notes += [_HIDES] if entry.hides else []
+    return "\n".join([f"// {entry.server}", entry.declaration, *(f"// {note}" for note in notes)])
+
+
+def _unknown(entry: "Unknown", config: "ServersConfig") -> str:
+    """Return why a name has no declaration, and what to ask for instead."""
+    name = entry.name[:200]
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""
-    return f"// {entry.name[:200]}: unknown{near}"
+    if name in config.servers:
+        return f'// {name}: this is a server; `search_tools` with "server": "{name}" finds its tools'
+    for server, why in config.absent.items():
+        if name.startswith((f"{server}.", f"{server}/")) or name == server:
+            return f"// {name}: {why}"
+    if near or any(name.startswith((f"{server}.", f"{server}/")) for server in config.servers):
+        return f"// {name}: unknown{near}"
+    return f"// {name}: unknown; a name is SERVER.TOOL, and the servers are {', '.join(config.servers) or 'none'}"

@@ -105,6 +105,12 @@ class StoredOutput:
         return {"uri": uri, **contents, "_meta": meta}
 
 
+def read_address(uri: str) -> tuple[str, str] | None:
+    """Return handle and stream of the address of a stored stream; None for another text."""
+    found = _TEMPLATE.match(uri) if uri.startswith("paddock:") else None
+    return None if found is None else (str(found["handle"]), str(found["stream"]))
+
+
 def links(handle: str, streams: Iterable[Stream], title: str) -> list[dict[str, Json]]:
     """Return content blocks that point to streams of an artifact."""
     return [{"type": "resource_link", **_entry(handle, stream, title)} for stream in streams]

@@ -1,6 +1,7 @@
 """The tools for programs in language runtimes: `run_program` and `query_output`."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +19,7 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.found import fitted, text_of
 from paddock.surfaces.mcp.mistakes import invalid
-from paddock.surfaces.mcp.outputs import links
+from paddock.surfaces.mcp.outputs import links, read_address
 from paddock.surfaces.mcp.progress import OutputLines
 from paddock.surfaces.mcp.reply import compact, cut
 from paddock.surfaces.mcp.tools import (
@@ -42,6 +43,9 @@ RUN_PROGRAM = (
     "Returns its output; query_output reads what was cut."
 )
 QUERY_OUTPUT = "Use this to search or page stored output."
+_SHOWN_ITEMS = 8
+_OF_A_PROGRAM = "Program"
+"""The name of the errors that say by themselves that they are of the program."""
 _LINES = {"type": "integer"}
 _COMBINED: dict[str, Json] = {
     "type": "boolean",
@@ -62,6 +66,7 @@ _PLAIN = {
     **{name: name for name in ("code", "args", "executable", "access", "network")},
 }
 """Other arguments that the model takes as they are, and what it calls them."""
+_PHRASES = frozenset({"query_terms"})
 ALIASES = {"runtime": "language"}
 """LangChain's adapters keep `runtime` for themselves: an argument of that name never arrives."""
 
@@ -116,12 +121,14 @@ class Programs:
             outcome, work = await self.execute(arguments, caller, mode="summary")
         except ValidationError as problem:
             return invalid("run_program", problem)
-        response = program_response(outcome, work)
+        response = {**program_response(outcome, work), "run": outcome.id}
+        if outcome.status is Status.DENIED and (error := outcome.error) is not None:
+            response["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
         text = cut(_told(response, outcome), self._cap)
         data = (
             response
             if len(compact(response)) <= self._cap
-            else {key: response[key] for key in ("status", "artifactHandle")} | {"truncated": True}
+            else {key: response[key] for key in ("status", "run", "artifactHandle")} | {"truncated": True}
         )
         handle, program = response["artifactHandle"], outcome.program
         pointers: list[dict[str, Json]] = []
@@ -133,7 +140,7 @@ class Programs:
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output, or read lines of it; without terms and lines, from the start."""
         try:
-            asked = OutputQuery.model_validate(_from_start(arguments))
+            asked = OutputQuery.model_validate(_from_start(_of_a_link(arguments)))
             found = await self.find(asked)
         except ValidationError as problem:
             return invalid("query_output", problem)
@@ -142,6 +149,14 @@ class Programs:
         shown = fitted(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
         data = shown.to_wire() if shown is found else {**shown.to_wire(), "truncated": True}
         return Answer([text_block(cut(text_of(shown), self._cap))], data)
+
+
+def _of_a_link(arguments: Arguments) -> Arguments:
+    """Return the arguments of a query, with handle and stream where the address of a stored stream is given."""
+    if (found := read_address(arguments["artifact_handle"])) is None:
+        return arguments
+    handle, stream = found
+    return {"stream": stream, **arguments, "artifact_handle": handle}
 
 
 def _from_start(arguments: Arguments) -> Arguments:
@@ -180,6 +195,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 combined=_COMBINED,
             ),
             run=programs.run,
+            phrases=_PHRASES,
             explain=_explain,
             aliases=ALIASES,
             output_schema=answer_schemas.PROGRAM,
@@ -200,6 +216,11 @@ def program_tools(programs: Programs) -> list[Tool]:
                 line_range={**place, "description": "{stream, start_line, end_line}"},
             ),
             run=programs.query,
+            phrases=_PHRASES,
+            unlisted={
+                "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
+                "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
+            },
             output_schema=answer_schemas.STORED,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
@@ -208,7 +229,11 @@ def program_tools(programs: Programs) -> list[Tool]:
 
 def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     """Return the answer to arguments that break the schema; models know languages by other names."""
-    language = cast("Arguments", arguments).get("language") if isinstance(arguments, dict) else None
+    given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
+    language, args = given.get("language"), given.get("args")
+    if isinstance(args, str) and args.split():
+        hint = f"; give a list with one item for each argument: {json.dumps(args.split()[:_SHOWN_ITEMS])}"
+        problems = tuple(f"{text}{hint}" if text.startswith("`args` ") else text for text in problems)
     if isinstance(language, str) and language not in RUNTIMES:
         from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
 
@@ -233,9 +258,12 @@ def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
     code, number = response["exitCode"], response["signal"]
     end = [f"exit {code}"] if code is not None else [number] if number else []
     lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {outcome.id}"])]
-    lines += [f"denied: {reason}" for reason in response["policyDecision"].get("deniedReasons", [])]
+    reasons = response["policyDecision"].get("deniedReasons", [])
+    lines += [f"denied: {reason}" for reason in reasons]
     if error := response.get("error"):
-        lines.append(f"{error['name']}: {error['message']}")
+        if not reasons:
+            name = "" if error["name"] == _OF_A_PROGRAM else f"{error['name']}: "
+            lines.append(f"{name}{error['message']}")
         lines += [f"hint: {error['hint']}"] if error["hint"] else []
     if changed := put_back(outcome):
         lines.append(changed)

@@ -141,10 +141,11 @@ class ToolTypes:
         if (found := _TYPES.match(uri)) is None:
             return None
         name = f"{found['server']}.{found['tool']}"
+        config = self._servers.config
         (entry,), _ = await self._servers.catalog.describe([name], patience_s=PATIENCE_S)
         if isinstance(entry, Described):
-            return _contents(uri, cut(declared(entry), self._cap))
-        raise UnknownResourceError(declared(entry).removeprefix("// "))
+            return _contents(uri, cut(declared(entry, config), self._cap))
+        raise UnknownResourceError(declared(entry, config).removeprefix("// "))
 
     async def candidates(self, argument: str, given: Mapping[str, str]) -> Iterable[str]:
         """Return the configured servers, or the tools of the one that is given."""

@@ -24,7 +24,7 @@ from paddock.model.schema import Schema
 from paddock.model.settings import RedactionSettings
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
-from paddock.surfaces.mcp.arguments import read_arguments
+from paddock.surfaces.mcp.arguments import NamedTwiceError, read_arguments
 from paddock.surfaces.mcp.icons import icons
 from paddock.surfaces.terminal_text import encodable
 
@@ -131,10 +131,22 @@ class Tool:
     """Whether arguments are held against the schema as they came, and not read as `read_arguments` does."""
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     """Former names of arguments, still read, and their present names."""
+    phrases: frozenset[str] = frozenset()
+    """Lists of texts whose items are phrases: one text, even with spaces, is one of them."""
+    unlisted: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
+    """Schemas of arguments by which they are read, where the list of tools has a shorter one."""
+
+    @cached_property
+    def reading_schema(self) -> dict[str, Json]:
+        """The schema by which arguments are read."""
+        return {
+            **self.input_schema,
+            "properties": {**self.input_schema.get("properties", {}), **self.unlisted},
+        }
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema of the arguments."""
+        """The schema that arguments are held against."""
         return Schema(self.input_schema)
 
     @cached_property
@@ -213,7 +225,10 @@ class Toolbox:
         given: Json = {} if arguments is None else arguments
         given = unmarked(given) if MARK in json.dumps(given) else given
         if tool.checks and not tool.exact:
-            given = read_arguments(tool.input_schema, given, tool.aliases)
+            try:
+                given = read_arguments(tool.reading_schema, given, tool.aliases, tool.phrases)
+            except NamedTwiceError as problem:
+                return tool.explain(tool, given, (str(problem),))
         if not _is_finite(given):
             told = f"{tool.name}: a number is NaN, infinite, or beyond the largest that can be read, 1.8e308"
             return refusal(Status.INVALID, "InvalidArguments", told)

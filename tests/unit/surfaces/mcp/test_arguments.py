@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.schema import Schema
-from paddock.surfaces.mcp.arguments import read_arguments, to_snake_case
+from paddock.surfaces.mcp.arguments import NamedTwiceError, read_arguments, to_snake_case
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -35,10 +35,15 @@ SCHEMA: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("written", "read"),
     [
-        (dict.fromkeys(SCHEMA["properties"]), {"name": None}),
+        (dict.fromkeys(SCHEMA["properties"]), {}),
         ({"count": "5000"}, {"count": 5000}),
         ({"count": "-1"}, {"count": -1}),
-        ({"count": "5e3"}, {"count": 5000.0}),
+        ({"count": "5e3"}, {"count": 5000}),
+        ({"count": 2.0}, {"count": 2}),
+        ({"count": 1e300}, {"count": int(1e300)}),
+        ({"sizes": [2.0, "2.0", 2.5]}, {"sizes": [2, 2, 2.5]}),
+        ({"limits": {"ms": 50.0}}, {"limits": {"ms": 50}}),
+        ({"share": 2.0}, {"share": 2.0}),
         ({"count": "12345678901234567890"}, {"count": 12345678901234567890}),
         ({"share": "0.5"}, {"share": 0.5}),
         ({"keep": "true"}, {"keep": True}),
@@ -63,21 +68,48 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_what_has_one_reading_is_read(written: Any, read: Any) -> None:
-    assert read_arguments(SCHEMA, written, {"title": "name"}) == read
+    assert repr(read_arguments(SCHEMA, written, {"title": "name"})) == repr(read)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (
+            {"timeoutMs": 5, "timeout_ms": 5},
+            "`timeoutMs` and `timeout_ms` are one argument, given twice: give `timeout_ms` alone",
+        ),
+        (
+            {"name": "x", "title": "y"},
+            "`name` and `title` are one argument, given twice: give `name` alone",
+        ),
+        (
+            {"limits": {"ms": 1, "Ms": None, "partial": True, "partial_": 1}, "title": "x", "name": "y"},
+            "`title` and `name` are one argument, given twice: give `name` alone",
+        ),
+        (
+            {"limits": {"wallMs": 5, "wall_ms": 6}},
+            "`wallMs` and `wall_ms` are one argument, given twice: give `limits.wall_ms` alone",
+        ),
+    ],
+)
+def test_an_argument_under_two_names_is_refused(written: Any, told: str) -> None:
+    limits = {"type": "object", "properties": {"ms": {}, "wall_ms": {"type": "integer"}}}
+    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "limits": limits}}
+    with pytest.raises(NamedTwiceError) as caught:
+        read_arguments(schema, written, {"title": "name"})
+    assert str(caught.value) == told
 
 
 @pytest.mark.parametrize(
     "written",
     [
-        {"timeoutMs": 5, "timeout_ms": 5},
-        {"title": "x", "name": "y"},
         {"TimeoutMs": 5},
         {"timeoutMS": 5},
         {"timeoutM\u017f": 5},
         {"limits": {"title": "x"}},
     ],
 )
-def test_an_argument_under_two_names_or_another_keeps_its_name_and_is_refused(written: Any) -> None:
+def test_an_argument_under_another_name_keeps_it_and_is_refused(written: Any) -> None:
     assert read_arguments(SCHEMA, written, {"title": "name"}) == written
     assert "is unknown" in str(Schema({**SCHEMA, "required": []}).problems(written)) or "limits" in written
 
@@ -105,8 +137,13 @@ def test_names_in_camel_case_are_written_in_snake_case(text: str, snake: str) ->
     [
         {"name": "5"},
         {"name": "null"},
-        {"name": None},
         {"unknown": None},
+        {"count": 2.5},
+        {"count": False},
+        {"words": "a b"},
+        {"words": "a,b"},
+        {"words": "a\tb"},
+        {"words": ""},
         {"count": ""},
         {"count": " 5"},
         {"count": "0x10"},
@@ -142,7 +179,8 @@ def test_everything_else_stays_as_it_came(written: Any) -> None:
 
 
 def test_a_text_is_a_list_of_one_where_texts_are_wanted() -> None:
-    assert read_arguments(SCHEMA, {"words": "a b"}) == {"words": ["a b"]}
+    assert read_arguments(SCHEMA, {"words": "--verbose=1"}) == {"words": ["--verbose=1"]}
+    assert read_arguments(SCHEMA, {"words": "a b"}, {}, frozenset({"words"})) == {"words": ["a b"]}
 
 
 json_values = st.recursive(
