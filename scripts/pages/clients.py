@@ -34,6 +34,8 @@ is on `PATH`, or if its directory holds a file that Paddock has not written.
 * **Links.** A link is followed, and stays a link. In a project, a link that leads out of the project is refused, as is
   a file of another user. `--move-servers` needs two files: it is refused if one is a link to the other.
 
+Programs that connect by a library, such as LangChain or the Vercel AI SDK: [client libraries](client-libraries.md).
+
 ## Files
 
 """
