@@ -432,3 +432,37 @@ def test_a_line_is_looked_at_once_however_many_secrets_it_holds(monkeypatch: pyt
     data, removals = Scanner(RedactionSettings()).redact(b"https://a:pw9xq7@h " * 1000)
     assert (data, removals) == (b"https://a:[REDACTED:url-password]@h " * 1000, 1000)
     assert len(lines) < 10
+
+
+@pytest.mark.parametrize(
+    ("line", "redacted"),
+    [
+        ("<password>Kx9f86d081884c7d659a</password>", "<password>[REDACTED:secret]</password>"),
+        ('<add apiKey value="Kx9f86d081884c7d659a"/>', '<add apiKey value="[REDACTED:secret]"/>'),
+        ("SECRET_KEY_BASE=3f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c", "SECRET_KEY_BASE=[REDACTED:secret]"),
+        ("DATABASE_PASS=Kx9f86d081884c7d", "DATABASE_PASS=[REDACTED:secret]"),
+        ("Cookie: a=1; session=Kx9f86d081884c7d659aZpQ7", "Cookie: a=1; session=[REDACTED:cookie]"),
+        ("/bot123456789:AAEhBOweik6ad9rQXMENQjcrGbqCr4K-bcX/me", "/bot[REDACTED:telegram-token]/me"),
+        ("curl -s -u ada:Kx9f86d081884c7d https://x", "curl -s -u ada:[REDACTED:secret] https://x"),
+    ],
+)
+def test_a_secret_is_known_by_what_stands_around_it(line: str, redacted: str) -> None:
+    assert redact(line) == redacted
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<password>{password}</password>",
+        '<xs:element name="token" type="xs:string"/>',
+        "<token>identifier</token>",
+        "first_pass = True",
+        "two_pass=compile_again",
+        "max_pass: 100000",
+        "curl -u user:password https://example.com",
+        "Cookie: theme=dark; lang=en",
+        "Set-Cookie: session=abc; Path=/",
+    ],
+)
+def test_what_looks_alike_and_holds_no_secret_stays(line: str) -> None:
+    assert redact(line) == line
