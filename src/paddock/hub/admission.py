@@ -130,7 +130,8 @@ class Admission:
         schema = self._schema(server, standing.tool).schema
         if schema is not None and (problems := schema.problems(dict(arguments))):
             shape = signature(CatalogTool(server, standing.tool)).partition(" // ")[0]
-            text = f"{server}.{tool} was not called: {'; '.join(problems)}. Its signature: {shape}"
+            why = "; ".join(problems)
+            text = f"{server}.{tool} was not called: {why}{'' if why.endswith('?') else '.'} Its signature: {shape}"
             raise InvalidArguments(spell_invisible(text))
 
     def admit_bytes(self, server: str, tool: str, places: Places) -> None:

@@ -148,7 +148,7 @@ def test_wrong_arguments_do_not_reach_the_server(workspace):
     outcome = workspace.run("return await servers.post.send({too: 'you'})")
     assert outcome.calls[0].status is Status.INVALID
     assert outcome.error.message == (
-        "post.send was not called: `to` is missing: Whom; `too` was given: did you mean `to`?. Its signature: post.send({ to: string })"
+        "post.send was not called: `to` is missing: Whom; `too` was given: did you mean `to`? Its signature: post.send({ to: string })"
     )
 
 

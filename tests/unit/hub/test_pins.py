@@ -162,7 +162,7 @@ def test_arguments_are_checked_and_the_refusal_teaches(admission):
     with pytest.raises(InvalidArguments) as refused:
         admission.admit("git", "log", {"cuont": "1"})
     assert str(refused.value) == (
-        "git.log was not called: `count` is missing; `cuont` was given: did you mean `count`?. Its signature: git.log({ count: number })"
+        "git.log was not called: `count` is missing; `cuont` was given: did you mean `count`? Its signature: git.log({ count: number })"
     )
     with pytest.raises(InvalidArguments, match="`count` must be a whole number, not the text"):
         admission.admit("git", "log", {"count": "1"})
