@@ -7,12 +7,14 @@ often at one value is refused (`paddock.model.schema_cost`), and what is told ab
 import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from decimal import Decimal
 from difflib import get_close_matches
 from math import frexp
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from paddock.model.base import Json
 from paddock.model.json_meter import MOST_CHECKED_VALUES
+from paddock.model.numbers import dumps
 from paddock.model.schema_cost import cost
 from paddock.model.schema_dialect import normalize
 from paddock.model.schema_numbers import MOST as MOST_COMPARED
@@ -40,6 +42,8 @@ _MOST_COPIED = 100_000
 """Parts of a value in all errors, each of which has a copy of what it is about: 50 ms."""
 
 _WORD_BITS = 50
+_EXACT, _MAX_FRACTION, _FRACTION_CHARS = 2**53, 1e40, 400
+"""Fractions from 2**53 on have no double of their own. Larger or longer ones are checked as doubles."""
 """Bits of a number that are one more part: to divide a large one takes longer."""
 _ALIKE = 0.7
 """How like an option a text must be to be taken for it: "on" is two thirds of "none"."""
@@ -116,19 +120,20 @@ class Schema:
         """Yield the errors of a value. Raises CostlyValueError where checking or telling would take too long."""
         measured = _measured(value)
         work = self._work(value, measured)
+        readable: Json = None
         try:
             is_valid = self._validator.is_valid(value)
         except (
             ValueError
         ):  # half of a character, or a number that no double equals: the library takes neither
-            value = _readable(value)
-            is_valid = self._validator.is_valid(value)
+            readable = _readable(value)
+            is_valid = self._validator.is_valid(readable)
         if is_valid:
             return
         if not self._tellable(work, measured):
             raise CostlyValueError("the value does not match its schema, and is too large to tell where")
         # `is_valid` stops at the first error, before what the library cannot take.
-        yield from self._validator.iter_errors(_readable(value))
+        yield from self._validator.iter_errors(_readable(value) if readable is None else readable)
 
     def _work(self, value: Json, measured: "_Measured") -> int:
         """Return the looks that a value costs at most. Raises CostlyValueError for too many, or too costly ones."""
@@ -346,14 +351,32 @@ def _shown(value: Json) -> str:
             return "a list"
         case str():
             return f"the text {json.dumps(_cut(value))}"
+        case Decimal():
+            return str(value)
         case _:
             return json.dumps(value)
 
 
 def _readable(value: Json) -> Json:
-    """Return a value with U+FFFD for each half of a character, and with doubles: with more digits checks take long."""
-    text = json.dumps(value, ensure_ascii=False)
-    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    """Return a value with U+FFFD for each half of a character, and with doubles: with more digits checks take long.
+
+    A fraction whose double is a whole number stays a fraction: else it would pass for an integer.
+    """
+    text = (
+        dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    )
+    return json.loads(text, parse_float=_read_fraction)
+
+
+def _read_fraction(digits: str) -> float | Decimal:
+    number = float(digits)
+    if (
+        len(digits) <= _FRACTION_CHARS
+        and _EXACT <= abs(number) < _MAX_FRACTION
+        and (exact := Decimal(digits)) != number
+    ):
+        return exact
+    return number
 
 
 def _cut(text: str, longest: int = _SHOWN) -> str:

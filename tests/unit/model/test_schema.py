@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from decimal import Decimal
 
 import pytest
 
@@ -144,3 +145,19 @@ def test_a_name_that_may_stand_for_a_missing_one_is_told(given: dict[str, object
     assert schema.problems(given) == (told,)
     [first, *_] = Schema({**schema.document, "additionalProperties": False}).problems({})
     assert first == "`query_text` is missing"
+
+
+@pytest.mark.parametrize(
+    "digits", ["9007199254740993.5", "-12345678901234567890.5", "1234567890123456789012345.25e1"]
+)
+def test_a_fraction_whose_double_is_whole_is_no_integer(digits):
+    value = {"id": ExactFloat(digits)}
+    schema = Schema({"type": "object", "properties": {"id": {"type": "integer"}}})
+    assert schema.problems(value) == (f"`id` must be a whole number, not {Decimal(digits)}",)
+    assert Schema({"properties": {"id": {"type": "number"}}}).problems(value) == ()
+
+
+def test_whole_numbers_of_any_length_are_integers():
+    schema = Schema({"type": "integer"})
+    for number in (2**53 + 1, 10**30, ExactFloat("12345678901234567890123.0")):
+        assert schema.problems(number) == ()
