@@ -149,7 +149,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, st
 
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    flat = dict(_flattened(flags))
+    flat = dict(_flatten(flags))
     for key in flat:
         if key in FILES_ONLY:
             raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
@@ -158,12 +158,12 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     return {key: (value, f"--set {key}") for key, value in flat.items()}
 
 
-def _flattened(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+def _flatten(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yield the values of nested groups by dotted key; a setting may itself hold a mapping."""
     for name, value in tree.items():
         key = ".".join([*path, name])
         if isinstance(value, Mapping) and key not in _DEFAULTS and key not in FILES_ONLY:
-            yield from _flattened(cast("Mapping[str, Any]", value), (*path, name))
+            yield from _flatten(cast("Mapping[str, Any]", value), (*path, name))
         else:
             yield key, value
 

@@ -235,7 +235,7 @@ _DELEGATE = (
 )
 
 
-def _told(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
@@ -245,7 +245,7 @@ async def _limit_by_group(sandbox: Sandbox) -> Layer:
     try:
         group = sandbox.group = cgroup.Group(cgroup.find())
     except (cgroup.Refusal, OSError) as error:
-        return Layer(name=name, available=False, detail=f"{_told(error)}; {_SAMPLES}", fix=_DELEGATE)
+        return Layer(name=name, available=False, detail=f"{_explain_error(error)}; {_SAMPLES}", fix=_DELEGATE)
     limits = ProcessLimits(wall_ms=10_000, memory_bytes=_CANARY_MEMORY)
     target = json.dumps({"take": _CANARY_TAKES})
     result = await sandbox.run(["canary"], limits=limits, canary=target)

@@ -161,7 +161,7 @@ class ServerTimeout(ServerError):  # noqa: N818
 class ServerRejected(ServerError):  # noqa: N818
     """The server answered with a protocol error instead of a result.
 
-    `code` is its JSON-RPC code, 0 where Paddock says so itself; `data` is what it says beside it.
+    `code` is its JSON-RPC code, or 0 if Paddock itself rejected the answer; `data` is the data of the error.
     """
 
     def __init__(self, message: str, *, code: int, data: "Json" = None, retryable: bool = False) -> None:
@@ -179,7 +179,7 @@ class InvalidHandle(ArtifactError):  # noqa: N818
 
 
 class UnknownArtifact(ArtifactError):  # noqa: N818
-    """There is no such artifact for who asks: never written, expired, or of another workspace (S49)."""
+    """The caller has no such artifact: it was never written, has expired, or is another workspace's (S49)."""
 
 
 class ArtifactTooLarge(ArtifactError):  # noqa: N818
@@ -220,7 +220,7 @@ class UnknownTool(ServerError):  # noqa: N818
 
 
 class ToolChanged(ServerError):  # noqa: N818
-    """The tool says something else than what was pinned, and nobody approved it; nothing was sent."""
+    """The tool's definition is not the pinned one, and no person approved the change; nothing was sent."""
 
 
 class InvalidArguments(ServerError):  # noqa: N818

@@ -86,3 +86,8 @@ def test_an_object_is_a_mapping() -> None:
     assert (read_object(None, "inputs"), read_object({"a": 1}, "inputs")) == ({}, {"a": 1})
     with pytest.raises(ValueError, match=r"\Aarguments must be a dict, and is a list\Z"):
         read_object([("a", 1)], "arguments")
+
+
+def test_a_whole_number_beyond_what_python_spells_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^input is a number beyond what JSON readers take; give a text$"):
+        read_value(10**5000, "input")

@@ -102,7 +102,7 @@ class _Lazy(Group):
                     print_json({"error": {"message": error.format_message()}})
                 except OSError:
                     unwritten()  # standard error and the exit code tell it, too
-            raise _folded(error) from None
+            raise _fold_error(error) from None
 
     def _carry_out(self, ctx: click.Context) -> object:
         try:
@@ -121,7 +121,7 @@ class _Lazy(Group):
             raise failure from None
 
 
-def _folded(error: click.ClickException) -> click.ClickException:
+def _fold_error(error: click.ClickException) -> click.ClickException:
     """Return a mistake in a command line with its lines broken for a terminal, any other exception as it is."""
     if not isinstance(error, click.UsageError) or type(error).show is not click.UsageError.show:
         return error

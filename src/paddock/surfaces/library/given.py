@@ -29,7 +29,7 @@ def read_value(value: object, name: str) -> Json:
 
     `name` is what the caller calls it. Raises ValueError, with the path of what is no JSON.
     """
-    if value is None or isinstance(value, str | bool | int) or _is_json(value):
+    if value is None or isinstance(value, str | bool) or _is_json(value):
         return value
     try:
         return _exact(value, name)

@@ -64,9 +64,9 @@ class Paddock:
     ) -> None:
         """Take a workspace, and `settings` or else those of files and environment, as the command line reads them.
 
-        `overrides` are settings, nested or by dotted key, as values or as the texts that `--set` takes. `actor` is who
-        asks, in the record. `asker` asks a person what a rule with the effect `ask` is about; without one the answer is
-        no. Raises ConfigurationError for settings that make no sense, and for a workspace that is not there.
+        `overrides` are settings, nested or by dotted key, as values or as the texts that `--set` takes. `actor` names
+        the caller in the record. `asker` asks a person what a rule with the effect `ask` is about; without one the
+        answer is no. Raises ConfigurationError for settings that make no sense, and for a workspace that is not there.
         """
         self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
         # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)

@@ -76,7 +76,7 @@ class _Discovery:
         names: list[str] = arguments["names"]
         entries, listing = await self._servers.catalog.describe(names[:_MOST], patience_s=PATIENCE_S)
         config = self._servers.config
-        texts = [declared(entry, config) for entry in entries]
+        texts = [write_declaration(entry, config) for entry in entries]
         found: list[Json] = [
             {"name": entry.name, "declaration": text, "output": entry.output}
             for entry, text in zip(entries, texts, strict=True)
@@ -168,7 +168,7 @@ _CHANGED = "its server changed it after it was approved: calls are refused"
 _HIDES = "calls are refused until a person accepts it (`paddock servers diff`, `paddock servers approve`)"
 
 
-def declared(entry: "Described | Unknown", config: "ServersConfig") -> str:
+def write_declaration(entry: "Described | Unknown", config: "ServersConfig") -> str:
     """Return a declaration as agents read it, or why there is none."""
     if not isinstance(entry, Described):
         return _unknown(entry, config)

@@ -14,7 +14,7 @@ from paddock.hub.signatures import Described
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.store.scripts import listed, saved
-from paddock.surfaces.mcp.discovery import PATIENCE_S, declared
+from paddock.surfaces.mcp.discovery import PATIENCE_S, write_declaration
 from paddock.surfaces.mcp.outputs import StoredOutput, UnknownResourceError
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.terminal_text import encodable
@@ -144,8 +144,8 @@ class ToolTypes:
         config = self._servers.config
         (entry,), _ = await self._servers.catalog.describe([name], patience_s=PATIENCE_S)
         if isinstance(entry, Described):
-            return _contents(uri, cut(declared(entry, config), self._cap))
-        raise UnknownResourceError(declared(entry, config).removeprefix("// "))
+            return _contents(uri, cut(write_declaration(entry, config), self._cap))
+        raise UnknownResourceError(write_declaration(entry, config).removeprefix("// "))
 
     async def candidates(self, argument: str, given: Mapping[str, str]) -> Iterable[str]:
         """Return the configured servers, or the tools of the one that is given."""
