@@ -83,7 +83,7 @@ return load("");
 class CustomBuildHook(BuildHookInterface):
     """Write `src/paddock/guest/vendor/` when it is missing or older than the lock file."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Make the vendored files current before hatchling collects files. Raises RuntimeError except on Linux."""
         if sys.platform != "linux" and self.target_name == "wheel":
             raise RuntimeError(

@@ -57,7 +57,7 @@ async def _rounds(
     subject: Paddock, command: str, arguments: list[str], rounds: int
 ) -> dict[str, list[float]]:
     """Return milliseconds by contender and round. The bare client has a server of its own; both are running."""
-    from mcp import Client, StdioServerParameters  # noqa: PLC0415 - imported while nothing is measured
+    from mcp import Client, StdioServerParameters  # imported while nothing is measured
 
     hub = subject.session.servers
     async with Client(StdioServerParameters(command=command, args=arguments, env=dict(os.environ))) as client:

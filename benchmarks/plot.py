@@ -9,11 +9,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.svg"
 
 def draw(lines: list[Line]) -> None:
     """Write the lines of the section on other systems, called `WORK: SYSTEM`, as groups of bars."""
-    import matplotlib as mpl  # noqa: PLC0415 - half a second, for those who write the page alone
+    import matplotlib as mpl  # half a second, for those who write the page alone
 
     mpl.use("svg")
     mpl.rcParams.update({"svg.hashsalt": "paddock", "svg.fonttype": "none", "font.size": 9})
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib import pyplot as plt
 
     works: dict[str, list[Line]] = {}
     for line in lines:

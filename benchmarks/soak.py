@@ -373,9 +373,9 @@ async def _over_stdio(server: asyncio.subprocess.Process) -> AsyncGenerator[Call
 @asynccontextmanager
 async def _over_http(port: int) -> AsyncGenerator[Call]:
     """Give a client of its own session."""
-    import httpx2  # noqa: PLC0415 - only this surface needs them
-    from mcp import Client  # noqa: PLC0415
-    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
 
     url = f"http://127.0.0.1:{port}/mcp"
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {_TOKEN}"}, timeout=_CALL_S) as http:

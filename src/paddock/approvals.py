@@ -41,7 +41,6 @@ class ClientAsker:
     ask: Asker
 
     async def __call__(self, question: Question) -> Answer:
-        """Follow Asker."""
         return await self.ask(question)
 
 

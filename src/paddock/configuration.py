@@ -101,7 +101,7 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
         if isinstance(problem, OSError):
             why = f"{problem.strerror}{strange_home(path, problem)}"
         raise ConfigurationError(f"{path}: cannot read this settings file: {why}") from None
-    import tomllib  # noqa: PLC0415 - most runs have no such file
+    import tomllib  # most runs have no such file
 
     try:
         tree = tomllib.loads(text)
@@ -297,7 +297,7 @@ def _shown(value: Json) -> str:
 
 
 def _suggestion(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+    from difflib import get_close_matches
 
     nearest = get_close_matches(name, known, n=1)
     return f"; did you mean `{nearest[0]}`?" if nearest else ""

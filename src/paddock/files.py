@@ -73,7 +73,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     _bury(path.parent, f".{path.name}.", _NEW)
     handle, made = _mine(lambda: tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_NEW))
     try:
-        with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+        with open(handle, "wb") as file:  # a descriptor
             os.fchmod(handle, mode)
             file.write(data)
             file.flush()
@@ -211,7 +211,7 @@ def is_ours(directory: Path) -> bool:
 
 def strange_home(path: Path, problem: OSError) -> str:
     """Return what to add where `path` cannot be looked at since HOME is somebody else's, as after `sudo -u`, or ""."""
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - `Path` raises where there is none
+    home = Path(os.path.expanduser("~"))  # `Path.home` raises where there is no home
     try:
         if problem.errno != errno.EACCES or not path.is_relative_to(home):
             return ""

@@ -330,7 +330,7 @@ class Gate:
         error = ErrorInfo(name="PolicyError", message=text, phase="decide")
         return self._settled(request, decision, Status.DENIED, error=error, planned=planned)
 
-    def _looked(self, request: ExecutionRequest, allowed: bool) -> None:  # noqa: FBT001 - as it is called
+    def _looked(self, request: ExecutionRequest, allowed: bool) -> None:
         """Record that a program looks into a server, which may be started for it."""
         facts = self._outgoing.facts(identity(request, self._policy.decide(request)))
         status = Status.OK if allowed else Status.DENIED
@@ -484,7 +484,7 @@ def _waited(since: float) -> Usage:
 
 async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
     """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
-    from paddock.guest.absent import called  # noqa: PLC0415 - only errors pay for it
+    from paddock.guest.absent import called
 
     error = result.error
     if error is None or work.computes or not (call := await calls.meant(called(error, work.source))):

@@ -32,7 +32,7 @@ class Servers(Protocol):
         ...
 
 
-class NotOffered(SdkError):  # noqa: N818 - reads as the fact it states
+class NotOffered(SdkError):
     """Policy lets the program call nothing of the server that it looks into."""
 
 

@@ -254,7 +254,7 @@ def _settle(finding: Finding, path: StrPath, within: int | None = None, *, file:
         raise NotOursError(finding.number, name, finding.why, finding.remedy)
     was = _set_mode(path, finding.mode, within) if file is None else _set_mode_of(file, finding.mode)
     _repairs.append(Repair(name, was, finding.mode))
-    import logging  # noqa: PLC0415 - nearly every start does without
+    import logging
 
     logging.getLogger("paddock.files").warning(
         "%s: it %s; its mode is %04o now", name, finding.why, finding.mode
@@ -274,5 +274,5 @@ def _set_mode_of(file: int, mode: int) -> int:
     facts = os.fstat(file)
     if facts.st_uid != os.geteuid() or stat.S_ISLNK(facts.st_mode):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))  # it was swapped meanwhile
-    os.chmod(f"/proc/self/fd/{file}", mode)  # noqa: PTH101 - the file of the descriptor (proc(5))
+    os.chmod(f"/proc/self/fd/{file}", mode)  # the file of the descriptor (proc(5))
     return stat.S_IMODE(facts.st_mode)

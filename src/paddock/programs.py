@@ -132,7 +132,7 @@ class Programs:
         program: ProgramEnd,
     ) -> "RunFacts":
         """Return what the manifest of stored output says: names and numbers, no contents."""
-        from paddock.model.artifact import RunFacts  # noqa: PLC0415 - its models take 7 ms to build, for programs alone
+        from paddock.model.artifact import RunFacts  # its models take 7 ms to build, for programs alone
 
         code, stdin = ("yes" if given is not None else "no" for given in (work.code, work.stdin))
         args = in_order({"runtime": work.runtime, "args": work.args, "phase": program.phase})

@@ -74,7 +74,7 @@ class LargeResult:
 
 
 def _facts(request: ExecutionRequest, decision: Decision, result: RawResult) -> "RunFacts":
-    from paddock.model.artifact import RunFacts  # noqa: PLC0415 - its models take 7 ms to build
+    from paddock.model.artifact import RunFacts  # its models take 7 ms to build
 
     return RunFacts(
         workspace=str(request.workspace),

@@ -38,7 +38,7 @@ def open_library(settings: ToolSettings, workspace: Path) -> "ToolLibrary":
 
     Raises ConfigurationError for a folder of the settings that is no path.
     """
-    from paddock.tools.library import ToolLibrary  # noqa: PLC0415 - only those who use tools pay for it
+    from paddock.tools.library import ToolLibrary
 
     return ToolLibrary(workspace, [workspace / _placed(folder) for folder in settings.folders])
 
@@ -58,7 +58,7 @@ def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "Tool":
 
     Raises ToolNotFound, which says where was looked, or ConfigurationError for one that cannot be used.
     """
-    from paddock.tools.library import Broken  # noqa: PLC0415
+    from paddock.tools.library import Broken
 
     found = library.find(name, prompt=prompt)
     if found is None:
@@ -107,7 +107,7 @@ class Scripts:
 
     @cached_property
     def _engine(self) -> "ToolEngine":
-        from paddock.tools.engine import ToolEngine  # noqa: PLC0415
+        from paddock.tools.engine import ToolEngine
 
         return ToolEngine(
             self._sandbox,
@@ -123,13 +123,13 @@ class Scripts:
 
     def prompting(self, run: "Run", clock: Callable[[], float]) -> "Prompting":
         """Return what answers calls of prompts; `run` runs a tool through the gate."""
-        from paddock.tools.prompting import Prompting  # noqa: PLC0415
+        from paddock.tools.prompting import Prompting
 
         return Prompting(self.library, run, clock)
 
     async def run(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
         """Return what became of a tool that was allowed. Raises EngineError when nothing ran."""
-        from paddock.tools.engine import ToolJob  # noqa: PLC0415
+        from paddock.tools.engine import ToolJob
 
         assert decision.tool is not None
         try:
@@ -157,13 +157,13 @@ class Languages:
 
     @cached_property
     def _toolchains(self) -> "Toolchains":
-        from paddock.runtimes.found import Toolchains  # noqa: PLC0415
+        from paddock.runtimes.found import Toolchains
 
         return Toolchains(self._environ)
 
     def of(self, script: Path) -> str | None:
         """Return the runtime that a file's suffix stands for; None when it stands for none."""
-        from paddock.runtimes.recipe import recipes  # noqa: PLC0415
+        from paddock.runtimes.recipe import recipes
 
         suffix = script.suffix.lower()
         if suffix in _NODE_SUFFIXES:
@@ -179,10 +179,10 @@ class Languages:
 
         Raises Unreadable.
         """
-        from paddock.runtimes.recipe import recipes  # noqa: PLC0415
-        from paddock.runtimes.steps import steps  # noqa: PLC0415
-        from paddock.runtimes.toolchain import Missing  # noqa: PLC0415
-        from paddock.tools.engine import Command, NoCommand, Unreadable  # noqa: PLC0415
+        from paddock.runtimes.recipe import recipes
+        from paddock.runtimes.steps import steps
+        from paddock.runtimes.toolchain import Missing
+        from paddock.tools.engine import Command, NoCommand, Unreadable
 
         name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
         recipe = recipes().get(name)
@@ -212,7 +212,7 @@ def _start(
     planned: "Steps", script: Path, scratch: Path, memory_bytes: int
 ) -> tuple[list[str], dict[str, str]]:
     """Return argument vector and variables of a script whose files are in scratch, or which is run where it is."""
-    from paddock.runtimes.steps import Job  # noqa: PLC0415
+    from paddock.runtimes.steps import Job
 
     copied = scratch / planned.file_name
     job = Job(

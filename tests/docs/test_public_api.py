@@ -50,6 +50,18 @@ def test_every_exception_of_paddock_is_exported_under_the_name_that_a_traceback_
     assert {kind.__module__ for kind in kinds} == {"paddock"}
 
 
+def test_every_public_method_is_described() -> None:
+    methods = [
+        f"{kind.__name__}.{name}"
+        for kind in PUBLIC
+        if isinstance(kind, type)
+        for name, member in inspect.getmembers(kind)
+        if not name.startswith("_") and (getattr(member, "__module__", None) or "").startswith("paddock")
+        if callable(member) and not inspect.getdoc(member)
+    ]
+    assert methods == []
+
+
 def test_check_returns_an_outcome_that_is_ok() -> None:
     outcome = Outcome(id="x", status=Status.OK, value=1, has_value=True)
     assert outcome.check() is outcome

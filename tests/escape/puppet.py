@@ -1,5 +1,4 @@
 """A worker that belongs to its attacker: a socket on which a test says what it likes, and the engine at the other end."""
-# ruff: noqa: ARG002, FBT003 - doubles of interfaces
 
 import asyncio
 import json

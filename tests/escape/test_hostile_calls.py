@@ -1,5 +1,4 @@
 """Calls of a worker that belongs to its attacker: no more of them are under way than agreed, and none outlives it."""
-# ruff: noqa: FBT003 - doubles of interfaces, and messages
 
 import asyncio
 import json

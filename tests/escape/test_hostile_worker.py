@@ -1,5 +1,4 @@
 """A worker that belongs to its attacker: whatever it says, the parent ends it, blames it, and holds no more than agreed."""
-# ruff: noqa: FBT003 - tables of messages, and doubles of interfaces
 
 import asyncio
 import os

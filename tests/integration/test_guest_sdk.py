@@ -30,7 +30,7 @@ class Host:
         self.asked = []
         self.now = asyncio.Event()
 
-    async def call(self, server, tool, arguments, on_reply, *, raw, encoded=()):  # noqa: ARG002
+    async def call(self, server, tool, arguments, on_reply, *, raw, encoded=()):
         self.asked.append(f"{server}/{tool}")
         await self.now.wait()
         on_reply(HostReply(Status.OK, value=[server, tool, arguments]))
@@ -144,7 +144,7 @@ def test_the_limit_of_calls_counts_both_ways(run):
 
 def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
     class Silent(Host):
-        async def sdk(self, name, arguments, on_reply):  # noqa: ARG002
+        async def sdk(self, name, arguments, on_reply):
             await asyncio.Event().wait()
 
     async def job():

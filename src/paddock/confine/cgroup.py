@@ -26,7 +26,7 @@ _MOUNTED, _MOUNT_POINT = 3, 4
 _EMPTY_WITHIN_S, _PAUSE_S = 0.2, 0.002
 
 
-class Refusal(Exception):  # noqa: N818 - it is the usual case, and no fault
+class Refusal(Exception):
     """No part of the tree is ours. The text says why."""
 
 
@@ -37,7 +37,7 @@ class Group:
         """Make a group in a delegated folder, and clear up after servers that are gone. Raises OSError."""
         _bury_the_dead(folder)
         self.path = f"{folder}/{_PREFIX}{os.urandom(8).hex()}"
-        os.mkdir(self.path)  # noqa: PTH102
+        os.mkdir(self.path)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
@@ -60,7 +60,7 @@ class Leaf:
     def __init__(self, group: str, name: str) -> None:
         """Make the group `name`. Raises OSError."""
         self._path = f"{group}/{name}"
-        os.mkdir(self._path)  # noqa: PTH102
+        os.mkdir(self._path)
         self.door = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         """What a process writes `0` to, to be in the group with all that it starts from then on."""
 
@@ -110,7 +110,7 @@ def find(root: str = "/") -> str:
     leaves for a group within. `root` stands for `/` in tests.
     """
     tree = _mounted(root)
-    for folder in _delegated(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):  # noqa: PTH112
+    for folder in _delegated(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):
         if set(_read(f"{folder}/cgroup.subtree_control").split()) >= _NEEDED:
             return folder
     missing = _NEEDED - set(_read(f"{tree.own}/cgroup.controllers").split())
@@ -134,7 +134,7 @@ def _delegated(tree: _Tree, *, managed: bool) -> list[str]:
         found.append(folder)
         if managed and _is_marked(folder):
             return found
-        folder = os.path.dirname(folder)  # noqa: PTH120
+        folder = os.path.dirname(folder)
     if managed or not found:
         raise Refusal("no group is delegated to the user that Paddock runs as")
     return found
@@ -150,11 +150,11 @@ def _is_marked(folder: str) -> bool:
 
 def _opened(folder: str) -> str:
     """Have a folder hand controllers on, which it may only with no process in it, or at the top of all."""
-    if os.path.exists(f"{folder}/cgroup.type"):  # noqa: PTH110
+    if os.path.exists(f"{folder}/cgroup.type"):
         if _read(f"{folder}/cgroup.procs").split() != [str(os.getpid())]:
             raise Refusal("other processes are in the group that Paddock runs in, so it cannot be divided")
         server = f"{folder}/server"
-        os.makedirs(server, exist_ok=True)  # noqa: PTH103
+        os.makedirs(server, exist_ok=True)
         _write(f"{server}/cgroup.procs", "0")
     _write(f"{folder}/cgroup.subtree_control", "+memory +pids")
     return folder
@@ -211,7 +211,7 @@ def _remove(path: str) -> None:
     deadline = time.monotonic() + _EMPTY_WITHIN_S
     while True:
         try:
-            os.rmdir(path)  # noqa: PTH106
+            os.rmdir(path)
         except FileNotFoundError:
             return
         except OSError:  # the last process has not been reaped
@@ -223,10 +223,10 @@ def _remove(path: str) -> None:
 
 
 def _read(path: str) -> str:
-    with open(path) as file:  # noqa: PTH123 - pathlib would be copied by every fork
+    with open(path) as file:  # pathlib would be copied by every fork
         return file.read()
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:  # noqa: PTH123
+    with open(path, "w") as file:
         file.write(text)

@@ -131,7 +131,7 @@ class Zygote:
     def __init__(self) -> None:
         self._up = False
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control.setblocking(False)  # noqa: FBT003
+        self._control.setblocking(False)
         with theirs:
             try:
                 self._process = interpreter.start(
@@ -163,7 +163,7 @@ class Zygote:
     def warden(self, root: Path) -> Warden:
         """Return a new warden, with a folder below `root`. Raises OSError, and EngineError when the zygote is gone."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)  # noqa: FBT003
+        ours.setblocking(False)
         folder = root / f"paddock-{os.urandom(8).hex()}"
         with theirs:
             try:

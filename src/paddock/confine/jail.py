@@ -79,7 +79,7 @@ def furnish(order: Order) -> None:
 
     What the root has there, other jobs see too. Needs the capabilities of the root's user namespace. Raises OSError.
     """
-    folder = os.path.dirname(order.scratch)  # noqa: PTH120
+    folder = os.path.dirname(order.scratch)
     apart = not folder.startswith(tuple(f"{path}/" for path in OWN))
     carried = [(path, _tree(path)) for path in (*order.carried, order.scratch)]
     for path, size in zip(OWN, (order.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
@@ -159,9 +159,9 @@ def _tree(path: str) -> int:
 
 def _place(path: str, tree: int) -> None:
     if stat.S_ISDIR(os.fstat(tree).st_mode):
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+        os.makedirs(path, exist_ok=True)
     else:
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
     check(f"move_mount {path}", moved)

@@ -83,7 +83,7 @@ def hide() -> None:
 
 def name_itself(title: bytes) -> None:
     """Have /proc/<pid>/cmdline, which anybody may read, show `title` and no path of the host (proc(5), arg_start)."""
-    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib costs a zygote's child a millisecond
+    with open("/proc/self/stat", "rb") as file:  # pathlib costs a zygote's child a millisecond
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     if 0 < start < end:
@@ -128,7 +128,7 @@ def close_all_but(*kept: int) -> None:
 def is_mapped(number: int) -> bool:
     """Tell whether this user namespace knows a user and a group of that number (user_namespaces(7))."""
     for kind in ("uid", "gid"):
-        with open(f"/proc/self/{kind}_map") as file:  # noqa: PTH123 - likewise
+        with open(f"/proc/self/{kind}_map") as file:
             ranges = [[int(word) for word in line.split()] for line in file]
         if not any(first <= number < first + count for first, _, count in ranges):
             return False

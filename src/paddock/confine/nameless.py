@@ -154,12 +154,12 @@ class _Look:
         if not self._thorough:
             return [place]
         tasks = f"{place.partition('/task')[0]}/task"
-        return [f"{tasks}/{thread}" for thread in self._seen_by_owner(tasks, lambda: os.listdir(tasks))]  # noqa: PTH208
+        return [f"{tasks}/{thread}" for thread in self._seen_by_owner(tasks, lambda: os.listdir(tasks))]
 
     def descriptors(self, place: str) -> list[str]:
         """Return the descriptors of a process or thread; none when it is gone, or hides them."""
         hid, self._hides = self._hides, False
-        numbers = self._seen_by_owner(place, lambda: os.listdir(f"{place}/fd"))  # noqa: PTH208
+        numbers = self._seen_by_owner(place, lambda: os.listdir(f"{place}/fd"))
         if self._hides:
             self._buffers[place] = _in_status(place, _SLOTS) * _SOCKET_BYTES
         self._hides |= hid
@@ -176,7 +176,7 @@ class _Look:
 
     def _at_open_file(self, place: str, number: str) -> None:
         path = f"{place}/fd/{number}"
-        name = os.readlink(path)  # noqa: PTH115
+        name = os.readlink(path)
         if self._of_kernel:
             self._count_objects(place, number)
         if name.startswith((_SOCKET, _PIPE)):
@@ -184,16 +184,16 @@ class _Look:
             if self._thorough and name.startswith(_SOCKET):
                 self._hides |= _IN_FLIGHT.search(_read(f"{place}/fdinfo/{number}")) is not None
         elif name.startswith(_MEMORY):
-            facts = os.stat(path)  # noqa: PTH116
+            facts = os.stat(path)
             self._open[facts.st_dev, facts.st_ino] = Amount(memory=facts.st_blocks * _BLOCK)
         elif name.startswith(self._below) and name.endswith(_REMOVED):
-            facts = os.stat(path)  # noqa: PTH116
+            facts = os.stat(path)
             if not facts.st_nlink:  # else its folder shows it
                 self._open[facts.st_dev, facts.st_ino] = Amount(disk=facts.st_blocks * _BLOCK)
 
     def _count_objects(self, place: str, number: str) -> None:
         """Count what the kernel keeps for an open file, once for all threads that share it."""
-        facts = os.stat(f"{place}/fd/{number}")  # noqa: PTH116
+        facts = os.stat(f"{place}/fd/{number}")
         file = place.partition("/task")[0], number, facts.st_dev, facts.st_ino
         if file not in self._counted:
             self._counted.add(file)
@@ -220,7 +220,7 @@ class _Look:
                 continue
             file = os.makedev(int(major, 16), int(minor, 16)), int(inode)
             try:
-                facts = os.stat(f"{place}/map_files/{first.decode()}-{end.decode()}")  # noqa: PTH116
+                facts = os.stat(f"{place}/map_files/{first.decode()}-{end.decode()}")
                 known, size = self._open, facts.st_blocks * _BLOCK
             except OSError:
                 known, size = self._mapped, int(end, 16) - int(first, 16) + int(offset, 16)
@@ -247,7 +247,7 @@ class _Look:
         user, group = os.geteuid(), os.getegid()
         try:
             if not user:
-                facts = os.stat(place)  # noqa: PTH116
+                facts = os.stat(place)
                 _LIBC.setfsgid(facts.st_gid)
                 _LIBC.setfsuid(facts.st_uid)
             return look()
@@ -281,7 +281,7 @@ def _in_status(place: str, number: re.Pattern[bytes]) -> int:
 
 def _lines(path: str) -> int:
     """Return how many lines a file has, which may be millions. Raises OSError."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+    with open(path, "rb", buffering=0) as file:
         return sum(piece.count(b"\n") for piece in iter(lambda: file.read(_PIECE), b""))
 
 
@@ -293,7 +293,7 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open(path, "rb") as file:
         return file.read()
 
 

@@ -100,7 +100,7 @@ def command(
         found += ["--symlink", target, f"/dev/{name}"]
     for path in OWN:
         found += ["--dir", path]
-    shown, bound = list(readable), [*writable, os.path.dirname(scratch)]  # noqa: PTH120
+    shown, bound = list(readable), [*writable, os.path.dirname(scratch)]
     found += [word for path in shown for word in _shown(path)]
     for path in (*bound, *ways):
         found += ["--bind", path, path]
@@ -114,14 +114,14 @@ def command(
         ]
         found += ["--remount-ro", path]
     for path in links:
-        found += ["--symlink", os.readlink(path), path]  # noqa: PTH115
+        found += ["--symlink", os.readlink(path), path]
     return "\0".join((*found, "--remount-ro", "/", "--chdir", "/", "--", "/bin/cat"))
 
 
 def _shown(path: str) -> list[str]:
     """Return the words that let a path be read."""
-    if path.count("/") == 1 and os.path.islink(path):  # noqa: PTH114 - /bin on a merged /usr
-        return ["--symlink", os.readlink(path), path]  # noqa: PTH115
+    if path.count("/") == 1 and os.path.islink(path):  # /bin on a merged /usr
+        return ["--symlink", os.readlink(path), path]
     return ["--ro-bind", path, path]
 
 
@@ -264,7 +264,7 @@ def _keep(
             if not files:
                 break
             # What came from a socket would pass to the program, which could speak for the first process then.
-            os.set_inheritable(files[0], False)  # noqa: FBT003
+            os.set_inheritable(files[0], False)
             pid = _clone(_COPIED)
             if pid == 0:
                 server.close()
@@ -327,7 +327,7 @@ class _Builder:
                 os.dup2(theirs_out, 1)
                 os.dup2(theirs_errors, 2)
                 lockdown.close_all_but(theirs_info)
-                os.set_inheritable(theirs_info, True)  # noqa: FBT003
+                os.set_inheritable(theirs_info, True)
                 lockdown.die_with_parent()
                 if order.user is not None:
                     lockdown.become(order.user)
@@ -394,7 +394,7 @@ def _watched(paths: tuple[str, ...], links: frozenset[str]) -> tuple[str, ...]:
 def _identity(path: str, *, changed: bool = False) -> tuple[int, ...] | None:
     """Return which file a path leads to, also when it was `changed`; None where there is none."""
     try:
-        facts = os.stat(path)  # noqa: PTH116
+        facts = os.stat(path)
     except OSError:
         return None
     return (facts.st_dev, facts.st_ino, *((facts.st_mtime_ns, facts.st_ctime_ns) if changed else ()))

@@ -50,7 +50,7 @@ def links(path: str) -> list[str]:
             f"{here.rstrip('/')}/{part}"
         )  # `here` leads through no link: `..` is what it says
         try:
-            target = os.readlink(place)  # noqa: PTH115
+            target = os.readlink(place)
         except OSError:
             here = place
             continue

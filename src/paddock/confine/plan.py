@@ -386,7 +386,7 @@ def _system(*, network: bool) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=4)
 def _present(paths: tuple[str, ...], _: namespaces.Places) -> tuple[str, ...]:
     """Return those of `paths` that are there, remembered as long as their places are what they were."""
-    return tuple(path for path in paths if os.path.exists(path))  # noqa: PTH110
+    return tuple(path for path in paths if os.path.exists(path))
 
 
 def _carried(paths: list[str]) -> list[str]:
@@ -397,13 +397,13 @@ def _carried(paths: list[str]) -> list[str]:
 
 
 def _existing(paths: tuple[str, ...]) -> list[str]:
-    return [path for path in paths if os.path.exists(path)]  # noqa: PTH110
+    return [path for path in paths if os.path.exists(path)]
 
 
 def _covered(workspace: str) -> list[str]:
     """Return the protected paths that a mount can cover: those that are there, and no links."""
     paths = (f"{workspace}/{name}" for name in protected.PROTECTED)
-    return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]  # noqa: PTH110
+    return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]
 
 
 def check_protection(grants: ProcessGrants, tier: Tier) -> None:

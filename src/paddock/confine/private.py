@@ -49,7 +49,7 @@ class File(NamedTuple):
 
 def known(paths: Iterable[Path]) -> tuple[str, ...]:
     """Return the names of Paddock's own directories, those through links and those they lead to."""
-    names = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - links stay
+    names = [os.path.abspath(path) for path in paths]
     return tuple(dict.fromkeys((*names, *map(os.path.realpath, names))))
 
 
@@ -90,7 +90,7 @@ def linked(own: tuple[str, ...], folder: str) -> str:
 
 def exposed(file: File, folders: Sequence[str], covered: Sequence[str] = ()) -> bool:
     """Tell whether a file, or a link by which it is found, is in one of some real `folders`, and not `covered`."""
-    places = (os.path.realpath(file.path), *links(os.path.abspath(file.path)))  # noqa: PTH100 - links stay
+    places = (os.path.realpath(file.path), *links(os.path.abspath(file.path)))
     found = (place for place in places if any(is_below(place, folder) for folder in folders))
     return any(not any(is_below(place, each) for each in covered) for place in found)
 
@@ -124,9 +124,9 @@ def made(hidden: Sequence[str], folders: Sequence[str], user: int) -> list[str]:
     """
     for path in hidden:
         if any(is_below(path, folder) for folder in folders):
-            os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
+            os.makedirs(path, mode=0o700, exist_ok=True)
     there = filter(os.path.isdir, hidden)
-    return [path for path in there if not reach.barrier(os.path.dirname(path), user)]  # noqa: PTH120
+    return [path for path in there if not reach.barrier(os.path.dirname(path), user)]
 
 
 def pieces(folders: Sequence[str], hidden: Sequence[str]) -> Pieces:

@@ -19,7 +19,7 @@ def barrier(path: str, user: int) -> str:
     for name in os.path.realpath(path).split("/")[1:]:
         here = f"{here}/{name}"
         try:
-            facts = os.stat(here)  # noqa: PTH116 - pathlib would be copied by every fork
+            facts = os.stat(here)  # pathlib would be copied by every fork
         except OSError:
             return here
         if stat.S_ISDIR(facts.st_mode) and not may_pass(facts, user, {user}):
@@ -59,7 +59,7 @@ def why_missing(program: str, environment: Mapping[str, str], user: int) -> str:
         else [f"{folder}/{program}" for folder in environment.get("PATH", "").split(":")]
     )
     for place in places:
-        if os.path.exists(place) and (closed := barrier(place, user)):  # noqa: PTH110
+        if os.path.exists(place) and (closed := barrier(place, user)):
             return (
                 f"; {place} is there, but programs run as user {user} here, who may not enter {closed}: "
                 "install it where everybody may go, or set sandbox.job_user to a user who may"

@@ -30,7 +30,7 @@ _FOLDERS = ("tmp", "home")
 def make(directory: str, owner: int | None) -> None:
     """Make a scratch directory that only `owner` may enter. Raises OSError, also when it is there already."""
     for path in (directory, *(f"{directory}/{name}" for name in _FOLDERS)):
-        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib costs a fork of the zygote a millisecond
+        os.mkdir(path, 0o700)  # pathlib costs a fork of the zygote a millisecond
         if owner is not None:
             os.chown(path, owner, owner)
 
@@ -71,7 +71,7 @@ def unlock(within: int, path: str) -> None:
     """
     found = open_itself(path, within, flags=os.O_DIRECTORY)
     try:
-        os.chmod(f"/proc/self/fd/{found}", 0o700)  # noqa: PTH101 - the file of the descriptor (proc(5))
+        os.chmod(f"/proc/self/fd/{found}", 0o700)  # the file of the descriptor (proc(5))
     finally:
         os.close(found)
 
@@ -93,12 +93,12 @@ def remove(directory: str, within: int | None = None, *, until: float = math.inf
     if within is None:
         with contextlib.suppress(OSError):  # as it was made, which is the most common case, and the fastest
             for path in (*(f"{directory}/{name}" for name in _FOLDERS), directory):
-                os.rmdir(path)  # noqa: PTH106
+                os.rmdir(path)
             return
     how = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-    above = os.open(os.path.dirname(directory) or ".", how, dir_fd=within)  # noqa: PTH120
+    above = os.open(os.path.dirname(directory) or ".", how, dir_fd=within)
     try:
-        name = os.path.basename(directory)  # noqa: PTH119
+        name = os.path.basename(directory)
         top = _enter(above, name)
         try:
             _empty(top, until)

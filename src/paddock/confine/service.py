@@ -68,15 +68,15 @@ def serve(server: socket.socket, folder: str, zygote: socket.socket) -> None:
         shim = None
     tree.sweep(seconds=REPORT_WITHIN_S)  # keepers, and what waits for no job any more
     server.close()
-    os.rmdir(folder)  # noqa: PTH106
+    os.rmdir(folder)
 
 
 def _remove(path: str, zygote: socket.socket) -> None:
     try:
         scratch.remove(path, until=time.monotonic() + _REMOVE_WITHIN_S)
     except TimeoutError:
-        aside = f"{os.path.dirname(path)}-{os.urandom(8).hex()}"  # noqa: PTH120
-        os.rename(path, aside)  # noqa: PTH104
+        aside = f"{os.path.dirname(path)}-{os.urandom(8).hex()}"
+        os.rename(path, aside)
         _hand_over(aside, zygote)
 
 

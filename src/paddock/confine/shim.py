@@ -44,7 +44,7 @@ _SHARED_PROC = [
         "sys/kernel/ngroups_max", "sys/kernel/cap_last_cap", "sys/vm/overcommit_memory", "sys/vm/max_map_count",
         "sys/fs/file-max", "sys/net/core/somaxconn",
     )
-    if os.path.exists(path := f"/proc/{name}")  # noqa: PTH110
+    if os.path.exists(path := f"/proc/{name}")
 ]  # fmt: skip
 """What runtimes read below /proc about the machine, and what says nothing about any process."""
 

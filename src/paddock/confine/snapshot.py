@@ -199,7 +199,7 @@ class Restoration:
 def open_up(folder: int) -> None:
     """Give the owner of an open folder his rights to it. Raises OSError."""
     own = f"/proc/self/fd/{folder}"  # fchmod(2) takes no descriptor that only finds others
-    os.chmod(own, stat.S_IMODE(os.stat(own).st_mode) | stat.S_IRWXU)  # noqa: PTH101, PTH116
+    os.chmod(own, stat.S_IMODE(os.stat(own).st_mode) | stat.S_IRWXU)
 
 
 def kind_of(folder: int, name: str) -> int:
@@ -285,7 +285,7 @@ def _mend_file(folder: int, name: str, wanted: Node) -> bool:
             return False
         own = f"/proc/self/fd/{found}"
         try:
-            os.chmod(own, stat.S_IRUSR | stat.S_IWUSR)  # noqa: PTH101 - proc(5)
+            os.chmod(own, stat.S_IRUSR | stat.S_IWUSR)  # proc(5)
             file = os.open(own, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError:
             return False

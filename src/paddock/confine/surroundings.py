@@ -21,12 +21,12 @@ FOR_PROGRAMS = {0: "CHOWN", 1: "DAC_OVERRIDE", 3: "FOWNER", **FOR_GUESTS}
 def lacking() -> str:
     """Return what is not there and what to do, empty when nothing is missing."""
     try:
-        is_own = os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115 - every command comes by
+        is_own = os.readlink("/proc/self") == str(os.getpid())  # called by every command
     except OSError:
         is_own = False
     if not is_own:
         return NO_PROCESSES
-    return "" if os.path.exists(os.devnull) else NO_DEVICES  # noqa: PTH110
+    return "" if os.path.exists(os.devnull) else NO_DEVICES
 
 
 def powers_lacking(needed: Mapping[int, str]) -> str:
@@ -37,7 +37,7 @@ def powers_lacking(needed: Mapping[int, str]) -> str:
     missing = [name for number, name in needed.items() if not held >> number & 1]
     if not missing:
         return ""
-    from paddock.confine import lockdown  # noqa: PLC0415 - hardly anybody is root without them
+    from paddock.confine import lockdown  # hardly anybody is root without them
 
     if not lockdown.has_own_user():
         return ""
@@ -50,7 +50,7 @@ def powers_lacking(needed: Mapping[int, str]) -> str:
 def _held() -> int:
     """Return the capabilities of this process, a bit for each; all of them where /proc does not tell."""
     try:
-        with open("/proc/self/status", "rb") as file:  # noqa: PTH123 - likewise
+        with open("/proc/self/status", "rb") as file:
             return int(file.read().partition(b"\nCapEff:")[2].split(None, 1)[0], 16)
     except (OSError, IndexError):
         return -1

@@ -51,7 +51,7 @@ def children(pid: int) -> list[int]:
     """Return the children of a process, of all its threads; none when it is gone."""
     found: list[int] = []
     try:
-        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - called in a tight loop
+        threads = os.listdir(f"/proc/{pid}/task")  # called in a tight loop
     except OSError:
         return found
     for thread in threads:
@@ -88,7 +88,7 @@ def _process(pid: int, fields: list[bytes]) -> Process | None:
         return Process(f"/proc/{pid}", int(fields[_RESIDENT]) * _PAGE)
     if int(fields[_THREADS]) > 1:
         with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            for thread in os.listdir(f"/proc/{pid}/task"):
                 own = _stat(f"{pid}/task/{thread}")
                 if own is not None and own[0] not in {b"Z", b"X"}:
                     return Process(f"/proc/{pid}/task/{thread}", int(own[_RESIDENT]) * _PAGE)
@@ -178,11 +178,11 @@ def _kill_groups(pids: list[int], killed: set[int]) -> bool:
 def threads_by_user() -> dict[int, int]:
     """Return how many threads each user has, of those that /proc shows: what RLIMIT_NPROC counts."""
     found: dict[int, int] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208
+    for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                owner = os.stat(f"/proc/{name}").st_uid  # noqa: PTH116
-                found[owner] = found.get(owner, 0) + len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208
+                owner = os.stat(f"/proc/{name}").st_uid
+                found[owner] = found.get(owner, 0) + len(os.listdir(f"/proc/{name}/task"))
     return found
 
 

@@ -89,7 +89,7 @@ class Zygote:
 
     def _stand_in(self, server: socket.socket, folder: str, why: str) -> None:
         """Say in the place of a warden that there is none, and keep its folder until the server knows."""
-        server.setblocking(False)  # noqa: FBT003
+        server.setblocking(False)
         with contextlib.suppress(OSError):  # the server has gone
             server.send(Report(ended_by="unborn", why=why).to_bytes())
         self._unborn[server.fileno()] = server, folder

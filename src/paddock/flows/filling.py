@@ -24,7 +24,7 @@ _CONDITION = re.compile(
 )
 
 
-class Missing(SdkError):  # noqa: N818 - reads as the fact it states
+class Missing(SdkError):
     """A reference leads nowhere."""
 
 

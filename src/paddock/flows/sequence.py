@@ -168,7 +168,7 @@ def listed(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
     for folder in folders(workspace, what):
         try:
             # What cannot be looked at, such as a link to an endless name, hides no other: `Path.is_file` would raise.
-            files = sorted(path for path in folder.glob("*.toml") if os.path.isfile(path))  # noqa: PTH113
+            files = sorted(path for path in folder.glob("*.toml") if os.path.isfile(path))
         except OSError:
             continue
         for path in files:

@@ -92,11 +92,9 @@ class SystemClock:
     """The clock of the machine."""
 
     def now(self) -> datetime:
-        """Follow `Clock.now`."""
         return datetime.now(UTC)
 
     async def wait(self, seconds: float) -> None:
-        """Follow `Clock.wait`."""
         await asyncio.sleep(seconds)
 
 

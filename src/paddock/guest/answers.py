@@ -58,7 +58,7 @@ class Answers:
                 return
             handle, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)
             try:
-                with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+                with open(handle, "wb") as file:  # a descriptor
                     file.write(answer)
                 Path(new).replace(self._entry(source, language))
             finally:

@@ -194,7 +194,7 @@ class Computation(Listener):
         name, message = (named[1], told[named.end() :]) if named else ("Thrown", told)
         place = POSITION.search(text, head.end())
         line, column = (int(place[1]), int(place[2])) if place else (int(head[1]), len(head[3]) + 1)
-        from paddock.guest.absent import advice_for_computations  # noqa: PLC0415 - only errors pay for it
+        from paddock.guest.absent import advice_for_computations
 
         error = self._program.error(name, message, "" if named else told, line, column)
         return error.model_copy(update={"hint": advice_for_computations(error, self._program.source)})

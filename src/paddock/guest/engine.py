@@ -48,7 +48,6 @@ class _Places(asyncio.Semaphore):
     waiting = 0
 
     async def acquire(self) -> Literal[True]:
-        """Follow asyncio.Semaphore."""
         self.waiting += 1
         try:
             return await super().acquire()
@@ -65,18 +64,15 @@ class _Placed:
         self._has_place = True
 
     def stop(self) -> None:
-        """Follow Stoppable."""
         self._worker.stop()
         self.leave()
 
     async def ready(self) -> None:
-        """Follow Stoppable."""
         if not self._has_place:
             await self._places.acquire()
             self._has_place = True
 
     def go_on(self) -> None:
-        """Follow Stoppable."""
         self._worker.go_on()
 
     def leave(self) -> None:
@@ -211,12 +207,12 @@ def _stopped_by(stop: asyncio.Event, dialogue: Dialogue | Computation) -> Genera
         waiting.cancel()
 
 
-def _profile(jit: bool) -> "EngineProfile":  # noqa: FBT001 - of one parameter
+def _profile(jit: bool) -> "EngineProfile":
     return "guest-jit" if jit else "guest"
 
 
 @lru_cache
-def _facts(jit: bool, landlock_abi: int) -> SandboxFacts:  # noqa: FBT001 - remembered by it
+def _facts(jit: bool, landlock_abi: int) -> SandboxFacts:
     """Return what confines a worker; each of these has succeeded, or the worker would not have said ready."""
     own_user = lockdown.has_own_user()
     layers = ["process", "no_new_privs", f"landlock-{landlock_abi}", "seccomp"]

@@ -146,7 +146,7 @@ def gives_promise(called: str, source: str) -> bool:
     """Tell whether calling `called`, a tool, a method of the SDK or a function of the program, gives a promise."""
     called = called.replace("mentu.", "paddock.", 1) if called.startswith("mentu.") else called
     if called.startswith(("servers.", "servers[")):
-        return len(parts(called)) > 2  # noqa: PLR2004 - a tool, not a server
+        return len(parts(called)) > 2  # a tool, not a server
     if called in _STATIC or called in _LATER:
         return True
     if not re.fullmatch(_NAME, called):

@@ -41,14 +41,14 @@ class FrameError(EngineError):
     """A worker sent something that the glue never sends: it is broken or breached, and must be killed."""
 
 
-class TooDeep(FrameError):  # noqa: N818 - reads as the fact it states
+class TooDeep(FrameError):
     """A message holds a value that is nested too deeply, which any program can make."""
 
     def __init__(self) -> None:
         super().__init__(f"a value nested more than {MAX_DEPTH} levels deep")
 
 
-class TooMany(FrameError):  # noqa: N818 - as above
+class TooMany(FrameError):
     """A message holds more values than allowed, which any program can make."""
 
     def __init__(self, limit: int) -> None:

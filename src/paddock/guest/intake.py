@@ -223,7 +223,7 @@ class Intake:
     async def _start(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self._asked = 0
         self._process, connection = self._launcher.reader()
-        connection.setblocking(False)  # noqa: FBT003
+        connection.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=connection)
         try:
             greeting: dict[str, Json] = json.loads(await _receive(reader))

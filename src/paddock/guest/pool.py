@@ -34,7 +34,7 @@ class Zygote:
         self.landlock_abi = 0
         self._loop = asyncio.get_running_loop()
         self._process, self._control = child
-        self._control.setblocking(False)  # noqa: FBT003
+        self._control.setblocking(False)
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._waiting: deque[Worker] = deque()
         self.workers: dict[int, Worker] = {}
@@ -48,7 +48,7 @@ class Zygote:
             raise EngineError(explained(f"no guest worker could start: {error.strerror}")) from error
         os.set_blocking(errors, False)
         worker = Worker(errors)
-        ours.setblocking(False)  # noqa: FBT003
+        ours.setblocking(False)
         try:
             try:
                 await asyncio.shield(self.ready)  # others wait for it too

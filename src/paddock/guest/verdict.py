@@ -176,7 +176,7 @@ class Verdict(NamedTuple):
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
         hint = f"{'caused by' if failed.is_error else 'it threw'} {causes}" if causes else ""
         if not hint and not self.job.work.raw_results:
-            from paddock.guest.absent import advice, advice_for_computations  # noqa: PLC0415 - only errors pay for it
+            from paddock.guest.absent import advice, advice_for_computations
 
             hint = (advice_for_computations if self.job.work.computes else advice)(info, self.program.source)
         return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info

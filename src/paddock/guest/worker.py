@@ -292,7 +292,7 @@ class Guest:
             part = b"".join(self._outgoing)
             self._outgoing.clear()
         if not self._rehearsing:
-            text, _ = codecs.utf_16_le_decode(part, "surrogatepass", True)  # noqa: FBT003 - what follows is not its rest
+            text, _ = codecs.utf_16_le_decode(part, "surrogatepass", True)
             self._channel.send(text.encode("utf-8", "replace"))
 
     def _claims(self, reason: int) -> bool:

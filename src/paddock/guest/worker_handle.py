@@ -165,11 +165,9 @@ class Worker(asyncio.BufferedProtocol):
             self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Follow asyncio.Protocol."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Follow asyncio.BufferedProtocol."""
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -217,7 +215,7 @@ class Worker(asyncio.BufferedProtocol):
         if self._greeted and self.pid and not self.ready.done():
             self.ready.set_result(None)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         """Learn that the worker has closed its end, which only its death does."""
         self._writable.set()
         if not self.ready.done():

@@ -57,7 +57,7 @@ class Access(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Follow `httpx2.Auth`: one more try after a 401, with another token."""
+        """Retry once after a 401, with another token."""
         used = await self._told(self._source.token())
         if used:
             request.headers["Authorization"] = f"Bearer {used}"
@@ -100,11 +100,9 @@ class Kept:
         self._known = False
 
     def secrets(self) -> tuple[str, ...]:
-        """Follow `Source.secrets`."""
         return self._login.secrets if self._login else ()
 
     async def token(self) -> str:
-        """Follow `Source.token`."""
         if not self._known:
             self._login, self._known = await asyncio.to_thread(self._keeper.read), True
         if self._login is None:
@@ -113,8 +111,7 @@ class Kept:
             return await self._another(self._login.access_token)
         return self._login.access_token
 
-    async def renewed(self, used: str, refused: httpx2.Response) -> str:  # noqa: ARG002 - a login is for one server
-        """Follow `Source.renewed`."""
+    async def renewed(self, used: str, refused: httpx2.Response) -> str:
         return await self._another(used)
 
     async def _another(self, used: str) -> str:
@@ -156,15 +153,12 @@ class Machine:
         self._turn = asyncio.Lock()
 
     def secrets(self) -> tuple[str, ...]:
-        """Follow `Source.secrets`."""
         return tuple(value for value in (self._token, self._secret) if value)
 
     async def token(self) -> str:
-        """Follow `Source.token`."""
         return self._token
 
     async def renewed(self, used: str, refused: httpx2.Response) -> str:
-        """Follow `Source.renewed`."""
         async with self._turn:
             if self._token in ("", used):
                 self._token = ""

@@ -150,11 +150,9 @@ class _Asking(Source):
         self.failed: LoginFailed | None = None
 
     async def token(self) -> str:
-        """Follow `Source.token`."""
         return self._token
 
-    async def renewed(self, used: str, refused: httpx2.Response) -> str:  # noqa: ARG002 - once is all
-        """Follow `Source.renewed`."""
+    async def renewed(self, used: str, refused: httpx2.Response) -> str:
         async with self._turn:
             if not self.asked:
                 self.asked = True
@@ -166,7 +164,6 @@ class _Asking(Source):
         return self._token
 
     def secrets(self) -> tuple[str, ...]:
-        """Follow `Source.secrets`."""
         return (self._token,) if self._token else ()
 
 

@@ -318,7 +318,7 @@ class Connection:
         if isinstance(self._server, HttpServer) and (failure := unanswered(self._server, error, trace)):
             return CallFailed(failure, Verdict.FAILURE)
         # An answer. One that blames the request comes from a healthy server.
-        own_fault = error.code == INTERNAL_ERROR or -32019 <= error.code <= -32000  # noqa: PLR2004
+        own_fault = error.code == INTERNAL_ERROR or -32019 <= error.code <= -32000
         verdict = Verdict.FAILURE if own_fault else Verdict.SUCCESS
         told = spell_invisible(self._hide(error.message))
         data = bounded_data((self._server.secrets | self._login_secrets).hide_in(error.data))

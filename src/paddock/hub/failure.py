@@ -26,7 +26,7 @@ def bounded_data(data: Json) -> Json:
     return f"{text[:_DATA_SHOWN]}... [truncated: {len(text)} characters in all]"
 
 
-class CallFailed(Exception):  # noqa: N818 - never leaves the hub; callers see `error`
+class CallFailed(Exception):
     """A call or a connect failed. `again`: one more try on a fresh child is right."""
 
     def __init__(self, error: ServerError, verdict: Verdict, *, again: bool = False) -> None:

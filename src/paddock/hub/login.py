@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from paddock.hub.access import Access
 
 
-class LoginFailed(PaddockError):  # noqa: N818 - reads as the fact it states
+class LoginFailed(PaddockError):
     """A login did not come about; the text says why and holds no secret."""
 
 
@@ -90,7 +90,7 @@ def access(server: Server, logins: Logins | None) -> "Access | None":
     """Return what puts tokens into requests to a server; None for a process, and for credentials of its entry."""
     if logins is None or isinstance(server, StdioServer) or server.has_credentials:
         return None
-    from paddock.hub.access import of  # noqa: PLC0415 - needs the MCP library's OAuth client
+    from paddock.hub.access import of  # needs the MCP library's OAuth client
 
     return of(server, logins.keeper(server))
 

@@ -73,8 +73,8 @@ class Meaning:
                 "run: pip install 'paddock[semantic]'"
             )
         try:
-            from paddock.hub.semantic import Semantics  # noqa: PLC0415 - takes a second to load
-            from paddock.hub.vector_cache import VectorCache  # noqa: PLC0415
+            from paddock.hub.semantic import Semantics  # takes a second to load
+            from paddock.hub.vector_cache import VectorCache
         except ImportError as problem:
             raise ConfigurationError(
                 f"the packages of semantic search cannot be loaded: {problem}; "

@@ -62,7 +62,7 @@ class Memory:
 
 def machine(server: HttpServer, secret: str) -> OAuthClientProvider:
     """Return the library's flow for a client that logs in by itself."""
-    from mcp.client.auth.extensions import client_credentials as of_machines  # noqa: PLC0415 - takes 100 ms
+    from mcp.client.auth.extensions import client_credentials as of_machines  # takes 100 ms
 
     oauth = server.oauth
     if not oauth.private_key:

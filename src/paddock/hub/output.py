@@ -81,19 +81,17 @@ class ServerOutput(asyncio.Protocol):
         return line
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Follow asyncio.Protocol."""
         self._transport = cast(
             "asyncio.ReadTransport", transport
         )  # those of other event loops are of no such class
 
     def data_received(self, data: bytes) -> None:
-        """Follow asyncio.Protocol."""
         *complete, self._rest = data.split(b"\n")
         self._complete.extend(complete)
         self._cut()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Follow asyncio.Protocol. A line without an end is no message."""
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop decoding: a line without an end is no message."""
         if self._decoding is not None:
             self._decoding.cancel()
         self._end("")

@@ -114,7 +114,7 @@ async def _resolved(url: httpx2.URL) -> list[Address]:
 
 async def _sent(request: httpx2.Request, address: Address) -> httpx2.Response:
     url = request.url
-    pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))  # noqa: PLR2004
+    pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))
     headers = httpx2.Headers(request.headers)
     headers["host"], headers["accept-encoding"] = url.netloc.decode("ascii"), "identity"
     trusted = await asyncio.to_thread(ssl.create_default_context)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from paddock.model.base import Json
 
 
-class Unanswerable(Exception):  # noqa: N818 - reads as the fact it states; never leaves the hub and the gate
+class Unanswerable(Exception):
     """A question that gets no answer; the text says why."""
 
 

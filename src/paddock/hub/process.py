@@ -44,7 +44,7 @@ class ServerPipes(SubprocessStreamProtocol):
     """The other pipes of a server. That its input breaks is told by the end of its output."""
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Follow asyncio.SubprocessProtocol. Early Pythons 3.11 log an error that nobody asked this future for."""
+        """Mark the exception as retrieved; otherwise early releases of Python 3.11 log it."""
         super().pipe_connection_lost(fd, exc)
         closed: asyncio.Future[None] = vars(self)["_stdin_closed"]
         if closed.done() and not closed.cancelled():
@@ -184,7 +184,7 @@ def _executable(server: StdioServer, env: Mapping[str, str]) -> str:
         if not os.access(path, os.X_OK) or path.is_dir():
             raise FileNotFoundError(f"command {command} is not an executable file; correct `command`")
         return str(path)
-    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
+    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     found = shutil.which(command, path=os.pathsep.join(folders))  # others would be those of a workspace
     if found is None:
         raise FileNotFoundError(f"command {command} is not on the PATH; install it or give its full path")

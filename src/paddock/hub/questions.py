@@ -96,11 +96,11 @@ class Questions:
 
     async def elicited(
         self,
-        context: "ClientRequestContext",  # noqa: ARG002 - the library's signature
+        context: "ClientRequestContext",
         params: "ElicitRequestParams",
     ) -> "ElicitResult | ErrorData":
         """Answer a server of the older era, which asks past the call. Where two calls run, nobody knows whose it is."""
-        from mcp_types import ElicitResult  # noqa: PLC0415 - loaded long before somebody asks
+        from mcp_types import ElicitResult  # loaded long before somebody asks
 
         if len(self._calls) != 1:
             return ElicitResult(action="cancel")

@@ -43,7 +43,7 @@ class Embeds(Protocol):
         ...
 
 
-class Stopped(Exception):  # noqa: N818 - no fault
+class Stopped(Exception):
     """The catalogue was closed while vectors were computed."""
 
 

@@ -179,7 +179,7 @@ class _Printer:
             return "{ " + " ".join(members).removesuffix(";") + " }"
         return "{\n" + "\n".join(_indented(member, 2) for member in members) + "\n}"
 
-    def _member(self, name: str, schema: Json, required: bool, depth: int) -> str:  # noqa: FBT001 - a fact of the member
+    def _member(self, name: str, schema: Json, required: bool, depth: int) -> str:
         text = f"{_key(name)}{'' if required else '?'}: {self.type(schema, depth + 1)};"
         if self._compact or not isinstance(schema, dict):
             return text

@@ -92,7 +92,7 @@ class _Unfolding:
             name = step.replace("~1", "/").replace("~0", "~")
             if isinstance(node, dict):
                 node = cast("dict[str, Any]", node).get(name)
-            elif isinstance(node, list) and name.isdecimal() and len(name) < 6:  # noqa: PLR2004 - digits
+            elif isinstance(node, list) and name.isdecimal() and len(name) < 6:  # digits
                 node = (
                     cast("list[Any]", node)[int(name)] if int(name) < len(cast("list[Any]", node)) else None
                 )

@@ -57,10 +57,10 @@ def _whole_characters(data: bytes) -> int:
     """Return the length of `data` without a character that is cut off at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
-        if byte < 0x80:  # noqa: PLR2004 - ASCII
+        if byte < 0x80:  # ASCII
             return len(data)
-        if byte >= 0xC0:  # noqa: PLR2004 - the first byte of a longer character
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4  # noqa: PLR2004
+        if byte >= 0xC0:  # the first byte of a longer character
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
             return len(data) if back >= length else len(data) - back
     return len(data)
 
@@ -68,6 +68,6 @@ def _whole_characters(data: bytes) -> int:
 def _first_character(data: bytes) -> int:
     """Return where the first whole character of `data` starts."""
     for index, byte in enumerate(data[:3]):
-        if byte & 0xC0 != 0x80:  # noqa: PLR2004 - not a continuation
+        if byte & 0xC0 != 0x80:  # not a continuation
             return index
     return min(3, len(data))

@@ -196,7 +196,7 @@ def _text(placeholder: Placeholder, value: Json) -> str:
     raise ValueError(f"{placeholder.name} must be {'an' if kind == 'integer' else 'a'} {kind}")
 
 
-def _safe(name: str, text: str, after_dashes: bool) -> str:  # noqa: FBT001 - read at its three calls
+def _safe(name: str, text: str, after_dashes: bool) -> str:
     if text.startswith("-") and not after_dashes:
         raise ValueError(f"{name} may not begin with `-`, which would make it an option")
     return _bounded(name, text)

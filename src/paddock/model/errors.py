@@ -97,14 +97,14 @@ class ApprovalError(PaddockError):
     """What waits for a person cannot be kept, read or answered; then nothing is allowed."""
 
 
-class ToolNotFound(PaddockError):  # noqa: N818 - reads as the fact it states
+class ToolNotFound(PaddockError):
     """No script tool of that id; the text says where was looked."""
 
     def __init__(self, name: str, searched: Sequence[str]) -> None:
         super().__init__("\n    ".join([f"Tool not found: {name}\n  searched:", *searched]))
 
 
-class LedgerUnusable(LedgerError):  # noqa: N818 - reads as the fact it states
+class LedgerUnusable(LedgerError):
     """The files of the ledger cannot be written or read: the directory, the disk or its rights are to blame."""
 
 
@@ -125,14 +125,14 @@ class ServerError(PaddockError):
         self.sent = sent
 
 
-class UnknownServer(ServerError):  # noqa: N818 - reads as the fact it states
+class UnknownServer(ServerError):
     """No server of that name is configured (X25, M26). `absent` says by name why one of the servers file is not.
 
     `hint` lists the servers that there are, where the text names none of them.
     """
 
     def __init__(self, name: str, known: Iterable[str] = (), absent: Mapping[str, str] | None = None) -> None:
-        from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+        from difflib import get_close_matches
 
         self.hint = ""
         if absent and name in absent:
@@ -146,19 +146,19 @@ class UnknownServer(ServerError):  # noqa: N818 - reads as the fact it states
         super().__init__(f"Unknown server: {name}{hint}")
 
 
-class ServerUnavailable(ServerError):  # noqa: N818
+class ServerUnavailable(ServerError):
     """The server could not be started or reached, was refused a place, or died without an answer."""
 
 
-class ServerUnauthorized(ServerError):  # noqa: N818
+class ServerUnauthorized(ServerError):
     """The server wants credentials that it did not get (HTTP 401 and 403)."""
 
 
-class ServerTimeout(ServerError):  # noqa: N818
+class ServerTimeout(ServerError):
     """The server took the request and did not answer in time; whether it acted is unknown."""
 
 
-class ServerRejected(ServerError):  # noqa: N818
+class ServerRejected(ServerError):
     """The server answered with a protocol error instead of a result.
 
     `code` is its JSON-RPC code, or 0 if Paddock itself rejected the answer; `data` is the data of the error.
@@ -174,19 +174,19 @@ class ArtifactError(PaddockError):
     """Stored output cannot be written or read; the text says why."""
 
 
-class InvalidHandle(ArtifactError):  # noqa: N818
+class InvalidHandle(ArtifactError):
     """A text is not the handle of an artifact (S48)."""
 
 
-class UnknownArtifact(ArtifactError):  # noqa: N818
+class UnknownArtifact(ArtifactError):
     """The caller has no such artifact: it was never written, has expired, or is another workspace's (S49)."""
 
 
-class ArtifactTooLarge(ArtifactError):  # noqa: N818
+class ArtifactTooLarge(ArtifactError):
     """An artifact holds more than may be read of one (S51)."""
 
 
-class ScriptNotFound(PaddockError):  # noqa: N818
+class ScriptNotFound(PaddockError):
     """A script that was named is not there, or is no text; the message tells where was searched (M3)."""
 
 
@@ -194,7 +194,7 @@ class SdkError(PaddockError):
     """A call of the SDK, or the sequence that it names, makes no sense; the text teaches the right way."""
 
 
-class SdkFailed(PaddockError):  # noqa: N818 - reads as the fact it states
+class SdkFailed(PaddockError):
     """What a program called through the SDK did not end well; `status` says how, `name` what programs catch."""
 
     def __init__(self, message: str, status: "Status", name: str) -> None:
@@ -207,7 +207,7 @@ class VaultError(PaddockError):
     """A secret cannot be read or kept; the text never holds one."""
 
 
-class NotASecret(VaultError):  # noqa: N818 - reads as the fact it states
+class NotASecret(VaultError):
     """A name that cannot name a secret, or a value that cannot be one."""
 
 
@@ -215,15 +215,15 @@ class SignalError(PaddockError):
     """A signal cannot be read or kept."""
 
 
-class UnknownTool(ServerError):  # noqa: N818
+class UnknownTool(ServerError):
     """The server lists no tool of that name; nothing was sent."""
 
 
-class ToolChanged(ServerError):  # noqa: N818
+class ToolChanged(ServerError):
     """The tool's definition is not the pinned one, and no person approved the change; nothing was sent."""
 
 
-class InvalidArguments(ServerError):  # noqa: N818
+class InvalidArguments(ServerError):
     """The arguments are not what the tool's schema asks for; nothing was sent."""
 
 

@@ -245,6 +245,6 @@ class Outcome(RawResult):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from paddock.model.outcome_html import html  # noqa: PLC0415 - for notebooks alone
+        from paddock.model.outcome_html import html
 
         return html(self)

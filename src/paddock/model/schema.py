@@ -84,7 +84,11 @@ class Schema:
 
         The error is a BadPatternError or BrokenSchemaError where one keyword is to blame.
         """
-        from jsonschema_rs import RegexOptions, ValidationError, validator_for  # noqa: PLC0415 - 30 ms that only tools with arguments pay
+        from jsonschema_rs import (  # 30 ms that only tools with arguments pay
+            RegexOptions,
+            ValidationError,
+            validator_for,
+        )
 
         self.document = document = normalize(document)
         patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_AUTOMATON_BYTES)

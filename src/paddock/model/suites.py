@@ -81,7 +81,7 @@ def _tap_failures(lines: Sequence[str]) -> Iterator[Failure]:
         if facts.get("failureType") != "subtestsFailed":
             file, _, place = facts.get("location", "").partition(":")
             line_number = place.partition(":")[0]
-            known = file and line_number.isdecimal() and len(line_number) < 10  # noqa: PLR2004 - a line, not a flood
+            known = file and line_number.isdecimal() and len(line_number) < 10  # a line, not a flood
             yield failure(
                 facts.get("error", ""),
                 name=match[1],

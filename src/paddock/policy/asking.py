@@ -118,7 +118,7 @@ def _spelled(character: str) -> str:
     if sane and unicodedata.bidirectional(character) not in {"R", "AL", "AN"}:
         return character
     number = ord(character)
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
 def _shortened(value: Json) -> Json:

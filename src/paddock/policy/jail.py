@@ -27,7 +27,7 @@ def resolve(workspace: Path, cwd: str) -> Path:
     root, is_there = _real(str(workspace))
     target = root
     if cwd != ".":
-        target, is_there = _real(os.path.join(root, cwd))  # noqa: PTH118 - Path cannot resolve what is not there
+        target, is_there = _real(os.path.join(root, cwd))  # `Path.resolve` needs an existing path
     if target != root and not target.startswith(f"{root.rstrip('/')}/"):
         raise JailError(ESCAPES)
     if not is_there:
@@ -45,9 +45,9 @@ def _real(path: str) -> tuple[str, bool]:
     except OSError:  # there is no such directory, or just by its letters
         # Path, for realpath takes what follows two slashes behind a loop of links for a path from the root.
         real = os.path.realpath(Path(path))
-        return real, os.path.isdir(real)  # noqa: PTH112
+        return real, os.path.isdir(real)
     try:
-        return os.readlink(f"/proc/self/fd/{found}"), True  # noqa: PTH115
+        return os.readlink(f"/proc/self/fd/{found}"), True
     except OSError:  # there is no /proc
         return os.path.realpath(path), True
     finally:

@@ -147,11 +147,11 @@ def _at_most(bound: int, value: int) -> bool:
     return value <= bound
 
 
-def _only_off(bound: bool, value: bool) -> bool:  # noqa: FBT001 - the two compared settings are booleans
+def _only_off(bound: bool, value: bool) -> bool:  # the two compared settings are booleans
     return bound or not value
 
 
-def _only_on(bound: bool, value: bool) -> bool:  # noqa: FBT001
+def _only_on(bound: bool, value: bool) -> bool:
     return value or not bound
 
 

@@ -38,7 +38,7 @@ class KnownSecrets:
 
     def learn(self, value: str) -> None:
         """Take a value; of one with several lines each line counts, because output is redacted line by line."""
-        from paddock.redaction.spellings import spellings  # noqa: PLC0415 - only needed where there are secrets
+        from paddock.redaction.spellings import spellings
 
         # A file ends with a line end, which programs strip.
         values = {each for text in (value, value.replace("\r\n", "\n")) for each in (text, text.strip())}

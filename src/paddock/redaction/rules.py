@@ -53,8 +53,8 @@ def _keywords() -> _Keywords:
     with _FILE.open("rb") as lines:
         words: dict[str, str] = orjson.loads(lines.readline())["keywords"]
     also = {word.encode(): more.encode() for word, more in words.items()}
-    beginnings = frozenset((word[0], word[1], word[2]) for word in also if len(word) > 2)  # noqa: PLR2004
-    return _Keywords(also, beginnings, tuple(word for word in also if len(word) <= 2))  # noqa: PLR2004
+    beginnings = frozenset((word[0], word[1], word[2]) for word in also if len(word) > 2)
+    return _Keywords(also, beginnings, tuple(word for word in also if len(word) <= 2))
 
 
 class _Looked:
@@ -192,7 +192,7 @@ class Rule:
 
     @cached_property
     def _values(self) -> ModuleType:
-        from paddock.redaction import values  # noqa: PLC0415 - only where a pattern has matched
+        from paddock.redaction import values
 
         return values
 
@@ -257,7 +257,7 @@ def load_rules() -> Rules:
 
 
 def _re2() -> Untyped:
-    import re2  # noqa: PLC0415 - takes longer than most programs
+    import re2  # takes longer than most programs
 
     return re2
 

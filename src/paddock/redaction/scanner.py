@@ -331,7 +331,7 @@ def _find_line(data: bytes, position: int) -> tuple[int, int]:
 
 def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Pattern], tuple[str, ...]]:
     """Return the patterns that RE2 takes, and what is wrong with the others."""
-    import re2  # noqa: PLC0415 - only needed for patterns of the settings
+    import re2
 
     engine: Untyped = re2
     options = engine.Options()

@@ -72,7 +72,7 @@ class Cache:
             return False
         try:
             seen = self._seen.get(name)
-            [kept] = os.listdir(entry) if seen is None else [seen.kept]  # noqa: PTH208
+            [kept] = os.listdir(entry) if seen is None else [seen.kept]
             program = f"{entry}/{kept}"
             facts = _facts(program)
             known = seen is not None and seen.facts is not None and seen.facts == facts
@@ -162,7 +162,7 @@ def _size(entry: Path) -> int:
         path = pending.pop()
         facts = os.lstat(path)
         if stat.S_ISDIR(facts.st_mode):
-            pending += [f"{path}/{name}" for name in os.listdir(path)]  # noqa: PTH208 - of thousands
+            pending += [f"{path}/{name}" for name in os.listdir(path)]
         else:
             total += facts.st_size
     return total

@@ -61,7 +61,7 @@ def _names(line: str) -> Iterator[str]:
 def _look(name: str, job: ProgramJob, user: int | None) -> _Closed | None:
     """Return the first of a path's directories, or its file, that is closed to the program."""
     try:
-        path = os.path.relpath(os.path.join(job.cwd, name), job.workspace.resolve())  # noqa: PTH118
+        path = os.path.relpath(os.path.join(job.cwd, name), job.workspace.resolve())
         parts = Path(path).parts
         if "\0" in name or os.pardir in parts or path == os.curdir:
             return None
@@ -77,13 +77,13 @@ def _walk(parts: Sequence[str], job: ProgramJob, user: int | None) -> _Closed | 
     above = os.fstat(folder)
     try:
         for depth, part in enumerate(parts, 1):
-            name = os.path.join(*parts[:depth])  # noqa: PTH118
+            name = os.path.join(*parts[:depth])
             try:
                 facts = os.stat(part, dir_fd=folder, follow_symlinks=False)
             except FileNotFoundError:
                 if depth < len(parts) or depth == 1 or not writes or reach.may_write(above, number, groups):
                     return None
-                return _Closed(os.path.join(*parts[:-1]), above, "write to")  # noqa: PTH118
+                return _Closed(os.path.join(*parts[:-1]), above, "write to")
             if depth == len(parts):
                 return _judge(_Closed(name, facts, ""), number, groups, writes=writes)
             if not stat.S_ISDIR(facts.st_mode):

@@ -216,7 +216,7 @@ class RuntimeEngine:
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.filled_in(job)
             grants = grants.but(environment=self._inherited(names) | environment)
-            streams = task.streams(place.scratch, os.path.basename(job.source))  # noqa: PTH119
+            streams = task.streams(place.scratch, os.path.basename(job.source))
             result = await task.sandbox.run(
                 command,
                 grants,
@@ -348,6 +348,6 @@ def _write(planned: Steps, scratch: Path) -> None:
     for name, text in planned.written.items():
         path = scratch / name
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as stream:  # noqa: PTH123 - a descriptor
+        with open(file, "wb") as stream:  # a descriptor
             stream.write(text.encode("utf-8", "surrogatepass"))
         os.chown(path, owner, -1)

@@ -133,7 +133,7 @@ def _seen(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
     folders = dict.fromkeys(map(os.path.dirname, search.looked))
     candidates = filter(os.path.lexists, search.looked)
     found = map(str, (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes))
-    required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]  # noqa: PTH120
+    required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]
     recipe = toolchain.recipe
     warm = [str(search.warm / recipe.name)] if search.warm is not None and toolchain.way.warm else []
     whole = {
@@ -157,7 +157,7 @@ def _installed(search: Search, looked: Container[str]) -> list[str]:
 def _facts(path: str) -> _Facts:
     """Return what the kernel says of a file or directory; of what is in a directory too when `path` ends in a slash."""
     try:
-        facts = os.stat(path)  # noqa: PTH116 - some fifty of them for each program that runs
+        facts = os.stat(path)  # some fifty of them for each program that runs
     except OSError:
         return None
     if stat.S_ISDIR(facts.st_mode) and not path.endswith("/"):

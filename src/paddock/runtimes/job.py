@@ -27,7 +27,7 @@ class ProgramJob(NamedTuple):
     @property
     def first_grants(self) -> ProcessGrants:
         """What the first step may reach, which decides whom it runs as: a compiler sees nothing but the program."""
-        from paddock.runtimes.recipe import recipes  # noqa: PLC0415 - programs of guests come without it
+        from paddock.runtimes.recipe import recipes  # programs of guests come without it
 
         compiles = any(way.compile for way in recipes()[self.work.runtime].ways)
         return ProcessGrants() if compiles else self.grants()

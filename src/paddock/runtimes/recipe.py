@@ -253,7 +253,7 @@ def _meant(wanted: str) -> str:
         suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
         if wanted in {each.lower() for each in (recipe.title, *recipe.compatible, *suffixes)}:
             return runtime
-    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+    from difflib import get_close_matches
 
     near = get_close_matches(wanted, [*RUNTIMES, *_ALSO], n=1)
     return _ALSO.get(near[0], near[0]) if near else ""

@@ -39,7 +39,7 @@ def standing(job: ProgramJob, planned: Steps, toolchain: Toolchain, user: int | 
 def _holds(path: Path, code: bytes, user: int | None) -> bool:
     """Tell whether a plain file that a user may read holds `code` and nothing else."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+    with open(descriptor, "rb") as file:  # a descriptor
         facts = os.fstat(descriptor)
         plain = stat.S_ISREG(facts.st_mode) and reach.may_read(facts, *identity_of(user))
         return plain and facts.st_size == len(code) and file.read(len(code) + 1) == code

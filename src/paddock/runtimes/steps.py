@@ -154,4 +154,4 @@ def _kept(words: tuple[str, ...], state: str) -> tuple[str, ...]:
 def _matches(word: str) -> list[str]:
     """Return what a word with a pattern stands for: `-r:/x/*.dll` is one word for each of the files."""
     option, colon, pattern = word.rpartition(":")
-    return [f"{option}{colon}{match}" for match in sorted(glob.glob(pattern))]  # noqa: PTH207
+    return [f"{option}{colon}{match}" for match in sorted(glob.glob(pattern))]

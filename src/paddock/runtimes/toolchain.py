@@ -101,7 +101,7 @@ class Search:
         """Return the search of PATH, then of what `paddock runtimes install` has put beside Paddock's own files."""
         given = environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)
         patterns = [str(place / pattern) for place in directories.searched(user) for pattern in INSTALLED]
-        folders = [match for pattern in patterns for match in sorted(glob.glob(pattern))]  # noqa: PTH207
+        folders = [match for pattern in patterns for match in sorted(glob.glob(pattern))]
         path = os.pathsep.join([given, *folders])
         return cls(path, user, untrusted, directories.warm(user), {} if answers is None else answers)
 
@@ -272,7 +272,7 @@ def _is_stand_in(found: Path) -> bool:
 
 
 def _newest(patterns: Sequence[str], executable: Path) -> str:
-    matches = [match for pattern in patterns for match in glob.glob(pattern)]  # noqa: PTH207 - they are absolute
+    matches = [match for pattern in patterns for match in glob.glob(pattern)]  # they are absolute
     if not matches:
         raise UnusableError(f"{executable} is there, but {' or '.join(patterns)} is not")
     return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
@@ -284,7 +284,7 @@ def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path,
     words = [word for word in way.prefixes if "{warm}" not in word or "warm" in places]
     warm = [places["warm"]] if "warm" in places else []
     for pattern in [*(filled(word, places) for word in words), *warm]:
-        for match in sorted(glob.glob(pattern)):  # noqa: PTH207
+        for match in sorted(glob.glob(pattern)):
             real = Path(match).resolve()
             if any(real.is_relative_to(system) for system in _SYSTEM):
                 continue

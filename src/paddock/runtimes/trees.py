@@ -89,11 +89,11 @@ def _walk(source: str, target: str, owner: int | None, take: _Take) -> Copied:
         if stat.S_ISDIR(facts.st_mode):
             if name.count("/") >= MOST_DEPTH:
                 raise TreeError(f"it has folders in more than {MOST_DEPTH} folders")
-            os.mkdir(made, 0o700)  # noqa: PTH102
+            os.mkdir(made, 0o700)
             if owner is not None:
                 os.chown(made, owner, owner)
             below = "" if name == "." else f"{name}/"
-            within = sorted(os.listdir(path))  # noqa: PTH208
+            within = sorted(os.listdir(path))
             pending += [(f"{path}/{each}", f"{made}/{each}", f"{below}{each}") for each in within]
             checksum = zlib.crc32(os.fsencode(f"{name}/"), checksum)
         elif stat.S_ISREG(facts.st_mode):
@@ -104,7 +104,7 @@ def _walk(source: str, target: str, owner: int | None, take: _Take) -> Copied:
 
 
 def _no_plain_file(path: str) -> TreeError:
-    name = os.path.basename(path)  # noqa: PTH119
+    name = os.path.basename(path)
     return TreeError(f"{name if name.isprintable() else ascii(name)} is not a plain file")
 
 
@@ -121,7 +121,7 @@ def _lent(
         finish = None if owner is None else partial(_hand_over, owner=owner)
         return _copy_file(path, made, facts, checksum, finish=finish, checked=checked)
     if checked:
-        with open(path, "rb", buffering=0) as given:  # noqa: PTH123 - thousands of them
+        with open(path, "rb", buffering=0) as given:
             for piece in _pieces(given):
                 checksum = zlib.crc32(piece, checksum)
     return checksum
@@ -142,9 +142,9 @@ def _copy_file(
     """Copy one file; return the checksum, with its content added when that is `checked`."""
     mode = 0o700 if facts.st_mode & stat.S_IXUSR else 0o600
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(reading, "rb", buffering=0) as given:  # noqa: PTH123 - a descriptor
+    with open(reading, "rb", buffering=0) as given:  # a descriptor
         writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with open(writing, "wb") as taken:  # noqa: PTH123
+        with open(writing, "wb") as taken:
             for piece in _pieces(given):
                 checksum = zlib.crc32(piece, checksum) if checked else checksum
                 taken.write(piece)

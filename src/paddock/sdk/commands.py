@@ -61,8 +61,8 @@ class Commands:
     async def _process(
         self, command: SdkCommand, argv: list[str], stdin: bytes, grants: "ProcessGrants"
     ) -> "ProcessResult":
-        from paddock.confine.process import Streams  # noqa: PLC0415 - only processes pay for it
-        from paddock.model.process import ProcessLimits  # noqa: PLC0415
+        from paddock.confine.process import Streams
+        from paddock.model.process import ProcessLimits
 
         limits = ProcessLimits(
             wall_ms=command.timeout_ms,
@@ -75,7 +75,7 @@ class Commands:
 
     def _prepared(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
         """Return the path of the program, and what it gets."""
-        from paddock.model.process import ProcessGrants  # noqa: PLC0415
+        from paddock.model.process import ProcessGrants
 
         program = self._found(command, workspace)
         workspace = workspace.absolute()

@@ -64,7 +64,7 @@ async def post(url: httpx2.URL, body: bytes, headers: Mapping[str, str], network
 
 async def _sent(url: httpx2.URL, body: bytes, headers: Mapping[str, str], address: Address) -> int:
     context = ssl.create_default_context()
-    pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))  # noqa: PLR2004
+    pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))
     named = {**headers, "host": url.netloc.decode("ascii"), "accept-encoding": "identity"}
     try:
         async with (
@@ -88,8 +88,8 @@ async def _sent(url: httpx2.URL, body: bytes, headers: Mapping[str, str], addres
         raise _UnreachableError(f"{url.host}: {error}", retryable=True) from None
     except httpx2.HTTPError as error:
         raise NotSentError(f"{url.host}: {type(error).__name__}: {error}", retryable=True) from None
-    if not 200 <= status < 300:  # noqa: PLR2004
-        raise NotSentError(f"{url.host} answered {status}", retryable=status == 429 or status >= 500)  # noqa: PLR2004
+    if not 200 <= status < 300:
+        raise NotSentError(f"{url.host} answered {status}", retryable=status == 429 or status >= 500)
     return status
 
 

@@ -104,7 +104,7 @@ def _work(
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         if first["loc"] == ("runtime",) and isinstance(arguments[0], str):
-            from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
+            from paddock.runtimes.recipe import no_runtime
 
             raise SdkError(f"paddock.{method}: {no_runtime(arguments[0])}") from None
         where = ".".join(_TOLD.get(str(part), str(part)) for part in first["loc"])
@@ -114,7 +114,7 @@ def _work(
 def _program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     """Read `exec(runtime, code, {args, stdin, cwd, access, network, executable, timeoutMs})`."""
     usage = 'paddock.exec(runtime, code, options), for instance paddock.exec("python", "print(1)")'
-    if not 1 <= len(arguments) <= 3:  # noqa: PLR2004
+    if not 1 <= len(arguments) <= 3:
         raise SdkError(usage)
     runtime, code, options = (*arguments, None, None)[:3]
     wishes = options_of(options, "exec")
@@ -127,7 +127,7 @@ def _program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
 def _computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     """Read `compute(source, input, {timeoutMs, outputBytes, deterministic, partial})`."""
     usage = 'paddock.compute(source, input, options), for instance paddock.compute("emit(read_input().length)", "abc")'
-    if not 1 <= len(arguments) <= 3:  # noqa: PLR2004
+    if not 1 <= len(arguments) <= 3:
         raise SdkError(usage)
     source, text, options = (*arguments, None, None)[:3]
     wishes = options_of(options, "compute")
@@ -160,7 +160,7 @@ def _script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work, Limi
     The script gets the profile of who runs it: a program that may write a script must not gain what scripts may do.
     """
     assert isinstance(parent.work, GuestRun)
-    if not 1 <= len(arguments) <= 2 or not isinstance(arguments[0], str):  # noqa: PLR2004
+    if not 1 <= len(arguments) <= 2 or not isinstance(arguments[0], str):
         raise SdkError(
             'paddock.script.run(name, options), for instance paddock.script.run("audit", {vars: {A: "1"}})'
         )
@@ -192,7 +192,7 @@ def script_run(
 def _tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitOverrides]:
     """Read `tool(id, inputs, {timeoutMs})`."""
     usage = 'paddock.tool(id, inputs, options), for instance paddock.tool("word_count", {text: "two words"})'
-    if not 1 <= len(arguments) <= 3 or not isinstance(name := arguments[0], str):  # noqa: PLR2004
+    if not 1 <= len(arguments) <= 3 or not isinstance(name := arguments[0], str):
         raise SdkError(usage)
     inputs, options = (*arguments[1:], None, None)[:2]
     wishes = options_of(options, "tool")

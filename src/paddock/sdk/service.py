@@ -124,13 +124,13 @@ class Services:
 
     @cached_property
     def _vault(self) -> "Vault":
-        from paddock.store.vault import open_vault  # noqa: PLC0415 - only programs that use secrets pay for it
+        from paddock.store.vault import open_vault
 
         return open_vault(self._settings.vault)
 
     @cached_property
     def _signals(self) -> "Signals":
-        from paddock.store.signals import Signals  # noqa: PLC0415 - only programs that use signals pay for it
+        from paddock.store.signals import Signals
 
         return Signals(self._settings.sdk.signals)
 
@@ -140,7 +140,7 @@ class Services:
 
     @cached_property
     def _webhooks(self) -> "Webhooks":
-        from paddock.sdk.webhooks import Webhooks  # noqa: PLC0415 - only who has webhooks pays for it
+        from paddock.sdk.webhooks import Webhooks
 
         given = self._settings.sdk
         hide, networks = self._facts.hide, given.webhook_networks
@@ -209,8 +209,8 @@ class Services:
 
     async def _output(self, request: ExecutionRequest, handle: Json, options: Json = None) -> Json:
         """Read `output.query(handle, {terms, lines, cursor, stream, context, max})`; rules as for people."""
-        from paddock.model.artifact import OutputQuery  # noqa: PLC0415 - its models take 7 ms to build
-        from paddock.store.query import query  # noqa: PLC0415
+        from paddock.model.artifact import OutputQuery  # its models take 7 ms to build
+        from paddock.store.query import query
 
         wishes = options_of(options, "output.query")
         given = {_ASKED.get(name, name): value for name, value in wishes.items()}
@@ -274,7 +274,7 @@ class Services:
 
     async def _notify(self, request: ExecutionRequest, title: Json, body: Json) -> Json:
         """Read `notify.send(title, body)`."""
-        from paddock.sdk.notify import Notifier  # noqa: PLC0415 - only who notifies pays for it
+        from paddock.sdk.notify import Notifier
 
         names = {command.name for command in self._settings.sdk.commands}
 
@@ -310,7 +310,7 @@ class Services:
         return self._signals.search(_text("cir.search", "text", text), options_of(options, "cir.search"))
 
     def _verify(self) -> Json:
-        from paddock.store.ledger_verify import verify  # noqa: PLC0415
+        from paddock.store.ledger_verify import verify
 
         return verify(self._settings.audit.directory).model_dump(mode="json")
 
@@ -359,7 +359,7 @@ _SPOKEN = re.compile("|".join(_SAID))
 def _line_range(given: Mapping[str, Json]) -> Json:
     """Return `[first, last]` as a query has it: lines of standard output, or of the stream that is given."""
     lines: list[Json] = given["line_range"]
-    if len(lines) != 2:  # noqa: PLR2004
+    if len(lines) != 2:
         raise SdkError("paddock.output.query: lines is [first, last], for instance [10, 20]")
     stream = given.get("stream", "both")
     return {"stream": "stdout" if stream == "both" else stream, "start_line": lines[0], "end_line": lines[1]}

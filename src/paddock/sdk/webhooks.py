@@ -60,7 +60,7 @@ class Webhooks:
 
     def register(self, event: Json, url: Json, secret: Json) -> dict[str, Json]:
         """Keep a webhook and return `{id}`. The secret is a text, or `{vault: NAME}`. Raises SdkError."""
-        from paddock.sdk.post import checked  # noqa: PLC0415 - its client takes 50 ms to load
+        from paddock.sdk.post import checked  # its client takes 50 ms to load
 
         if event not in get_args(Event):
             raise SdkError(f"paddock.webhook.register: event is one of {', '.join(get_args(Event))}")
@@ -111,7 +111,7 @@ class Webhooks:
 
     async def deliver(self, id_: str, event: str, data: Json) -> dict[str, Json]:
         """Tell a webhook what happened and return `{id, status, tries}`. Raises SdkError, SdkFailed."""
-        from paddock.sdk.post import NotSentError, checked, post  # noqa: PLC0415
+        from paddock.sdk.post import NotSentError, checked, post
 
         found, secret = await asyncio.to_thread(self._read, id_)
         moment = int(time.time())

@@ -238,7 +238,7 @@ class Artifacts:
         fields: dict[str, object] = {
             **vars(facts),
             "artifact_id": str(handle),
-            "repo_id": os.path.basename(facts.workspace),  # noqa: PTH119
+            "repo_id": os.path.basename(facts.workspace),
             "stdout_bytes": tracks["stdout"].written,
             "stderr_bytes": tracks["stderr"].written,
             "stdout_sha256": tracks["stdout"].sha256,

@@ -133,7 +133,7 @@ class Inbox:
             for id_ in _ids(directory, "answer"):
                 if id_ not in asked:
                     _remove(directory, f"{id_}.answer")
-            for name in os.listdir(directory):  # noqa: PTH208 - a descriptor
+            for name in os.listdir(directory):  # a descriptor
                 if name.startswith(".") and _NAME.match(name[1:]):
                     with suppress(FileNotFoundError):
                         made = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime

@@ -185,7 +185,7 @@ def _day_name(day: int) -> str:
 
 def dated_files(directory: Path) -> list[str]:
     """Return the names of the ledger's files, oldest first."""
-    return sorted(name for name in os.listdir(directory) if _DATED.fullmatch(name))  # noqa: PTH208 (names are all)
+    return sorted(name for name in os.listdir(directory) if _DATED.fullmatch(name))
 
 
 def open_regular(directory: Path, name: str) -> int | None:

@@ -88,19 +88,17 @@ class Folder:
         self._directory = directory
 
     def begin(self, group: str, names: Iterable[str], *, whole: str) -> None:
-        """Follow Objects."""
         folder = f"{self._directory}/{group}"
         try:
-            os.mkdir(folder, 0o700)  # noqa: PTH102 - for each program that runs
+            os.mkdir(folder, 0o700)
         except FileNotFoundError:
             make_private(self._directory)
-            os.mkdir(folder, 0o700)  # noqa: PTH102
+            os.mkdir(folder, 0o700)
         check_directory(self._directory)
         for name in (*names, f"{whole}{_STAGED}"):
             os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
-        """Follow Objects."""
         path = f"{self._directory}/{group}/{name}"
         # Three for each program that runs: a file object would ask the kernel four things more.
         file = open_own(f"{path}{_STAGED}" if whole else path, os.O_WRONLY)
@@ -111,10 +109,9 @@ class Folder:
         finally:
             os.close(file)
         if whole:
-            os.rename(f"{path}{_STAGED}", path)  # noqa: PTH104
+            os.rename(f"{path}{_STAGED}", path)
 
     def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
-        """Follow Objects."""
         try:
             check_directory(self._directory)
             descriptor = open_own(self._directory / group / name)
@@ -124,24 +121,21 @@ class Folder:
             if error.errno == ENOTDIR:
                 return
             raise
-        with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+        with open(descriptor, "rb", buffering=0) as file:  # a descriptor
             yield file.read(chunk)
             while piece := file.read(chunk):
                 yield piece
 
     def delete(self, group: str, names: Iterable[str]) -> None:
-        """Follow Objects."""
         for name in names:
             with contextlib.suppress(IsADirectoryError):  # `drop` removes it
                 (self._directory / group / name).unlink(missing_ok=True)
         self.drop(group)
 
     def drop(self, group: str) -> None:
-        """Follow Objects."""
         shutil.rmtree(self._directory / group, ignore_errors=True)
 
     def groups(self) -> Iterable[str]:
-        """Follow Objects."""
         try:
             with os.scandir(self._directory) as entries:
                 return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -149,12 +143,11 @@ class Folder:
             return []
 
     def size(self) -> int:
-        """Follow Objects."""
         total = 0
         for folder, _, names in os.walk(self._directory):
             for name in names:
                 try:
-                    total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - of thousands
+                    total += os.lstat(os.path.join(folder, name)).st_size
                 except FileNotFoundError:  # swept meanwhile
                     continue
         return total
@@ -168,7 +161,6 @@ class Folder:
             return datetime.fromtimestamp(0, UTC)
 
     def swept(self, at: datetime) -> None:
-        """Follow Objects."""
         marker = self._directory / _MARKER
         marker.touch(mode=0o600)
         os.utime(marker, (at.timestamp(), at.timestamp()))
@@ -184,17 +176,15 @@ class Bucket:
         self.last_sweep = now
 
     def begin(self, group: str, names: Iterable[str], *, whole: str) -> None:
-        """Follow Objects: there is nothing to be done."""
+        """Do nothing."""
 
-    def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:  # noqa: ARG002 - always is
-        """Follow Objects."""
-        import obstore  # noqa: PLC0415 - only who stores or reads output in a bucket pays for it
+    def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
+        import obstore
 
         obstore.put(self._store, f"{group}/{name}", data, max_concurrency=1)
 
     def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
-        """Follow Objects."""
-        import obstore  # noqa: PLC0415
+        import obstore
 
         try:
             found = obstore.get(self._store, f"{group}/{name}")
@@ -206,8 +196,7 @@ class Bucket:
             yield bytes(piece)
 
     def delete(self, group: str, names: Iterable[str]) -> None:
-        """Follow Objects."""
-        import obstore  # noqa: PLC0415
+        import obstore
 
         for name in names:
             try:
@@ -216,28 +205,25 @@ class Bucket:
                 continue
 
     def drop(self, group: str) -> None:
-        """Follow Objects: nothing was begun."""
+        """Do nothing: no upload was started."""
 
     def groups(self) -> Iterable[str]:
-        """Follow Objects."""
-        import obstore  # noqa: PLC0415
+        import obstore
 
         return obstore.list_with_delimiter(self._store)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]
 
     def size(self) -> int:
-        """Follow Objects."""
-        import obstore  # noqa: PLC0415
+        import obstore
 
         parts: Iterator[Sequence[ObjectMeta]] = obstore.list(self._store)  # pyright: ignore[reportUnknownMemberType]
         return sum(each["size"] for part in parts for each in part)
 
     def swept(self, at: datetime) -> None:
-        """Follow Objects."""
         self.last_sweep = at
 
     @cached_property
     def _store(self) -> "ObjectStore":
-        from obstore.store import from_url  # noqa: PLC0415
+        from obstore.store import from_url
 
         retries: RetryConfig = {"max_retries": 3, "retry_timeout": _PATIENCE}
         return from_url(self._url, retry_config=retries)

@@ -49,7 +49,7 @@ def listed(workspace: Path) -> Iterator[tuple[str, Path]]:
 def find(argument: str, workspace: Path) -> Path:
     """Return the file of a script's name or path. Raises ScriptNotFound, which tells where was searched (M3)."""
     if _is_path(argument):
-        path = Path(os.path.expanduser(argument))  # noqa: PTH111 - that of `Path` raises for nobody's home
+        path = Path(os.path.expanduser(argument))  # `Path.expanduser` raises for an unknown user
         if not _is_there(path, Path.exists):
             raise ScriptNotFound(f"Script not found: {argument}\n  searched:\n    {path.absolute()}")
         return path
@@ -58,7 +58,7 @@ def find(argument: str, workspace: Path) -> Path:
         for name in names:
             if _is_there(folder / name, Path.is_file):
                 return folder / name
-    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+    from difflib import get_close_matches
 
     searched = [f"    {folder / names[0]}{_others(names)}" for folder in folders(workspace)]
     lines = [f"Script not found: {argument}", "  searched:", *searched]
@@ -93,7 +93,7 @@ def saved(name: str, path: Path, workspace: Path | None) -> bytes:
     One in the workspace is read from the workspace: whoever may write there, or made it, chooses where links lead, and
     a program that runs scripts by name would read any file. The user's own may be anywhere.
     """
-    from paddock.files import read_bounded  # noqa: PLC0415 - a program by its path starts without
+    from paddock.files import read_bounded  # a program by its path starts without
 
     within = None if workspace is None or path.parent in _folders(Path.home()) else workspace.resolve()
     try:
@@ -125,7 +125,7 @@ def _is_there(path: Path, look: Callable[[Path], bool]) -> bool:
     except OSError as problem:
         if problem.errno == errno.ENAMETOOLONG:
             return False
-        from paddock.files import strange_home  # noqa: PLC0415
+        from paddock.files import strange_home
 
         why = f"{problem.strerror}{strange_home(path, problem)}"
         raise ScriptNotFound(f"{path}: cannot read this script: {why}") from None
@@ -133,7 +133,7 @@ def _is_there(path: Path, look: Callable[[Path], bool]) -> bool:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if os.path.isfile(path)]  # noqa: PTH113 - that of `Path` raises
+        return [path for path in folder.iterdir() if os.path.isfile(path)]
     except OSError:
         return []
 

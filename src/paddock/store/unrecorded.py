@@ -16,17 +16,17 @@ class Unopened:
     def __init__(self, why: LedgerUnusable) -> None:
         self._why = why
 
-    def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:  # noqa: ARG002
+    def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
         """Raise LedgerUnusable."""
         raise self._why
 
     def append(
         self,
-        event: str,  # noqa: ARG002
-        request: str,  # noqa: ARG002
-        fields: Mapping[str, Field],  # noqa: ARG002
+        event: str,
+        request: str,
+        fields: Mapping[str, Field],
         *,
-        parent: str | None = None,  # noqa: ARG002
+        parent: str | None = None,
     ) -> str:
         """Raise LedgerUnusable."""
         raise self._why
@@ -36,11 +36,11 @@ class Unopened:
     def query(
         self,
         *,
-        event: str | None = None,  # noqa: ARG002
-        request: str | None = None,  # noqa: ARG002
-        since: datetime | None = None,  # noqa: ARG002
-        limit: int | None = None,  # noqa: ARG002
-        newest_first: bool = True,  # noqa: ARG002
+        event: str | None = None,
+        request: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        newest_first: bool = True,
     ) -> Iterator[AuditRecord]:
         """Raise LedgerUnusable."""
         raise self._why

@@ -59,7 +59,7 @@ def open_vault(settings: VaultSettings, part: str = "") -> Vault:
     """
     directory = settings.directory / part
     if settings.backend != "file":
-        import keyring  # noqa: PLC0415 - only who keeps secrets pays for it
+        import keyring
 
         backend = keyring.get_keyring()
         if backend.priority >= 1:
@@ -80,25 +80,21 @@ class FileVault:
         self._box = _Box(directory, "secrets")
 
     def get(self, scope: str, name: str) -> str | None:
-        """Follow `Vault.get`."""
         _check(scope, name)
         return self._box.read().get(scope, {}).get(name)
 
     def set(self, scope: str, name: str, value: str) -> None:
-        """Follow `Vault.set`."""
         _check(scope, name)
         _check_value(value)
         with self._box.changing() as secrets:
             secrets.setdefault(scope, {})[name] = value
 
     def delete(self, scope: str, name: str) -> bool:
-        """Follow `Vault.delete`."""
         _check(scope, name)
         with self._box.changing() as secrets:
             return secrets.get(scope, {}).pop(name, None) is not None
 
     def names(self, scope: str) -> list[str]:
-        """Follow `Vault.names`."""
         _check(scope)
         return sorted(self._box.read().get(scope, {}))
 
@@ -128,13 +124,11 @@ class KeyringVault:
         self._index = _Box(directory, "names")
 
     def get(self, scope: str, name: str) -> str | None:
-        """Follow `Vault.get`."""
         _check(scope, name)
         with _told():
             return self._backend.get_password(self._service, f"{scope}/{name}")
 
     def set(self, scope: str, name: str, value: str) -> None:
-        """Follow `Vault.set`."""
         _check(scope, name)
         _check_value(value)
         with self._index.changing() as names, _told():
@@ -142,7 +136,6 @@ class KeyringVault:
             names.setdefault(scope, {})[name] = ""
 
     def delete(self, scope: str, name: str) -> bool:
-        """Follow `Vault.delete`."""
         _check(scope, name)
         with self._index.changing() as names, _told():
             if self._backend.get_password(self._service, f"{scope}/{name}") is None:
@@ -152,7 +145,6 @@ class KeyringVault:
             return True
 
     def names(self, scope: str) -> list[str]:
-        """Follow `Vault.names`."""
         _check(scope)
         return sorted(self._index.read().get(scope, {}))
 
@@ -182,7 +174,7 @@ class _Box:
                 self._write(secrets)
 
     def _read(self) -> Secrets:
-        from cryptography.fernet import Fernet, InvalidToken  # noqa: PLC0415 - takes 30 ms
+        from cryptography.fernet import Fernet, InvalidToken  # takes 30 ms
 
         try:
             check_directory(self._directory)
@@ -201,7 +193,7 @@ class _Box:
         raise VaultError(text)
 
     def _write(self, secrets: Secrets) -> None:
-        from cryptography.fernet import Fernet  # noqa: PLC0415
+        from cryptography.fernet import Fernet
 
         check_directory(self._directory)
         if not self._key.exists():

@@ -23,7 +23,7 @@ _INT64 = 1 << 63
 _SPELLED = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
 
 
-class InvalidInput(PaddockError):  # noqa: N818 - the seed's name
+class InvalidInput(PaddockError):  # the seed's name
     """What was sent is no request for a computation; the text says why."""
 
 

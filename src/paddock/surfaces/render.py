@@ -218,6 +218,6 @@ def _number(value: float) -> str:
         return "null"
     if value == 0:
         return "0"
-    if 1e-6 <= abs(value) < 1e21:  # noqa: PLR2004 - ECMA-262, Number::toString
+    if 1e-6 <= abs(value) < 1e21:  # ECMA-262, Number::toString
         return format(Decimal(repr(value)), "f").removesuffix(".0")
     return _EXPONENT.sub(r"e\1\2", repr(value))

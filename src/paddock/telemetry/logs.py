@@ -50,7 +50,6 @@ class JsonFormatter(logging.Formatter):
         self._all_text = all_text
 
     def format(self, record: logging.LogRecord) -> str:
-        """Follow logging.Formatter."""
         line: dict[str, object] = {
             "ts": timestamp(record.created),
             "level": record.levelname.lower(),

@@ -120,12 +120,12 @@ class Counting:
         self._metrics = metrics
         self._begun: set[str] = set()
 
-    def started(self, request: str, parent: str | None, facts: Facts) -> None:  # noqa: ARG002 - an observer's signature
+    def started(self, request: str, parent: str | None, facts: Facts) -> None:
         """Count a request that runs."""
         self._begun.add(request)
         self._metrics.running.labels(str(facts["kind"])).inc()
 
-    def ended(self, request: str, parent: str | None, facts: Facts) -> None:  # noqa: ARG002
+    def ended(self, request: str, parent: str | None, facts: Facts) -> None:
         """Count a request that ended."""
         metrics, kind, status = self._metrics, str(facts["kind"]), str(facts["status"])
         if request in self._begun:
@@ -137,7 +137,7 @@ class Counting:
         if kind == "server":
             metrics.calls.labels(metrics.label(call_of(facts, self.sources.told)[0]), status).inc()
 
-    def answered(self, request: str, parent: str | None, facts: Facts) -> None:  # noqa: ARG002
+    def answered(self, request: str, parent: str | None, facts: Facts) -> None:
         """Count an answer, and how long it took."""
         self._metrics.approvals.labels(str(facts["answer"])).observe(cast("float", facts["ms"]) / 1000)
 
@@ -153,7 +153,6 @@ class _Readings(Collector):
         self._readings = readings
 
     def collect(self) -> Iterator[Metric]:
-        """Follow prometheus_client."""
         for name, about, value in self._readings():
             yield GaugeMetricFamily(name, about, value=value)
 

@@ -160,7 +160,7 @@ def exporter(settings: TelemetrySettings) -> SpanExporter:
     """Return where spans go: a collector, or standard error with one line of JSON for each."""
     if settings.traces == "console":
         return ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n")
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - takes 0.1 s
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # takes 0.1 s
 
     logging.getLogger(OTLPSpanExporter.__module__).setLevel(logging.CRITICAL)
     return OTLPSpanExporter(f"{settings.endpoint.rstrip('/')}/v1/traces" if settings.endpoint else None)

@@ -25,7 +25,7 @@ class Watch:
         self._counting: Counting | None = None
         self._sources = sources
         if logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
-            from paddock.telemetry.logs import Lines  # noqa: PLC0415
+            from paddock.telemetry.logs import Lines
 
             self._observers.append(Lines())
         try:
@@ -49,12 +49,12 @@ class Watch:
 
     def _load(self, settings: Settings) -> None:
         if settings.telemetry.traces != "none":
-            from paddock.telemetry.traces import Traces, exporter  # noqa: PLC0415 - only who wants them pays
+            from paddock.telemetry.traces import Traces, exporter
 
             self._traces = Traces(exporter(settings.telemetry), self._sources.told)
             self._observers.append(self._traces)
         if settings.telemetry.metrics:
-            from paddock.telemetry.metrics import Metrics  # noqa: PLC0415 - only who wants them pays
+            from paddock.telemetry.metrics import Metrics
 
             self.metrics = self.metrics or Metrics()
             self._counting = self.metrics.session(self._sources)

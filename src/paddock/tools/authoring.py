@@ -121,9 +121,9 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[Finding]:
 def _missing(directory: Path, script: str, working_dir: str | None) -> Iterator[str]:
     try:
         # Those of `Path` raise where a name is too long.
-        if not os.path.isfile(inside(directory, script)):  # noqa: PTH113
+        if not os.path.isfile(inside(directory, script)):
             yield f"Script not found: {script}"
-        if working_dir is not None and not os.path.isdir(inside(directory, working_dir)):  # noqa: PTH112
+        if working_dir is not None and not os.path.isdir(inside(directory, working_dir)):
             yield f"Working directory not found: {working_dir}"
     except ToolError as problem:
         yield str(problem)

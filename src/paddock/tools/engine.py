@@ -81,7 +81,7 @@ class Runtimes(Protocol):
         ...
 
 
-class Unreadable(Exception):  # noqa: N818 - reads as the fact it states
+class Unreadable(Exception):
     """The script cannot be read; the text says why."""
 
 
@@ -222,7 +222,7 @@ def _working_directory(tool: Tool) -> Path:
         path = inside(tool.directory, name)
     except ToolError as problem:
         raise _RefusedError(f"Working directory not allowed: {problem}") from None
-    if not os.path.isdir(path):  # noqa: PTH112 - that of `Path` raises where a name is too long
+    if not os.path.isdir(path):  # `Path.is_dir` raises where a name is too long
         raise _RefusedError(f"Working directory not found: {name}")
     return path
 

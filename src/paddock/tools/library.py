@@ -227,7 +227,7 @@ def inside(directory: Path, name: str) -> Path:
     """
     try:
         root = os.path.realpath(directory)
-        path = Path(os.path.realpath(os.path.join(root, name)))  # noqa: PTH118 - what is not there resolves, too
+        path = Path(os.path.realpath(os.path.join(root, name)))  # resolves a missing path, too
     except (ValueError, OSError):  # the latter for a link that is swapped meanwhile
         raise ToolError(f"{name!r} is no path") from None
     if not path.is_relative_to(root):
@@ -261,7 +261,7 @@ def _schema(directory: Path, name: str) -> dict[str, Json]:
 
 
 def _with_manifest(folder: Path, prompt: str) -> Iterator[_Found]:
-    if os.path.islink(folder):  # noqa: PTH114 - as in `_is_file`
+    if os.path.islink(folder):
         return
     for directory in _directories(folder):
         if _is_file(directory / MANIFEST):
@@ -270,7 +270,7 @@ def _with_manifest(folder: Path, prompt: str) -> Iterator[_Found]:
 
 def _is_file(path: Path) -> bool:
     """Tell whether a file is there; what cannot be looked at, such as a link to an endless name, is none."""
-    return os.path.isfile(path)  # noqa: PTH113 - that of `Path` raises: one such link would hide every tool
+    return os.path.isfile(path)  # `Path.is_file` raises: one such link would hide every tool
 
 
 def _is_there(directory: Path, name: str) -> bool:

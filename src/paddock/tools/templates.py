@@ -25,15 +25,15 @@ class TemplateError(ValueError):
     """A template asks for something that there is not; the text is for its author."""
 
 
-class ScriptNotFound(TemplateError):  # noqa: N818 - reads as the fact it states
+class ScriptNotFound(TemplateError):
     """No script of that id."""
 
 
-class ScriptFailed(TemplateError):  # noqa: N818
+class ScriptFailed(TemplateError):
     """The script did not end well."""
 
 
-class FieldNotFound(TemplateError):  # noqa: N818
+class FieldNotFound(TemplateError):
     """The script's output has no such field, or is no object."""
 
 

@@ -28,13 +28,13 @@ class Flowing:
     @cached_property
     def flows(self) -> "Flows":
         """What runs sequences."""
-        from paddock.flows import engine  # noqa: PLC0415 - only sequences pay for it
+        from paddock.flows import engine
 
         return engine.Flows(self.execute, self._scripts.work, self._outgoing, self._results)
 
     @cached_property
     def temporals(self) -> "Temporals":
         """What fires schedules."""
-        from paddock.flows import temporal  # noqa: PLC0415 - only schedules pay for it
+        from paddock.flows import temporal
 
         return temporal.Temporals(self.execute, self._settings.sdk.temporals)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def open_artifacts(settings: Settings, scanner: Scanner | None = None) -> "Artifacts":
     """Return the store of output, with the redaction in force; nothing is created before it is used."""
-    from paddock.store.artifacts import Artifacts  # noqa: PLC0415 - only programs with stored output pay for it
+    from paddock.store.artifacts import Artifacts
 
     return Artifacts(settings.artifacts, scanner or Scanner(settings.redaction))
 

@@ -43,7 +43,7 @@ def installation() -> list[Path]:
 
 def own_files(settings: Settings) -> "tuple[File, ...]":
     """Return the files outside of those directories that Paddock keeps, or that say what it runs and whom it trusts."""
-    from paddock.confine import private  # noqa: PLC0415 - only processes pay for it
+    from paddock.confine import private
 
     named = [
         private.File("sdk.webhooks", str(settings.sdk.webhooks)),
@@ -54,7 +54,7 @@ def own_files(settings: Settings) -> "tuple[File, ...]":
     if settings.servers.config is not None:
         named.append(private.File("servers.config", str(settings.servers.config), readable=True))
     if (source := settings.servers.registry_source) and "://" not in source:
-        place = os.path.expanduser(source)  # noqa: PTH111 - one without a home is refused where it is read
+        place = os.path.expanduser(source)  # one without a home is refused where it is read
         named.append(private.File("servers.registry_source", place, readable=True))
     own = private.known(own_directories(settings))
     return tuple(file for file in named if not private.keeper(own, os.path.realpath(file.path)))
@@ -84,7 +84,7 @@ class Processes:
         Raises EngineError, with the fix, when this machine gives less than the minimum, and ConfigurationError when
         the configured user is not there. The next call tries again.
         """
-        from paddock.confine import ladder, plan, private  # noqa: PLC0415 - only processes pay for it
+        from paddock.confine import ladder, plan, private
 
         self._prepare()
         async with self._choosing:

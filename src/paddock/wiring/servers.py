@@ -55,7 +55,7 @@ class Servers:
     def config(self) -> "ServersConfig":
         """What the servers files say; where both have a server, the first."""
         # Only programs that use servers pay for it.
-        from paddock.hub.config import combine_configs, load_servers  # noqa: PLC0415
+        from paddock.hub.config import combine_configs, load_servers
 
         self.used = True
         base = None if self._settings.config else self._workspace
@@ -135,35 +135,35 @@ class Servers:
     @cached_property
     def pins(self) -> "Pins":
         """The definitions of tools that are pinned."""
-        from paddock.hub.pins import Pins  # noqa: PLC0415 - only programs that use servers pay for it
+        from paddock.hub.pins import Pins
 
         return Pins(self._settings.state, self._memory)
 
     @cached_property
     def admission(self) -> "Admission":
         """What calls must satisfy."""
-        from paddock.hub.admission import Admission  # noqa: PLC0415 - only programs that use servers pay for it
+        from paddock.hub.admission import Admission
 
         return Admission(self.config.servers, self.pins)
 
     @cached_property
     def logins(self) -> "KeptLogins":
         """The logins at servers."""
-        from paddock.logins import KeptLogins  # noqa: PLC0415 - only programs that use servers pay for it
+        from paddock.logins import KeptLogins
 
         return KeptLogins(self._all, self._memory, self._learn)
 
     @cached_property
     def observed(self) -> "Observed":
         """The types of results so far."""
-        from paddock.hub.observed import Observed  # noqa: PLC0415 - only programs that use servers pay for it
+        from paddock.hub.observed import Observed
 
         return Observed(self._settings.state, self._memory)
 
     @cached_property
     def catalog(self) -> "Catalog":
         """All tools of all servers, to be searched and described; servers start when it is first asked."""
-        from paddock.hub.catalog import Catalog  # noqa: PLC0415 - only those who search pay for it
+        from paddock.hub.catalog import Catalog
 
         hub = self._live()
 
@@ -184,20 +184,20 @@ class Servers:
     @cached_property
     def meaning(self) -> "Meaning":
         """How a search ranks tools by their meaning."""
-        from paddock.hub.meaning import Meaning  # noqa: PLC0415 - only those who search pay for it
+        from paddock.hub.meaning import Meaning
 
         return Meaning(self._settings.semantic_search, user_cache_path("paddock") / "vectors")
 
     @cached_property
     def provisioning(self) -> "Provisioning":
         """What further servers can be had, and which are enabled."""
-        from paddock.hub.provision import Provisioning  # noqa: PLC0415 - only those who want more servers pay for it
+        from paddock.hub.provision import Provisioning
 
         return Provisioning(self._files, self._settings.registry, self._settings.trust)
 
     async def refresh(self) -> int:
         """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""
-        from paddock.hub.registry import refresh  # noqa: PLC0415 - its HTTP client takes a while to load
+        from paddock.hub.registry import refresh  # its HTTP client takes a while to load
 
         return await refresh(self._settings.registry_source, self._settings.registry)
 
@@ -225,7 +225,7 @@ class Servers:
 
     def _live(self) -> "Hub":
         if self._hub is None:
-            from paddock.hub.pool import Hub  # noqa: PLC0415 - only programs that use servers pay for it
+            from paddock.hub.pool import Hub
 
             self._hub = Hub(
                 self.config.servers,

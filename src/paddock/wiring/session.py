@@ -78,15 +78,15 @@ class Session:
 
 
 def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
-    from paddock.runtimes.cache import Cache  # noqa: PLC0415 - only programs in other languages pay for it
-    from paddock.runtimes.engine import RuntimeEngine  # noqa: PLC0415
+    from paddock.runtimes.cache import Cache
+    from paddock.runtimes.engine import RuntimeEngine
 
     compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
     return RuntimeEngine(processes.sandbox, os.environ, compiled, settings.runtimes)
 
 
 def _commands(settings: Settings, processes: Processes, secret: "Callable[[str], str | None]") -> "Commands":
-    from paddock.sdk.commands import Commands  # noqa: PLC0415 - only who calls one pays for it
+    from paddock.sdk.commands import Commands
 
     return Commands(settings.sdk.commands, os.environ, processes.sandbox, secret)
 
@@ -103,8 +103,8 @@ def _watch(
     watched = settings.telemetry.metrics or settings.telemetry.traces != "none"
     if not watched and not logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
         return None
-    from paddock.telemetry.watch import Watch  # noqa: PLC0415 - only who wants it pays for it
-    from paddock.telemetry.watched import Sources  # noqa: PLC0415
+    from paddock.telemetry.watch import Watch
+    from paddock.telemetry.watched import Sources
 
     def waiting() -> int:
         return guest.waiting + programs.waiting

@@ -28,7 +28,7 @@ NEW_NAMESPACES = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x
 def enter(place: str) -> None:
     """Turn this process into one that runs in such a place."""
     if place == "docker":
-        import pyseccomp as seccomp  # noqa: PLC0415
+        import pyseccomp as seccomp
 
         rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
         for name in DOCKER_DENIES:

@@ -82,7 +82,7 @@ def test_schemas_are_refused_before_they_are_compiled(
     def note(document: Json, **_: object) -> None:
         compiled.append(document)
 
-    import jsonschema_rs  # noqa: PLC0415
+    import jsonschema_rs
 
     if "compile" not in why:
         monkeypatch.setattr(jsonschema_rs, "validator_for", note)

@@ -136,7 +136,7 @@ def test_s7_executables_are_compared_by_name(text: str, name: str) -> None:
         ("r", "Rscript", True),
     ],
 )
-def test_s8_which_executables_fit(runtime: str, executable: str, fits: bool) -> None:  # noqa: FBT001
+def test_s8_which_executables_fit(runtime: str, executable: str, fits: bool) -> None:
     denied = f'Executable "{executable}" is not compatible with runtime "{runtime}"'
     assert reasons(request(runtime, executable=executable)) == (() if fits else (denied,))
 

@@ -34,7 +34,7 @@ class Keyring(keyring.backend.KeyringBackend):
 
 
 class Locked(Keyring):
-    def get_password(self, service, username):  # noqa: ARG002
+    def get_password(self, service, username):
         raise RuntimeError(f"locked: {SECRET}")
 
 

@@ -61,7 +61,7 @@ def test_questions_that_nobody_answers_are_forgotten():
 
 
 def test_p39_what_is_asked():
-    match = Match("csv", 0.9, "schema_match", False, ("file",), {"file": "a.csv"}, True)  # noqa: FBT003
+    match = Match("csv", 0.9, "schema_match", False, ("file",), {"file": "a.csv"}, True)
     one = question(match, name="CSV", prompt="analyse", message=None)
     assert one == Question(
         tool_id="csv", tool_name="CSV", message="Execute CSV?", resume_command=">>analyse",
@@ -92,13 +92,13 @@ def test_p39_what_is_asked():
 @pytest.mark.parametrize(
     ("output", "success", "error", "verdict"),
     [
-        ({"valid": True, "warnings": ["w"]}, False, "x", Verdict(True, ("w",))),  # noqa: FBT003
-        ({"valid": False, "errors": ["e", 1]}, True, None, Verdict(False, (), ("e", "1"))),  # noqa: FBT003
-        ({"valid": False}, True, None, Verdict(False, (), ("Validation failed",))),  # noqa: FBT003
-        ({"output": "hello"}, True, None, Verdict(False, (), ("Validation failed",))),  # noqa: FBT003
-        ({"valid": "true"}, True, None, Verdict(False, (), ("Validation failed",))),  # noqa: FBT003
-        (None, True, None, Verdict(False, (), ("Script did not return valid JSON output",))),  # noqa: FBT003
-        ([1], False, "Process exited with code 5", Verdict(False, (), ("Process exited with code 5",))),  # noqa: FBT003
+        ({"valid": True, "warnings": ["w"]}, False, "x", Verdict(True, ("w",))),
+        ({"valid": False, "errors": ["e", 1]}, True, None, Verdict(False, (), ("e", "1"))),
+        ({"valid": False}, True, None, Verdict(False, (), ("Validation failed",))),
+        ({"output": "hello"}, True, None, Verdict(False, (), ("Validation failed",))),
+        ({"valid": "true"}, True, None, Verdict(False, (), ("Validation failed",))),
+        (None, True, None, Verdict(False, (), ("Script did not return valid JSON output",))),
+        ([1], False, "Process exited with code 5", Verdict(False, (), ("Process exited with code 5",))),
     ],
 )
 def test_p41_what_a_run_says_about_itself_counts_before_its_exit_code(

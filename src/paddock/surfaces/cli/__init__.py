@@ -33,11 +33,11 @@ def main() -> None:
         del os.environ["HOME"]  # of no use to anybody, as if it were not set
     try:
         if sys.argv[1:2] in (["run"], ["compute"]) and not {"-h", "--help"} & {*sys.argv}:
-            from paddock.surfaces.cli.head_start import run  # noqa: PLC0415 - only for programs
+            from paddock.surfaces.cli.head_start import run
 
             run(sys.argv[1:])
         else:
-            from paddock.surfaces.cli.root import command  # noqa: PLC0415 - after the start of a program
+            from paddock.surfaces.cli.root import command  # after the start of a program
 
             command(prog_name="paddock")
     except KeyboardInterrupt:  # while something is imported
@@ -45,7 +45,9 @@ def main() -> None:
     except Exception as error:
         if is_interrupt(error):
             sys.exit(INTERRUPTED)
-        there = os.environ.get("HOME", os.path.expanduser("~")).startswith("/")  # noqa: PTH111 - `Path` raises for nobody's
+        there = os.environ.get("HOME", os.path.expanduser("~")).startswith(
+            "/"
+        )
         if there or not isinstance(error, RuntimeError):
             raise
         # As in a container with a user of its own: what looks for the home directory then raises no error of its own.

@@ -58,7 +58,7 @@ def command(
     Agents wait whose client cannot ask. With an ID the question is shown and asked on this terminal; a yes that comes
     from anywhere else is none.
     """
-    from paddock.store.inbox import Inbox  # noqa: PLC0415 - help does without
+    from paddock.store.inbox import Inbox
 
     if whole_run and deny:
         raise click.UsageError("--run goes with a yes, --deny is a no.")

@@ -40,19 +40,19 @@ def _among(look: Callable[[Settings, Path], Iterable[str]]) -> _Completion:
 
 
 def _servers(settings: Settings, workspace: Path) -> Iterable[str]:
-    from paddock.wiring.servers import Servers  # noqa: PLC0415 - only who completes pays for it
+    from paddock.wiring.servers import Servers
 
     return Servers(settings, workspace).config.servers
 
 
 def _script_tools(settings: Settings, workspace: Path) -> Iterable[str]:
-    from paddock.scripts import open_library  # noqa: PLC0415
+    from paddock.scripts import open_library
 
     return open_library(settings.tools, workspace).tools()
 
 
 def _handles(settings: Settings, workspace: Path) -> Iterable[str]:
-    from paddock.wiring.output import open_artifacts  # noqa: PLC0415
+    from paddock.wiring.output import open_artifacts
 
     if settings.artifacts.url is not None:
         return ()

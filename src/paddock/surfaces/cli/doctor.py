@@ -32,9 +32,9 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     Shows also whether the files that Paddock keeps are closed to others, and changes none of them.
     Exits with 1 when it is less than the setting sandbox.minimum_tier asks for, so that nothing would run.
     """
-    from paddock.confine.ladder import examine  # noqa: PLC0415 - the help page needs no sandbox
-    from paddock.confine.plan import configured_user  # noqa: PLC0415
-    from paddock.wiring.own_places import look_at_places  # noqa: PLC0415
+    from paddock.confine.ladder import examine  # the help page needs no sandbox
+    from paddock.confine.plan import configured_user
+    from paddock.wiring.own_places import look_at_places
 
     settings = load(workspace, flags=flags).settings
     sandbox = settings.sandbox
@@ -58,8 +58,8 @@ async def _python(
     settings: Settings, workspace: Path, found: Examination, job_user: int | None
 ) -> "Toolchain | Missing":
     """Return what runs Python programs of the workspace."""
-    from paddock.runtimes.found import Toolchains  # noqa: PLC0415
-    from paddock.surfaces.cli.runtimes import usual_jobs  # noqa: PLC0415
+    from paddock.runtimes.found import Toolchains
+    from paddock.surfaces.cli.runtimes import usual_jobs
 
     tier = found.effective.tier if found.effective is not None else found.minimum
     job = next(job for job in usual_jobs(settings, workspace) if job.work.runtime == "python")
@@ -68,7 +68,7 @@ async def _python(
 
 def _of_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
     """Return whether there is one, what it is or why there is none, and a fix."""
-    from paddock.runtimes.toolchain import Toolchain  # noqa: PLC0415
+    from paddock.runtimes.toolchain import Toolchain
 
     if isinstance(python, Toolchain):
         return "available", python.places["executable"], ""

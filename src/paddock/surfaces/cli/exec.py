@@ -129,7 +129,7 @@ def command(
     125 Paddock failed, 126 policy refused it, 127 there is no such runtime here, 128+N a signal ended it.
     """
     if runtime not in RUNTIMES:
-        from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
+        from paddock.runtimes.recipe import no_runtime
 
         raise Failure(no_runtime(runtime), exit_code=NO_RUNTIME)
     answered = given["mode"] is not None or bool(given["terms"])

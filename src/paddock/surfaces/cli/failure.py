@@ -58,7 +58,7 @@ def interrupted() -> Failure:
 def _is_somewhere() -> bool:
     """Tell whether there is a current directory, at which relative names begin."""
     try:
-        os.getcwd()  # noqa: PTH109 - its error is what is asked for
+        os.getcwd()  # raises where the directory was removed
     except FileNotFoundError:
         return False
     return True

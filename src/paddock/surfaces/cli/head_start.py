@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> None:
     def opener(
         settings: "Settings", workspace: "Path", asker: "Asker"
     ) -> "AbstractAsyncContextManager[Session]":
-        from paddock.wiring.session import open_session  # noqa: PLC0415 - a command that is refused does without
+        from paddock.wiring.session import open_session
 
         return open_session(settings, workspace, launcher=launcher, asker=asker)
 
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> None:
             launcher.begin_zygote("guest-jit" if "--jit" in arguments else "guest")
             if arguments[0] == "run" and not _was_read(arguments[1:]):
                 launcher.begin_reader()
-        from paddock.surfaces.cli.root import command  # noqa: PLC0415 - this is what takes its time
+        from paddock.surfaces.cli.root import command  # this is what takes its time
 
         command(prog_name="paddock", obj=opener)
     finally:
@@ -44,8 +44,8 @@ def run(arguments: Sequence[str]) -> None:
 
 def _was_read(arguments: Sequence[str]) -> bool:
     """Guess whether a program was read before; a wrong guess costs time and nothing else."""
-    from paddock.guest import answers  # noqa: PLC0415 - while the zygote starts
-    from paddock.store import scripts  # noqa: PLC0415
+    from paddock.guest import answers  # while the zygote starts
+    from paddock.store import scripts
 
     program = next((word for word in arguments if not word.startswith("-")), "-")
     try:

@@ -20,7 +20,7 @@ class Group(click.Group):
         """Return the command that the arguments begin with. Raises UsageError, with the nearest name in it."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            from difflib import get_close_matches  # noqa: PLC0415 - only mistakes pay for it
+            from difflib import get_close_matches
 
             near = get_close_matches(args[0][:100], known, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""

@@ -93,7 +93,7 @@ def _check_image(_context: click.Context, parameter: click.Parameter, image: str
 class _ClientName(click.Choice[str]):
     """The name of a client; a mistake is told with the nearest name."""
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.choices:
             return value
         near = get_close_matches(value[:100].lower(), self.choices, n=1)
@@ -308,7 +308,7 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
     """Return what moves servers out of a file that the client loads itself; ask a person at a terminal."""
     if not (asked or wish.about.loads_mcp_json):
         return _Move()
-    from paddock.configuration import load  # noqa: PLC0415 - only this asks for settings
+    from paddock.configuration import load
 
     elsewhere = load(wish.workspace).settings.servers.config
     if elsewhere is not None:
@@ -400,7 +400,7 @@ def _explain_other(wish: _Wish, scope: Scope, there: object) -> str:
 
 
 def _print_entry(entries: Mapping[str, Any]) -> None:
-    import json  # noqa: PLC0415 - only this prints a whole file
+    import json
 
     click.echo(json.dumps({"mcpServers": entries}, indent=2, ensure_ascii=False))
 

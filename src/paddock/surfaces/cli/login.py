@@ -91,8 +91,8 @@ def logout(server: str, *, workspace: Path, flags: dict[str, str], as_json: bool
 async def _log_in(
     settings: "Settings", workspace: Path, name: str, scope: str, wait_ms: int, *, browser: bool
 ) -> "Login":
-    from paddock.hub.authorize import keep, log_in, log_in_machine  # noqa: PLC0415 - takes most of a second
-    from paddock.hub.credentials import MACHINE_GRANT, is_scope  # noqa: PLC0415
+    from paddock.hub.authorize import keep, log_in, log_in_machine  # takes most of a second
+    from paddock.hub.credentials import MACHINE_GRANT, is_scope
 
     if scope and not is_scope(scope):
         raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
@@ -116,8 +116,8 @@ async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
         async with keeper.held():
             deleted = keeper.delete()
         if made is not None:
-            from paddock.hub.authorize import log_out  # noqa: PLC0415 - takes most of a second
-            from paddock.hub.login import LoginFailed  # noqa: PLC0415
+            from paddock.hub.authorize import log_out  # takes most of a second
+            from paddock.hub.login import LoginFailed
 
             try:
                 await log_out(made)
@@ -127,7 +127,7 @@ async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
 
 
 def _known(servers: "Servers", name: str) -> "HttpServer":
-    from paddock.hub.config import HttpServer  # noqa: PLC0415
+    from paddock.hub.config import HttpServer
 
     for text in servers.config.warnings:
         warn(text)
@@ -162,6 +162,6 @@ class _Shown:
         text = f"Log in at {visit.issuer} by opening this address:\n\n  {visit.url}\n"
         print_note(text)
         if self._browser and sys.stderr.isatty() and sys.stdin.isatty():
-            import webbrowser  # noqa: PLC0415 - only logins open one
+            import webbrowser
 
             await asyncio.to_thread(webbrowser.open, visit.url)

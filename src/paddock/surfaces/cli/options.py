@@ -50,7 +50,7 @@ def _pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[
     return pairs
 
 
-def pairs(*names: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - the name that click gives it
+def pairs(*names: str, help: str) -> Callable[[Any], Any]:
     """Return a repeatable option whose values are KEY=VALUE."""
     return click.option(*names, multiple=True, metavar="KEY=VALUE", callback=_pairs, help=help)
 
@@ -67,7 +67,7 @@ def _duration(_context: click.Context, parameter: click.Parameter, text: str | N
     return max(1, round(milliseconds))
 
 
-def timeout(help: str) -> Callable[[Any], Any]:  # noqa: A002 - the name that click gives it
+def timeout(help: str) -> Callable[[Any], Any]:
     """Return the option for a wall time, as seconds or as a duration with its unit. Its value is in milliseconds."""
     return click.option(
         "--timeout", metavar="DURATION", callback=_duration, help=f"{help}, e.g. 2.5 or 500ms."

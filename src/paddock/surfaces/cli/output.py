@@ -96,7 +96,7 @@ def query_(
         raise click.UsageError("give --term, --lines or --after: what shall be looked for?")
     if lines and (terms or after is not None):
         raise click.UsageError("--lines goes with neither --term nor --after")
-    if len(terms) > 10 or any(not 1 <= len(term) <= 1000 for term in terms):  # noqa: PLR2004 - as OutputQuery has it
+    if len(terms) > 10 or any(not 1 <= len(term) <= 1000 for term in terms):
         raise click.UsageError("up to 10 terms of 1 to 1000 characters can be looked for")
     if any(encodable(term) != term for term in terms):
         raise click.UsageError("a term is no UTF-8 text; output is searched as that")

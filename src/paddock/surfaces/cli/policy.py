@@ -206,7 +206,7 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
 
 
 def _executables(runtime: Runtime) -> Executables:
-    from paddock.runtimes.recipe import executables  # noqa: PLC0415 - the help page needs no recipes
+    from paddock.runtimes.recipe import executables  # the help page needs no recipes
 
     return executables(runtime)
 

@@ -18,8 +18,8 @@ def recorded_repairs() -> Generator[None]:
         yield
     finally:
         if has_repairs():
-            from paddock.configuration import load  # noqa: PLC0415 - rare
-            from paddock.store.ledger import Ledger  # noqa: PLC0415
+            from paddock.configuration import load
+            from paddock.store.ledger import Ledger
 
             with suppress(PaddockError, OSError):
                 Ledger(load(Path()).settings.audit.directory).close()

@@ -50,16 +50,16 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 class _Lazy(Group):
     """A group that imports a command's module only to run it, and reports Paddock's exceptions as errors."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = import_module(f"{_ROOM}.{_COMMANDS[cmd_name][0]}").command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
@@ -96,7 +96,7 @@ class _Lazy(Group):
                 return self._carry_out(ctx)
         except click.ClickException as error:
             if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
-                from paddock.surfaces.cli.table import print_json  # noqa: PLC0415 - only for programs, and mistakes
+                from paddock.surfaces.cli.table import print_json
 
                 try:
                     print_json({"error": {"message": error.format_message()}})

@@ -82,7 +82,7 @@ def mcp(
     log_level: str | None,
 ) -> None:
     """Serve MCP over standard input and output until the client closes its end, or over HTTP until stopped."""
-    from paddock.telemetry import logs  # noqa: PLC0415 - help does without
+    from paddock.telemetry import logs
 
     def settings_of(place: Path) -> "Settings":
         return load(place, flags=flags).settings
@@ -92,7 +92,7 @@ def mcp(
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
     door = None if address is None else _door(address, token_file, hosts)
-    from paddock.guest.launch import Launcher  # noqa: PLC0415 - help does without
+    from paddock.guest.launch import Launcher
 
     launcher = Launcher()
     try:
@@ -105,7 +105,7 @@ def mcp(
 
 
 def _door(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Door":
-    from paddock.surfaces.mcp.door import checked_token, open_door, read_token  # noqa: PLC0415 - stdio does without
+    from paddock.surfaces.mcp.door import checked_token, open_door, read_token
 
     made_up = token_file is None and TOKEN_VARIABLE not in os.environ
     if token_file is not None:
@@ -128,8 +128,8 @@ async def _serve(
     launcher: "Launcher",
     door: "Door | None",
 ) -> None:
-    from paddock.surfaces.mcp import service  # noqa: PLC0415 - the protocol's library costs 0.8 s
-    from paddock.wiring.session import open_session  # noqa: PLC0415 - help does without
+    from paddock.surfaces.mcp import service  # the protocol's library costs 0.8 s
+    from paddock.wiring.session import open_session
 
     stop = asyncio.Event()
     with cancelled_by_signals(stop):

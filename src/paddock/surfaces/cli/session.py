@@ -24,7 +24,7 @@ def session(
 
     A context may have an opener of its own.
     """
-    from paddock.wiring.session import open_session  # noqa: PLC0415 - help and completion do without
+    from paddock.wiring.session import open_session
 
     opener: Callable[..., AbstractAsyncContextManager[Session]] = (
         click.get_current_context().obj or open_session

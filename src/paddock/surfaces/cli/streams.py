@@ -39,7 +39,7 @@ class _Terminal(io.TextIOWrapper):
     """Text for a terminal: whoever wrote it, only line ends, tabs and colours act there."""
 
     def write(self, text: str, /) -> int:
-        from paddock.surfaces.terminal_text import encodable, escape_line  # noqa: PLC0415 - only terminals need it
+        from paddock.surfaces.terminal_text import encodable, escape_line
 
         super().write(encodable(escape_line(text)))
         return len(text)
@@ -72,7 +72,7 @@ def prepare() -> None:
             device = os.open(os.devnull, os.O_RDWR)
             if device == number:
                 # A child without it would open something else in its place.
-                os.set_inheritable(number, True)  # noqa: FBT003 - it takes no names
+                os.set_inheritable(number, True)
             else:
                 os.dup2(device, number)
                 os.close(device)

@@ -62,11 +62,11 @@ def warn(text: str) -> None:
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, or cards where the terminal is too narrow for one. Neither breaks a word, such as a handle."""
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - rich takes longer to load than most commands to run
-    from rich.cells import cell_len  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.box import SIMPLE_HEAD  # rich takes longer to load than most commands to run
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     cells = [[encodable(escape(" ".join(cell.split()))) for cell in row] for row in rows]
     console = Console(highlight=False)

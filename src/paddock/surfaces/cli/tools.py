@@ -88,7 +88,7 @@ def search(
 @options.as_json
 def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show tools, named SERVER.TOOL, as TypeScript; this starts the servers."""
-    from paddock.hub.catalog import Unknown  # noqa: PLC0415 - help does without
+    from paddock.hub.catalog import Unknown
 
     settings = load(workspace, flags=flags).settings
     described, listing, config = heeding_signals(_describe(settings, workspace, names))
@@ -153,7 +153,7 @@ def approve(
 async def _search(
     settings: Settings, workspace: Path, queries: tuple[str, ...], server: str | None, limit: int | None
 ) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
-    from paddock.hub.signatures import signature  # noqa: PLC0415 - help does without
+    from paddock.hub.signatures import signature
 
     async with session(settings, workspace) as opened:
         config, catalog = opened.servers.config, opened.servers.catalog

@@ -31,7 +31,7 @@ def read_variables(path: Path) -> dict[str, str]:
             case ".json":
                 return _texts(path, _value(text))
             case ".toml":
-                import tomllib  # noqa: PLC0415 - only such a file pays for it
+                import tomllib
 
                 return _texts(path, tomllib.loads(text, parse_float=read_toml_float))
             case _ if path.suffix == ".env" or path.name.startswith(".env"):

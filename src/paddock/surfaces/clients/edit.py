@@ -159,7 +159,7 @@ class _Toml:
         return tomllib.loads(text)
 
     def set(self, text: str, path: Sequence[str], value: object) -> str:
-        import tomlkit  # noqa: PLC0415 - only clients with TOML pay for it
+        import tomlkit
 
         document: Any = tomlkit.parse(text)
         node = document
@@ -181,7 +181,7 @@ class _Toml:
         return tomlkit.dumps(document)
 
     def remove(self, text: str, path: Sequence[str]) -> str:
-        import tomlkit  # noqa: PLC0415 - only clients with TOML pay for it
+        import tomlkit
 
         document: Any = tomlkit.parse(text)
         node = document
@@ -195,7 +195,7 @@ class _Yaml:
     """YAML by the lines of block mappings: PyYAML tells where each stands."""
 
     def load(self, text: str) -> object:
-        import yaml  # noqa: PLC0415 - only clients with YAML pay for it
+        import yaml
 
         try:
             found: object = yaml.safe_load(text)
@@ -228,7 +228,7 @@ class _Yaml:
 
     def _nodes(self, text: str, path: Sequence[str]) -> list[Any]:
         """Return the block mappings on a path, from the document's own on, as far as they are there."""
-        import yaml  # noqa: PLC0415 - only clients with YAML pay for it
+        import yaml
 
         node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
         found = [node]
@@ -244,7 +244,7 @@ class _Yaml:
 
     def _put(self, text: str, nodes: Sequence[Any], name: str, value: object) -> str:
         """Return the text with a member set in the last of some mappings."""
-        import yaml  # noqa: PLC0415 - only clients with YAML pay for it
+        import yaml
 
         mapping = nodes[-1]
         indent = " " * (mapping.start_mark.column if mapping is not None else 0)
@@ -264,7 +264,7 @@ class _Yaml:
 
     def _set_in_place(self, text: str, mapping: Any, name: str, value: object) -> str | None:  # noqa: ANN401 - as below
         """Return the text with a scalar, or the items of a list, replaced where they stand; None if that cannot be."""
-        import yaml  # noqa: PLC0415 - only clients with YAML pay for it
+        import yaml
 
         pairs: list[tuple[Any, Any]] = [] if mapping is None else mapping.value
         node = next((held for key, held in pairs if key.value == name), None)
@@ -307,7 +307,7 @@ class _Yaml:
 
     def _last_line(self, node: Any) -> int:  # noqa: ANN401 - PyYAML has no types for nodes
         """Return the last line with content of a value: what PyYAML calls its end may be that of blanks after it."""
-        import yaml  # noqa: PLC0415 - only clients with YAML pay for it
+        import yaml
 
         if isinstance(node, yaml.MappingNode) and node.value and not node.flow_style:
             key, value = node.value[-1]

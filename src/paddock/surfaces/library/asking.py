@@ -13,7 +13,7 @@ Asking = Callable[[Question], Answer | Awaitable[Answer]]
 """Asks a person, and returns what they answer. An exception is a no, and so is whatever is no `Answer`."""
 
 
-class AskerEnded(Exception):  # noqa: N818
+class AskerEnded(Exception):
     """Who was to ask has called `sys.exit`, or the like."""
 
 

@@ -70,7 +70,7 @@ class Paddock:
         """
         self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
         # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)
-        if not os.path.isdir(self._workspace):  # noqa: PTH112
+        if not os.path.isdir(self._workspace):
             raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")
         self._settings = settings or load(self._workspace, flags=overrides).settings
         self._actor = actor
@@ -109,7 +109,7 @@ class Paddock:
         self,
         code: str,
         *,
-        input: Json = None,  # noqa: A002 - what the program calls it
+        input: Json = None,
         timeout_ms: int | None = None,
         mode: Calls = "run",
         jit: bool = False,
@@ -129,7 +129,7 @@ class Paddock:
         self,
         code: str,
         *,
-        input: Json = None,  # noqa: A002
+        input: Json = None,
         timeout_ms: int | None = None,
         mode: Calls = "run",
         jit: bool = False,
@@ -163,8 +163,8 @@ class Paddock:
         self,
         script: str,
         *,
-        vars: Mapping[str, str] | None = None,  # noqa: A002 - what the script calls them
-        input: Json = None,  # noqa: A002
+        vars: Mapping[str, str] | None = None,
+        input: Json = None,
         timeout_ms: int | None = None,
         jit: bool = False,
         on_console: "OnConsole | None" = None,
@@ -253,7 +253,7 @@ class Paddock:
     async def compute(
         self,
         source: str,
-        input: str = "",  # noqa: A002 - the seed's name
+        input: str = "",
         *,
         timeout_ms: int | None = None,
         output_bytes: int | None = None,
@@ -300,7 +300,7 @@ class Paddock:
         interleaved by rank. At most `limit` tools, by default 8 and at least 2 for each query; only those of `server`
         when it is given. Raises PaddockError for an unknown server, ValueError for no or too many queries.
         """
-        from paddock.hub.signatures import signature  # noqa: PLC0415 - only those who ask pay for it
+        from paddock.hub.signatures import signature
 
         most = read_whole_number("limit", limit)
         if not queries:
@@ -324,7 +324,7 @@ class Paddock:
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":
         """Search stored output of programs (spec 5.8). Raises PaddockError for a handle that cannot be read."""
-        from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
+        from paddock.store.query import query
 
         return await asyncio.to_thread(query, self._opened().output.artifacts(), asked, self._workspace)
 
@@ -347,8 +347,8 @@ class Paddock:
         each million records that it lacks. Raises LedgerError when the ledger cannot be read, or for a `since` without
         a time zone; ValueError for an event or status that no record has.
         """
-        from paddock.store.audit import EVENTS  # noqa: PLC0415 - only those who ask pay for it
-        from paddock.store.ledger_search import STATUSES, Wanted, find  # noqa: PLC0415
+        from paddock.store.audit import EVENTS
+        from paddock.store.ledger_search import STATUSES, Wanted, find
 
         for word, known in (("event", EVENTS), ("status", STATUSES)):
             given = event if word == "event" else status

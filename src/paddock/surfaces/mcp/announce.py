@@ -122,7 +122,7 @@ class AnnouncingServer(Server[Any]):
 
     def get_capabilities(
         self,
-        notification_options: NotificationOptions | None = None,  # noqa: ARG002 - the library's signature
+        notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
         *,

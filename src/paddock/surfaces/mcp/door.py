@@ -51,7 +51,7 @@ def read_token(file: Path) -> str:
     Raises ConfigurationError.
     """
     try:
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:  # noqa: PTH123 - a descriptor
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:  # a descriptor
             new.write(secrets.token_urlsafe(32) + "\n")
     except FileExistsError:
         pass

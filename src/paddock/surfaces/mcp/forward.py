@@ -88,7 +88,7 @@ def _text(part: Json) -> str:
 
 def _is_block(part: Json) -> bool:
     """Return whether the protocol knows such a block; some servers send others."""
-    from pydantic import ValidationError  # noqa: PLC0415 - with the next line
+    from pydantic import ValidationError
 
     try:
         _content_block().validate_python(part, by_name=False)
@@ -99,7 +99,7 @@ def _is_block(part: Json) -> bool:
 
 @cache
 def _content_block() -> Any:  # noqa: ANN401 - pydantic's adapter of a union
-    from mcp_types import ContentBlock  # noqa: PLC0415 - the server has loaded it, tests need not
-    from pydantic import TypeAdapter  # noqa: PLC0415 - with the line before
+    from mcp_types import ContentBlock  # the server has loaded it, tests need not
+    from pydantic import TypeAdapter
 
     return TypeAdapter[Any](ContentBlock)

@@ -83,7 +83,7 @@ class StoredOutput:
         return sorted(handles, key=_age, reverse=True)
 
     def _read(self, uri: str, asked: Mapping[str, str]) -> dict[str, Json]:
-        from paddock.store.query import Reading, read_bytes  # noqa: PLC0415 - only those who read pay for it
+        from paddock.store.query import Reading, read_bytes
 
         stream, start = asked["stream"], _number(asked, "start", 0)
         if stream not in STREAMS:
@@ -170,7 +170,7 @@ def _contents(data: bytes, *, after: int, more: bool) -> tuple[dict[str, Json], 
     next range.
     """
     begun = 0
-    while after and begun < min(3, len(data)) and data[begun] & 0xC0 == 0x80:  # noqa: PLR2004 - UTF-8's continuation
+    while after and begun < min(3, len(data)) and data[begun] & 0xC0 == 0x80:  # UTF-8's continuation
         begun += 1
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:

@@ -43,20 +43,18 @@ class PatientConnection(H11Protocol):
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Follow asyncio.Protocol."""
         super().connection_made(transport)
         self._strangers.add(self)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Follow asyncio.Protocol. A part of a head gives no further time, one of a body does."""
+        """Extend the time for a part of a body, never for a part of a head."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._strangers.discard(self)
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Follow asyncio.Protocol."""
         super().connection_lost(exc)
         self._strangers.discard(self)
         self._wait_no_more()

@@ -109,7 +109,7 @@ class Programs:
 
         Raises PaddockError for what cannot be read.
         """
-        from paddock.store.query import query  # noqa: PLC0415 - only those who ask pay for it
+        from paddock.store.query import query
 
         return await asyncio.to_thread(
             query, self._session.output.artifacts(), asked, workspace or self._workspace
@@ -235,7 +235,7 @@ def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
         hint = f"; give a list with one item for each argument: {json.dumps(args.split()[:_SHOWN_ITEMS])}"
         problems = tuple(f"{text}{hint}" if text.startswith("`args` ") else text for text in problems)
     if isinstance(language, str) and language not in RUNTIMES:
-        from paddock.runtimes.recipe import no_runtime  # noqa: PLC0415 - for who mistakes a name alone
+        from paddock.runtimes.recipe import no_runtime
 
         others = (problem for problem in problems if not problem.startswith("`language` "))
         problems = (no_runtime(cut(language, 200)), *others)

@@ -97,7 +97,7 @@ def _seal(server: "Server[Any]", wait_ms: int) -> None:
 
     @cache
     def boundary() -> "RequestStateBoundary":
-        from mcp.server.request_state import (  # noqa: PLC0415 - 30 ms, for those who can be asked
+        from mcp.server.request_state import (  # 30 ms, for those who can be asked
             RequestStateBoundary,
             RequestStateSecurity,
         )

@@ -167,7 +167,7 @@ class Service:
 async def _programs(
     settings_of: SettingsOf,
     metrics: "Metrics | None",
-    compatible: bool,  # noqa: FBT001 - bound once
+    compatible: bool,
     workspace: Path,
 ) -> "AsyncGenerator[Programs]":
     """Give what runs programs in a workspace, under its own settings; `metrics` count what runs there too."""

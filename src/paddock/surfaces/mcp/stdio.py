@@ -249,7 +249,7 @@ async def standard_streams() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
                 f"standard {name} is no pipe: an MCP client starts this command and talks to it"
             )
     incoming, outgoing = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
-    with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230, PTH123 - opens at once
+    with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230 - opens at once
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     stdin = asyncio.StreamReader(limit=LINE_LIMIT)
