@@ -45,9 +45,7 @@ def main() -> None:
     except Exception as error:
         if is_interrupt(error):
             sys.exit(INTERRUPTED)
-        there = os.environ.get("HOME", os.path.expanduser("~")).startswith(
-            "/"
-        )
+        there = os.environ.get("HOME", os.path.expanduser("~")).startswith("/")
         if there or not isinstance(error, RuntimeError):
             raise
         # As in a container with a user of its own: what looks for the home directory then raises no error of its own.
