@@ -217,7 +217,7 @@ class _Paddock:
             settings = Settings(
                 audit=AuditSettings(directory=state / "audit"),
                 artifacts=ArtifactSettings(directory=state / "artifacts"),
-                runtimes=RuntimeSettings(max_duration_ms=_LONGEST_MS),
+                runtimes=RuntimeSettings(timeout_ms=_LONGEST_MS),
             )
             context = open_session(settings, self._workspace)
             self._session = self._runner.run(context.__aenter__())
@@ -237,7 +237,7 @@ class _Paddock:
     def run(self, runtime: str, code: str) -> None:
         """Run a program of a runtime through the gate."""
         work = RuntimeRun.model_validate({"runtime": runtime, "code": code})
-        limits = LimitOverrides(wall_ms=_LONGEST_MS)
+        limits = LimitOverrides(timeout_ms=_LONGEST_MS)
         request = ExecutionRequest(workspace=self._workspace, work=work, limits=limits)
         outcome = self._until(self._session.gate.execute(request))
         if not outcome.ok:

@@ -38,7 +38,7 @@ def measure(scale: Scale) -> list[Line]:
 async def _late_ms(subject: Paddock, program: str) -> float:
     await subject.settled()
     started = time.perf_counter()
-    outcome = await subject.execute(program, wall_ms=_LIMIT_MS)
+    outcome = await subject.execute(program, timeout_ms=_LIMIT_MS)
     spent = time.perf_counter() - started
     assert outcome.status is Status.TIMEOUT, outcome
     return spent * 1000 - _LIMIT_MS

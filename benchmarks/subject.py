@@ -35,14 +35,14 @@ class Paddock:
         *,
         gate: Gate | None = None,
         input: object = None,
-        wall_ms: int | None = None,
+        timeout_ms: int | None = None,
         jit: bool = False,
     ) -> Outcome:
         """Return the outcome of a program, whatever it is."""
         request = ExecutionRequest(
             workspace=self.workspace,
             work=GuestRun(source=source, input=input),
-            limits=LimitOverrides(wall_ms=wall_ms),
+            limits=LimitOverrides(timeout_ms=timeout_ms),
             jit=jit,
         )
         return await (gate or self.session.gate).execute(request)

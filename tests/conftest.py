@@ -64,7 +64,7 @@ class Guest:
     ) -> ExecutionRequest:
         """Return the request for a program; every program has a minute unless it asks for less."""
         work = GuestRun(source=source, input=given, vars=variables or {}, raw_results=raw_results)
-        overrides = LimitOverrides(**{"wall_ms": 60_000, **limits})
+        overrides = LimitOverrides(**{"timeout_ms": 60_000, **limits})
         return ExecutionRequest(workspace=self.workspace, work=work, limits=overrides, jit=jit)
 
     def run(self, source: str, **options: Any) -> Outcome:
@@ -74,7 +74,7 @@ class Guest:
     def compute(self, source: str, given: str = "", **limits: int) -> Outcome:
         """Return what became of a computation."""
         work = GuestRun(source=source, input=given, profile="compute")
-        overrides = LimitOverrides(**{"wall_ms": 60_000, **limits})
+        overrides = LimitOverrides(**{"timeout_ms": 60_000, **limits})
         request = ExecutionRequest(workspace=self.workspace, work=work, limits=overrides)
         return self.runner.run(self.session.gate.execute(request))
 

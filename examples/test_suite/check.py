@@ -13,7 +13,7 @@ from paddock import BlockingPaddock, Outcome
 GRANTS = {
     "runtimes.access": "workspace-write",  # tests write caches and reports
     "runtimes.network": "none",
-    "runtimes.max_duration_ms": "120000",
+    "runtimes.timeout_ms": "120000",
 }
 TESTS = ("-B", "-m", "unittest", "discover", "-s", "tests")
 

@@ -44,7 +44,7 @@ A `paddock.toml`:
 
 ```toml
 [limits.script]
-wall_ms = 30_000
+timeout_ms = 30_000
 
 [grants]
 servers = ["git", "time"]

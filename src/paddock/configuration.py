@@ -4,7 +4,8 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from paddock.files import read_bounded, strange_home
 from paddock.model.base import Json, Value
 from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError, FlagError
-from paddock.model.keys import built_in, leaves
+from paddock.model.keys import RENAMED, built_in, leaves
 from paddock.model.limits import KIB, MIB
 from paddock.model.rules import Rule
 from paddock.model.settings import RedactionPattern, Repository, Settings
@@ -36,7 +37,9 @@ Where = Callable[[str], str]
 """Tells people where a key stands."""
 
 _DEFAULTS = built_in()
-_VARIABLES = {PREFIX + key.replace(".", "_").upper(): key for key in _DEFAULTS if key not in FILES_ONLY}
+_VARIABLES = {
+    PREFIX + key.replace(".", "_").upper(): key for key in (*_DEFAULTS, *RENAMED) if key not in FILES_ONLY
+}
 _LISTED: dict[str, type[Value]] = {
     RULES: Rule,
     "redaction.patterns": RedactionPattern,
@@ -110,7 +113,7 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     except RecursionError:
         raise ConfigurationError(f"{path}: nested too deeply") from None
 
-    def where(key: str) -> str:
+    def place_of(key: str) -> str:
         line = _line_of(key, text)
         return f"{path}, line {line}" if line else str(path)
 
@@ -118,8 +121,8 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     rules: Any = cast("dict[str, Any]", policy).get("rule") if isinstance(policy, dict) else None
     for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
         if isinstance(rule, dict) and "origin" in rule:
-            raise ConfigurationError(f"{where(RULES)}: unknown key `policy.rule.origin`; remove it")
-    values = _validated(tree, where, path.parent)
+            raise ConfigurationError(f"{place_of(RULES)}: unknown key `policy.rule.origin`; remove it")
+    values, where = _validated(tree, place_of, path.parent)
     return Layer(name, values, {key: where(key) for key in values})
 
 
@@ -133,8 +136,8 @@ def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
             node = node.setdefault(group, {})
         node[last] = _typed(key, value, label) if isinstance(value, str) else value
     names = {key: label for key, (_, label) in given.items()}
-    values = _validated(tree, lambda key: names.get(key, name), None)
-    return Layer(name, values, names)
+    values, where = _validated(tree, lambda key: names.get(key, name), None)
+    return Layer(name, values, {key: where(key) for key in values})
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -153,7 +156,7 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     for key in flat:
         if key in FILES_ONLY:
             raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
-        if key not in _DEFAULTS:
+        if key not in _DEFAULTS and key not in RENAMED:
             raise ConfigurationError(f"--set {key}: unknown key{_suggestion(key, list(_DEFAULTS))}")
     return {key: (value, f"--set {key}") for key, value in flat.items()}
 
@@ -174,7 +177,7 @@ def _typed(key: str, text: str, label: str) -> Json:
         text.encode()
     except UnicodeEncodeError:
         raise ConfigurationError(f"{label}: this is not UTF-8 text") from None
-    match _DEFAULTS[key]:
+    match _DEFAULTS[RENAMED.get(key, key)]:
         case bool():
             return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
         case int():
@@ -189,10 +192,14 @@ def _typed(key: str, text: str, label: str) -> Json:
             return text
 
 
-def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> dict[str, Any]:
-    """Return the typed settings of one source by dotted key; relative paths start at `base`, or where we are."""
+def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> tuple[dict[str, Any], Where]:
+    """Return the typed settings of one source by dotted key, and what tells where each of them stands.
+
+    Relative paths start at `base`, or at the current directory.
+    """
     if not tree:
-        return {}
+        return {}, where
+    tree, where = _replace_renamed(tree, where)
     try:
         # JSON mode is the strict mode that still takes a text for a path and a list for a tuple.
         given = Settings.model_validate_json(json.dumps(_without_units(tree), default=str), strict=True)
@@ -210,7 +217,42 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> dict
     for key, value in values.items():
         if isinstance(value, Path):
             values[key] = _placed(value, base, f"{where(key)}: {key}")
-    return values
+    return values, where
+
+
+def _replace_renamed(tree: Mapping[str, Any], where: Where) -> tuple[Mapping[str, Any], Where]:
+    """Return the settings under the keys of today, with a warning for each deprecated one.
+
+    Raises ConfigurationError where a setting is given under both of its keys.
+    """
+    replaced: dict[str, str] = {}
+    for old, new in RENAMED.items():
+        groups, old_name, new_name = old.split(".")[:-1], old.rpartition(".")[2], new.rpartition(".")[2]
+        node = _find_table(tree, groups)
+        if node is None or old_name not in node:
+            continue
+        if new_name in node:
+            raise ConfigurationError(
+                f"{where(old)}: `{old}` is the deprecated name of `{new}`, which is set too; remove `{old}`"
+            )
+        warnings.warn(f"{where(old)}: `{old}` is deprecated; write `{new}`", FutureWarning, stacklevel=6)
+        tree = _rename(tree, groups, old_name, new_name)
+        replaced[new] = old
+    return tree, lambda key: where(replaced.get(key, key))
+
+
+def _find_table(tree: Mapping[str, Any], groups: Sequence[str]) -> Mapping[str, Any] | None:
+    node: Any = tree
+    for group in groups:
+        node = cast("Mapping[str, Any]", node).get(group) if isinstance(node, Mapping) else None
+    return cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else None
+
+
+def _rename(tree: Mapping[str, Any], groups: Sequence[str], old: str, new: str) -> dict[str, Any]:
+    """Return a copy of nested tables in which one key of the table at `groups` has another name."""
+    if groups:
+        return {**tree, groups[0]: _rename(tree[groups[0]], groups[1:], old, new)}
+    return {new if name == old else name: value for name, value in tree.items()}
 
 
 def _without_units(tree: Any) -> Any:  # noqa: ANN401 - what TOML may hold

@@ -397,7 +397,7 @@ class Gate:
                 return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
             case ServerCall() as work:
                 counted = beside.on_result is None  # a program never hears what a call used
-                calling = self._call_server(request, work, decision.limits.wall_ms, counted=counted)
+                calling = self._call_server(request, work, decision.limits.timeout_ms, counted=counted)
                 return await _unless_stopped(calling, beside.stop)
             case RuntimeRun() as work:
                 return await self._engines.programs.run(
@@ -406,7 +406,7 @@ class Gate:
             case ToolRun() as work:
                 return await _unless_stopped(self._engines.scripts.run(request, work, decision), beside.stop)
             case SdkCall() as work:
-                return await self._answer(request, work, decision.limits.wall_ms)
+                return await self._answer(request, work, decision.limits.timeout_ms)
 
     async def _answer(self, request: ExecutionRequest, work: SdkCall, limit_ms: int) -> RawResult:
         try:

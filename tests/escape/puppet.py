@@ -85,7 +85,7 @@ async def play(script, host=None, work=PROGRAM, sink=None, **limits):
     worker.ready.set_result(None)
     job = GuestJob(
         work,
-        GuestLimits(**{"wall_ms": 5_000, "frame_bytes": FRAME_BYTES, **limits}),
+        GuestLimits(**{"timeout_ms": 5_000, "frame_bytes": FRAME_BYTES, **limits}),
         Grants(),
         Path("/"),
         sink=sink,

@@ -181,7 +181,7 @@ def test_a_zygote_killed_in_the_middle_takes_its_workers_along(guest, rest):
 def test_a_stopped_worker_ends_at_the_wall_limit(guest):
     started = time.perf_counter()
     with observed(guest, lambda pid: os.kill(pid, signal.SIGSTOP)) as (hook, pidfds):
-        outcome = execute(guest, "console.log('here'); for (;;) {}", hook, wall_ms=300)
+        outcome = execute(guest, "console.log('here'); for (;;) {}", hook, timeout_ms=300)
         assert gone(pidfds[0], 30)
     assert (outcome.status, outcome.error.message) == ("timeout", "Execution timeout")
     assert time.perf_counter() - started < 30
@@ -193,13 +193,13 @@ def test_300_executions_with_aborts_leave_nothing_behind(guest):
         ("return {n} + 1", {}, lambda o, n: (o.status, o.value) == ("ok", n + 1)),
         ("console.log({n}); return {n}", {}, lambda o, n: [x.text for x in o.console] == [str(n)]),
         ("throw new Error('{n}')", {}, lambda o, n: (o.status, o.error.message) == ("failed", str(n))),
-        ("for (;;) {{}} // {n}", {"wall_ms": 20}, lambda o, n: o.status == "timeout"),
+        ("for (;;) {{}} // {n}", {"timeout_ms": 20}, lambda o, n: o.status == "timeout"),
         ("await new Promise(() => {{}}) // {n}", {}, lambda o, n: o.status == "timeout"),
         ("'x'.repeat(2**28).split('') // {n}", {}, lambda o, n: o.status == "memory_limit"),
         ("return await servers.odd.call('echo', {{ text: 'r{n}' }})", {}, lambda o, n: o.value == f"r{n}"),
         (
             "for (;;) console.log('{n}')",
-            {"wall_ms": 300, "output_bytes": 100},
+            {"timeout_ms": 300, "output_bytes": 100},
             lambda o, n: o.console_truncated,
         ),
         ("return ({n}", {}, lambda o, n: o.error.name == "SyntaxError"),

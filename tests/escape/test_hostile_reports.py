@@ -23,7 +23,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS.keys())
 def test_what_never_ends_being_read_ends_at_the_limit(guest, source):
-    outcome = guest.run(source, wall_ms=400)
+    outcome = guest.run(source, timeout_ms=400)
     grown = "grow" in source and outcome.error.name in {"RangeError", "MemoryLimit"}
     assert outcome.status == "timeout" or grown
     assert guest.value("return 1") == 1
@@ -115,7 +115,7 @@ BIG = {
 
 @pytest.mark.parametrize("source", BIG.values(), ids=BIG.keys())
 def test_what_is_too_large_to_show_ends_as_a_status(guest, source):
-    outcome = guest.run(source, wall_ms=3_000, memory_bytes=128 << 20, output_bytes=1 << 20)
+    outcome = guest.run(source, timeout_ms=3_000, memory_bytes=128 << 20, output_bytes=1 << 20)
     assert outcome.status in {"ok", "failed", "timeout", "memory_limit"}
     assert sum(len(line.text) for line in outcome.console) < (1 << 20) + 100
     assert guest.value("return 1") == 1

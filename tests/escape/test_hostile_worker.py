@@ -96,7 +96,7 @@ def test_deep_json_is_a_program_s_own_fault():
 
 
 def test_part_of_a_frame_and_then_silence():
-    result, worker = asyncio.run(play(saying(DONE[:-3]), wall_ms=100))
+    result, worker = asyncio.run(play(saying(DONE[:-3]), timeout_ms=100))
     assert (result.status, result.error.message, worker.killed) == ("timeout", "Execution timeout", True)
 
 
@@ -119,7 +119,7 @@ def test_endless_lines():
             writer.write(message("console", "log", "") * 1000)
             await writer.drain()
 
-    result, worker = asyncio.run(play(flood, wall_ms=60_000))
+    result, worker = asyncio.run(play(flood, timeout_ms=60_000))
     assert (result.status, result.error.message, worker.killed) == (
         "lost",
         "the worker broke the protocol: messages beyond all bounds",
@@ -135,7 +135,7 @@ def test_endless_output(line):
             writer.write(line)
             await writer.drain()
 
-    result, worker = asyncio.run(play(flood, wall_ms=60_000, output_bytes=100_000))
+    result, worker = asyncio.run(play(flood, timeout_ms=60_000, output_bytes=100_000))
     assert (result.status, worker.killed) == ("lost", True)
     assert sum(len(line.text) for line in result.console) <= 100_000 + len("[output truncated]")
 
@@ -160,7 +160,7 @@ def test_endless_pieces_of_a_result():
             writer.write(message("piece", "x" * 60_000))
             await writer.drain()
 
-    result, worker = asyncio.run(play(flood, sink=shelf, wall_ms=60_000))
+    result, worker = asyncio.run(play(flood, sink=shelf, timeout_ms=60_000))
     assert (result.status, result.error.message, worker.killed) == (
         "lost",
         "the worker broke the protocol: a result larger than may be kept",
@@ -172,7 +172,7 @@ def test_endless_pieces_of_a_result():
 def test_a_result_in_many_pieces_is_no_flood():
     shelf = Shelf()
     end = message("oversized", {"characters": 10_485_761, "kept": True})
-    result, _ = asyncio.run(play(saying(message("piece", "x") * 150_000, end), sink=shelf, wall_ms=60_000))
+    result, _ = asyncio.run(play(saying(message("piece", "x") * 150_000, end), sink=shelf, timeout_ms=60_000))
     told = "The result has 10485761 characters as JSON, and limits.execute.result_bytes is 10485760"
     assert (result.status, result.error.message, shelf.taken) == ("output_limit", told, 150_000)
 
@@ -187,7 +187,7 @@ def test_endless_calls():
             writer.write(message("call", number, "s", "t", {}, False))
             await writer.drain()
 
-    result, worker = asyncio.run(play(flood, host, wall_ms=60_000, host_calls=50))
+    result, worker = asyncio.run(play(flood, host, timeout_ms=60_000, host_calls=50))
     assert (result.status, result.error.message, worker.killed) == (
         "lost",
         "the worker broke the protocol: calls beyond their limit",
@@ -244,7 +244,7 @@ def test_a_worker_that_was_gone_before_it_was_asked():
         theirs.close()
         while worker.is_alive():  # noqa: ASYNC110 - the loop reads the end of the stream in a step of its own
             await asyncio.sleep(0)
-        job = GuestJob(GuestRun(source="1"), GuestLimits(wall_ms=60_000), Grants(), Path("/"))
+        job = GuestJob(GuestRun(source="1"), GuestLimits(timeout_ms=60_000), Grants(), Path("/"))
         return await GuestEngine(OneWorker(worker), NoIntake(), 1).run(job, Echo())
 
     result = asyncio.run(scenario())

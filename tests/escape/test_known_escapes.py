@@ -145,7 +145,7 @@ PATIENT_MS = 100_000
 
 @pytest.mark.parametrize(("source", "end"), ESCAPES.values(), ids=ESCAPES.keys())
 def test_a_known_escape_ends_inside(guest, source, end):
-    outcome = guest.run(source, wall_ms=PATIENT_MS)
+    outcome = guest.run(source, timeout_ms=PATIENT_MS)
     if outcome.error is not None:
         assert (outcome.status, outcome.error.name) == ("failed", end)
     else:

@@ -241,5 +241,5 @@ def test_what_is_common_counts_as_memory(guest, source):
 
 def test_no_program_ends_another_by_its_intervals(guest):
     source = "for (let i = 0; i < 1e4; i++) setInterval(() => 0, 0); await new Promise(() => 0)"
-    assert guest.run(source, wall_ms=500).status == "timeout"
+    assert guest.run(source, timeout_ms=500).status == "timeout"
     assert guest.value("1") == 1

@@ -21,7 +21,7 @@ def place(tmp_path, monkeypatch):
 
 def paddock(place, *args):
     """Return exit code, output and errors; programs have two minutes."""
-    patience = ("--set", "runtimes.max_duration_ms=120000") if args[0] == "exec" else ()
+    patience = ("--set", "runtimes.timeout_ms=120000") if args[0] == "exec" else ()
     done = subprocess.run(
         [PADDOCK, *args, *patience], capture_output=True, text=True, cwd=place, check=False, timeout=300
     )

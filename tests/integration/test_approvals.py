@@ -64,7 +64,7 @@ class Desk:
         )
 
     def request(self, source: str, **fields: Any) -> ExecutionRequest:
-        limits = LimitOverrides(wall_ms=fields.pop("wall_ms", 60_000))
+        limits = LimitOverrides(timeout_ms=fields.pop("timeout_ms", 60_000))
         return ExecutionRequest(
             workspace=self.workspace, work=GuestRun(source=source), limits=limits, **fields
         )
@@ -271,7 +271,7 @@ def test_a_program_that_computes_while_a_person_thinks_is_stopped(open_desk: Ope
         return Answer(verdict="once", by="the test")
 
     spin = "servers.odd.echo({text: 'x'}); await null; for (;;) {}"
-    outcome = open_desk().run(spin, look, wall_ms=3_000)
+    outcome = open_desk().run(spin, look, timeout_ms=3_000)
     assert (outcome.status, seen) == ("timeout", [True])
 
 

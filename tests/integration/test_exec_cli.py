@@ -25,7 +25,7 @@ def place(tmp_path, monkeypatch):
 
 def paddock(place, *args, stdin=b""):
     """Return exit code, output and errors of `paddock exec`; programs have two minutes unless they ask for less."""
-    patience = () if "--timeout-ms" in args else ("--set", "runtimes.max_duration_ms=120000")
+    patience = () if "--timeout-ms" in args else ("--set", "runtimes.timeout_ms=120000")
     own = args.index("--") if "--" in args else len(args)
     words = [PADDOCK, "exec", *args[:own], *patience, *args[own:]]
     done = subprocess.run(words, input=stdin, capture_output=True, cwd=place, check=False, timeout=300)
@@ -72,8 +72,8 @@ def test_s18_arguments_alone(place):
         (("bash", "-c", "1"), 127, "there is no runtime bash; did you mean shell?\n"),
         (("js", "-c", "1"), 127, "there is no runtime js; did you mean node?\n"),
         (("JavaScript", "-c", "1"), 127, "there is no runtime JavaScript; did you mean node?\n"),
-        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program ran out of time\n  hint: it had 200 ms; ask for more, up to runtimes.max_duration_ms\n"),
-        (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n  hint: runtimes.max_duration_ms in the settings says so; "),
+        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program ran out of time\n  hint: it had 200 ms; ask for more, up to runtimes.timeout_ms\n"),
+        (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n  hint: runtimes.timeout_ms in the settings says so; "),
         (("shell", "-c", "1", "--cwd", "../x"), 126, 'Relative CWD "../x" contains path traversal or absolute path components\n'),
         (("shell", "-c", "1", "--cwd", "missing"), 126, "Working directory does not exist: missing\n"),
         (("python", "-c", "1", "--executable", "bash"), 126, 'Executable "bash" is not compatible with runtime "python"\n'),

@@ -29,7 +29,7 @@ def ran(place: Path, source: str, profile: Profile, limits: dict[str, int], give
     kinds = {"script": ScriptLimits, "execute": ExecuteLimits, "compute": ComputeLimits}
     settings = Settings(
         audit=AuditSettings(directory=place / "audit"),
-        limits=LimitSettings.model_validate({profile: kinds[profile](**{"wall_ms": 60_000, **limits})}),
+        limits=LimitSettings.model_validate({profile: kinds[profile](**{"timeout_ms": 60_000, **limits})}),
     )
 
     async def main() -> Outcome:

@@ -121,7 +121,7 @@ def test_x12_pollution_fails_and_never_reaches_the_next_execution(guest):
 )
 def test_x13_x14_x15_an_endless_loop_ends_at_the_limit(guest, source):
     started = time.perf_counter()
-    assert guest.failure(source, wall_ms=300) == (
+    assert guest.failure(source, timeout_ms=300) == (
         "timeout",
         "Timeout",
         "Script execution timed out after 300ms",
@@ -148,7 +148,7 @@ def test_x17_after_a_timeout_nothing_goes_on(guest):
         "setTimeout(() => { console.log('late'); servers.odd.call('pid') }, 400);"
         "console.log('early'); await sleep(0); await new Promise(() => {})"
     )
-    request = guest.request(source, wall_ms=200)
+    request = guest.request(source, timeout_ms=200)
     heard = []
     outcome = guest.runner.run(guest.session.gate.execute(request, on_console=heard.append))
     assert (outcome.status, lines(outcome), outcome.calls) == ("timeout", [("log", "early")], ())

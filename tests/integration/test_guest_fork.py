@@ -98,5 +98,5 @@ def test_a_worker_that_many_expect_is_woken_once_and_runs_the_first_program(gues
 
 def test_what_is_denied_wakes_nobody(guest, sent):
     guest.runner.run(expect(guest, 0))
-    assert guest.run("return 1", wall_ms=10**9).status == "denied"
+    assert guest.run("return 1", timeout_ms=10**9).status == "denied"
     assert sent == []

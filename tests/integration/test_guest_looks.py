@@ -43,7 +43,7 @@ def ran(tmp_path: Path, source: str, settings: dict[str, Any] | None = None, cal
     }
     work = GuestRun(source=source)
     request = ExecutionRequest(
-        workspace=workspace, work=work, limits=LimitOverrides(wall_ms=60_000), calls=calls
+        workspace=workspace, work=work, limits=LimitOverrides(timeout_ms=60_000), calls=calls
     )
 
     async def main() -> Outcome:

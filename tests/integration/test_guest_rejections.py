@@ -164,7 +164,7 @@ def test_a_hostile_rejection_fools_its_author_alone(guest, source, jit):
 
 def test_a_rejection_that_never_ends_reading_ends_at_the_limit(guest):
     source = "Promise.reject({ toString() { for (;;); } }); return 1"
-    assert guest.failure(source, wall_ms=300)[0] == "timeout"
+    assert guest.failure(source, timeout_ms=300)[0] == "timeout"
 
 
 def test_a_computation_fails_by_it(guest):

@@ -133,7 +133,7 @@ def test_a_hostile_result_fools_its_author_alone(large, guest, source):
 
 def test_a_second_writing_that_never_ends_ends_at_the_wall_limit(guest):
     source = "let n = 0; return { toJSON() { if (n++) for (;;); return 'x'.repeat(99) } }"
-    outcome = guest.run(source, result_bytes=40, wall_ms=500)
+    outcome = guest.run(source, result_bytes=40, timeout_ms=500)
     assert (outcome.status, outcome.artifact) == ("timeout", None)
 
 

@@ -57,7 +57,7 @@ def run(guest):
             host = Host()
             job = GuestJob(
                 GuestRun(source=source),
-                GuestLimits(**{"wall_ms": 60_000, **limits}),
+                GuestLimits(**{"timeout_ms": 60_000, **limits}),
                 Grants(),
                 guest.workspace,
             )
@@ -148,7 +148,7 @@ def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
             await asyncio.Event().wait()
 
     async def job():
-        limits = GuestLimits(wall_ms=2_000)
+        limits = GuestLimits(timeout_ms=2_000)
         work = GuestRun(source="try { paddock.vault.get('a') } finally { console.log('no') }")
         return await guest.session.gate._engines.guest.run(
             GuestJob(work, limits, Grants(), guest.workspace), Silent()

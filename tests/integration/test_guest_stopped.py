@@ -45,7 +45,7 @@ def test_one_that_is_stopped_before_it_begins_does_nothing(guest, profile):
     request = ExecutionRequest(
         workspace=guest.workspace,
         work=GuestRun(source="for (;;);", profile=profile),
-        limits=LimitOverrides(wall_ms=60_000),
+        limits=LimitOverrides(timeout_ms=60_000),
     )
     outcome = guest.runner.run(guest.session.gate.execute(request, stop=stop))
     assert (outcome.status, outcome.console, outcome.value) == ("cancelled", (), None)

@@ -70,7 +70,7 @@ GREEDY = {
 
 def in_time(guest, source, *, limit_ms=LIMIT_MS, **options):
     started = time.perf_counter()
-    end = guest.failure(source, wall_ms=limit_ms, **options)
+    end = guest.failure(source, timeout_ms=limit_ms, **options)
     took = (time.perf_counter() - started) * 1000
     assert took < limit_ms + GRACE_MS
     assert guest.value("1 + 1") == 2
@@ -97,7 +97,7 @@ def test_a_program_whose_output_nobody_reads_in_time_computes(guest):
             while time.monotonic() < over:
                 os.sched_yield()
 
-    request = guest.request(ENDLESS["endless output"], wall_ms=LIMIT_MS)
+    request = guest.request(ENDLESS["endless output"], timeout_ms=LIMIT_MS)
     outcome = guest.runner.run(guest.session.gate.execute(request, on_console=busy))
     assert (outcome.status, outcome.error.name, outcome.error.message) == COMPUTING
     assert outcome.error.hint == f"it was computing when its time was up; the limit is {LIMIT_MS} ms"
@@ -118,7 +118,7 @@ def test_x16_a_program_that_waits_for_nothing(guest, source):
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("source", GREEDY.values(), ids=GREEDY.keys())
 def test_a_program_that_takes_too_much_memory(guest, source, jit):
-    assert guest.failure(source, memory_bytes=96 * MIB, jit=jit, wall_ms=PATIENT_MS) == MEMORY
+    assert guest.failure(source, memory_bytes=96 * MIB, jit=jit, timeout_ms=PATIENT_MS) == MEMORY
     assert guest.value("1 + 1") == 2
 
 
@@ -131,7 +131,7 @@ def test_a_program_that_takes_too_much_memory(guest, source, jit):
     ],
 )
 def test_array_buffers_of_8_gb_in_one_and_in_pieces(guest, source):
-    outcome = guest.run(source, memory_bytes=96 * MIB, wall_ms=PATIENT_MS)
+    outcome = guest.run(source, memory_bytes=96 * MIB, timeout_ms=PATIENT_MS)
     assert outcome.status == "memory_limit"
     assert outcome.error.message in {"Array buffer allocation failed", "Out of memory"}
     assert outcome.error.hint == "the memory limit is 100663296 bytes"
@@ -175,7 +175,7 @@ def test_a_stack_overflow_inside_the_glue_breaks_nothing(guest, step, jit):
         " console.log('still here'); await sleep(5); return ends >= 3"
     )
     # Compiled frames are small: tens of thousands of calls, each of which the host answers.
-    outcome = guest.run(source, jit=jit, wall_ms=PATIENT_MS)
+    outcome = guest.run(source, jit=jit, timeout_ms=PATIENT_MS)
     if step.startswith("servers") and outcome.error is not None:
         # The stack ended between a call and its `catch`, a slow machine has answers still to come, or the frames of
         # compiled code, which are small and so very many, hold more texts than memory does.
@@ -191,7 +191,7 @@ def test_a_stack_overflow_inside_the_glue_breaks_nothing(guest, step, jit):
 
 
 def test_x20_a_flood_of_output_is_capped_while_it_comes(guest):
-    outcome = guest.run("for (;;) console.log('x'.repeat(1000))", wall_ms=LIMIT_MS, output_bytes=10_000)
+    outcome = guest.run("for (;;) console.log('x'.repeat(1000))", timeout_ms=LIMIT_MS, output_bytes=10_000)
     assert outcome.status == "timeout"
     assert [line.text for line in outcome.console] == ["x" * 1000] * 10 + ["[output truncated]"]
 
@@ -288,7 +288,7 @@ def test_very_many_timers(guest):
 
 def test_console_before_an_endless_loop_survives(guest):
     outcome = guest.run(
-        "console.log('one'); console.log('two'.repeat(20_000)); for (;;) {}", wall_ms=LIMIT_MS
+        "console.log('one'); console.log('two'.repeat(20_000)); for (;;) {}", timeout_ms=LIMIT_MS
     )
     assert outcome.status == "timeout"
     assert [line.text for line in outcome.console] == ["one", "two" * 20_000]

@@ -46,7 +46,7 @@ def test_an_answer_that_is_too_large_rejects_its_call_and_names_the_server(
     settings = Settings(
         audit=AuditSettings(directory=tmp_path / "audit"),
         servers=ServerSettings(state=tmp_path / "servers", answer_values=50_000),
-        limits=LimitSettings(execute=ExecuteLimits(frame_bytes=100_000, wall_ms=5 * 60_000)),
+        limits=LimitSettings(execute=ExecuteLimits(frame_bytes=100_000, timeout_ms=5 * 60_000)),
     )
     code = f"return servers.flood.{call}.then((given) => given.a.length, (error) => error.message)"
 

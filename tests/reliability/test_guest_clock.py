@@ -46,7 +46,7 @@ def test_timers_do_not_follow_the_wall_clock(monkeypatch, tmp_path, direction):
     async def run():
         async with open_session(settings, tmp_path) as session:
             request = ExecutionRequest(
-                workspace=tmp_path, work=GuestRun(source=PROGRAM), limits=LimitOverrides(wall_ms=20_000)
+                workspace=tmp_path, work=GuestRun(source=PROGRAM), limits=LimitOverrides(timeout_ms=20_000)
             )
             return await session.gate.execute(request)
 

@@ -95,7 +95,7 @@ class Job:
             self._reader(our_stderr, "stderr", limits.stderr_bytes, streams.stderr),
         )
         self._loop.add_reader(self._warden.fileno(), self._heard)
-        self._late = self._loop.call_later(limits.wall_ms / 1000 + _START_S + GRACE_S, self._overdue)
+        self._late = self._loop.call_later(limits.timeout_ms / 1000 + _START_S + GRACE_S, self._overdue)
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Have the warden end the job; `result` follows. Harmless when it has ended."""

@@ -176,7 +176,7 @@ def _closed(job_user: int | None) -> str:
 async def _attack(folder: Path, sandbox: Sandbox) -> dict[str, bool]:
     """Return what the canary tried, and whether it was refused each time. Raises _CanaryError when it cannot run."""
     secret, workspace, made = _bait(folder)
-    limits = ProcessLimits(wall_ms=10_000)
+    limits = ProcessLimits(timeout_ms=10_000)
     target = json.dumps({**canary.server_facts(), "secret": str(secret)})
     attempts: dict[str, bool] = {}
     async with sandbox:
@@ -246,7 +246,7 @@ async def _limit_by_group(sandbox: Sandbox) -> Layer:
         group = sandbox.group = cgroup.Group(cgroup.find())
     except (cgroup.Refusal, OSError) as error:
         return Layer(name=name, available=False, detail=f"{_explain_error(error)}; {_SAMPLES}", fix=_DELEGATE)
-    limits = ProcessLimits(wall_ms=10_000, memory_bytes=_CANARY_MEMORY)
+    limits = ProcessLimits(timeout_ms=10_000, memory_bytes=_CANARY_MEMORY)
     target = json.dumps({"take": _CANARY_TAKES})
     result = await sandbox.run(["canary"], limits=limits, canary=target)
     if (result.limit, result.reason) != ("memory", OUT_OF_MEMORY):

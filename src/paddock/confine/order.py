@@ -28,7 +28,7 @@ MESSAGE_BYTES = 256
 class Ceilings(NamedTuple):
     """The limits that the warden and the kernel keep; output is the server's."""
 
-    wall_ms: int = 0
+    timeout_ms: int = 0
     cpu_ms: int = 0
     memory_bytes: int = 0
     processes: int = 0

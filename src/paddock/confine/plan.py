@@ -349,7 +349,7 @@ def order(
         environment=_environment(grants, room.scratch),
         cwd=str(cwd or room.scratch),
         ceilings=Ceilings(
-            wall_ms=limits.wall_ms,
+            timeout_ms=limits.timeout_ms,
             cpu_ms=limits.cpu_ms,
             memory_bytes=limits.memory_bytes,
             processes=limits.processes,

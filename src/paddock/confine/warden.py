@@ -191,7 +191,7 @@ class Warden:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.register(self._server, select.POLLIN)
-        self._deadline = deadline = started + self._order.ceilings.wall_ms / 1000
+        self._deadline = deadline = started + self._order.ceilings.timeout_ms / 1000
         while True:
             left = deadline - time.monotonic()
             if left <= 0:

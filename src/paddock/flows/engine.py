@@ -185,7 +185,7 @@ class _Run:
                 workspace=parent.workspace,
                 caller=Caller(method=method, profile=profile) if method else None,
                 work=work,
-                limits=LimitOverrides(wall_ms=step.timeout_ms),
+                limits=LimitOverrides(timeout_ms=step.timeout_ms),
                 calls=parent.calls,
                 depth=parent.depth + 1,
             )

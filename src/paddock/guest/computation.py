@@ -114,7 +114,7 @@ class Computation(Listener):
 
     def time_is_up(self) -> None:
         """Record that the wall limit had passed."""
-        limit = self._job.limits.wall_ms
+        limit = self._job.limits.timeout_ms
         error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
         self._end = self._end or Judged(Status.TIMEOUT, error)
 

@@ -335,7 +335,7 @@ class Dialogue(Listener):
 
     def time_is_up(self) -> None:
         """Record where the program stood when the wall limit had passed."""
-        limit = self._job.limits.wall_ms
+        limit = self._job.limits.timeout_ms
         if _is_computing(self._worker.pid) or _has_more_to_say(self._worker):
             text = f"Script execution timed out after {limit}ms"
             hint = "it was computing when its time was up"

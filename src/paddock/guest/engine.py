@@ -175,7 +175,7 @@ async def _run(
 ) -> RawResult:
     started = time.perf_counter()
     try:
-        async with job.clock.limit(job.limits.wall_ms / 1000, placed):
+        async with job.clock.limit(job.limits.timeout_ms / 1000, placed):
             await dialogue.run()
     except TimeoutError:
         dialogue.time_is_up()

@@ -1,4 +1,4 @@
-"""Settings by dotted key, such as `limits.script.wall_ms`: as files, variables and flags name them."""
+"""Settings by dotted key, such as `limits.script.timeout_ms`: as files, variables and flags name them."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -6,9 +6,23 @@ from typing import Any, TypeVar
 from pydantic.fields import FieldInfo
 
 from paddock.model.base import Value
+from paddock.model.request import PROFILES
 from paddock.model.settings import Settings
 
 Group = TypeVar("Group", bound=Value)
+
+RENAMED: Mapping[str, str] = {
+    **{f"limits.{profile}.wall_ms": f"limits.{profile}.timeout_ms" for profile in PROFILES},
+    **{f"limits.{profile}.wall_ceiling_ms": f"limits.{profile}.max_timeout_ms" for profile in PROFILES},
+    "limits.compute.output_ceiling_bytes": "limits.compute.max_output_bytes",
+    "runtimes.max_duration_ms": "runtimes.timeout_ms",
+    "runtimes.max_memory_bytes": "runtimes.memory_bytes",
+    "runtimes.max_stdout_bytes": "runtimes.stdout_bytes",
+    "runtimes.max_stderr_bytes": "runtimes.stderr_bytes",
+    "tools.max_memory_bytes": "tools.memory_bytes",
+    "tools.max_output_bytes": "tools.output_bytes",
+}
+"""Deprecated keys of settings, each with the key that replaces it."""
 
 
 def leaves(value: Value, *, only_set: bool = False, prefix: str = "") -> dict[str, Any]:

@@ -26,7 +26,7 @@ SERVERS_FILE_BYTES = 4 * MIB
 class GuestLimits(Value):
     """Ceilings of one guest execution (seed 000 and 001, "Limits")."""
 
-    wall_ms: PositiveInt = 120_000
+    timeout_ms: PositiveInt = 120_000
     """Wall time from the first byte of the program to its result, in milliseconds."""
     code_bytes: PositiveInt = 50 * KIB
     """Program size as UTF-8 bytes; one byte more is refused before anything runs (M14, X18, X19)."""
@@ -53,7 +53,7 @@ class GuestLimits(Value):
 class LimitOverrides(Value):
     """Limits a request asks for; a field left out means the profile's default."""
 
-    wall_ms: PositiveInt | None = None
+    timeout_ms: PositiveInt | None = None
     code_bytes: PositiveInt | None = None
     output_bytes: PositiveInt | None = None
     result_bytes: PositiveInt | None = None

@@ -21,7 +21,7 @@ Ceiling = Literal[
 class ProcessLimits(Value):
     """Ceilings of one process and of everything it starts."""
 
-    wall_ms: PositiveInt = 30_000
+    timeout_ms: PositiveInt = 30_000
     """Wall time from the program's start, in milliseconds."""
     cpu_ms: PositiveInt = 60_000
     """CPU time of the whole tree, user and system, in milliseconds; looked at every 20 ms."""

@@ -14,16 +14,16 @@ HOUR_MS = 3_600_000
 class ProfileLimits(GuestLimits):
     """Limits of one profile: what a program gets and, but for the wall time, the most it may ask for."""
 
-    wall_ceiling_ms: PositiveInt = 600_000
-    """Longest wall time a request may ask for, in milliseconds; `wall_ms` is what it gets without asking."""
+    max_timeout_ms: PositiveInt = 600_000
+    """Longest wall time a request may ask for, in milliseconds; `timeout_ms` is what it gets without asking."""
 
 
 class ScriptLimits(ProfileLimits):
     """Limits of `paddock run` (seed 000)."""
 
-    wall_ms: PositiveInt = 300_000
+    timeout_ms: PositiveInt = 300_000
     """Wall time from the first byte of the program to its result, in milliseconds."""
-    wall_ceiling_ms: PositiveInt = 24 * HOUR_MS
+    max_timeout_ms: PositiveInt = 24 * HOUR_MS
     """Longest wall time that `--timeout` may ask for, in milliseconds."""
 
 
@@ -34,13 +34,13 @@ class ExecuteLimits(ProfileLimits):
 class ComputeLimits(ProfileLimits):
     """Limits of pure computations without console, timers and servers (seed 002)."""
 
-    wall_ms: PositiveInt = 1_000
+    timeout_ms: PositiveInt = 1_000
     """Wall time from the first byte of the program to its result, in milliseconds."""
     code_bytes: PositiveInt = MIB
     """Program size as UTF-8 bytes."""
     output_bytes: PositiveInt = 64 * KIB
     """Bytes that `emit()` may write: what a program gets without asking."""
-    output_ceiling_bytes: PositiveInt = 2 * MIB
+    max_output_bytes: PositiveInt = 2 * MIB
     """Most bytes that a request may ask for."""
 
 

@@ -60,7 +60,7 @@ class OutputWishes(Value):
 class ProgramLimits(Value):
     """Ceilings of one program, its compile step included."""
 
-    wall_ms: PositiveInt = 30_000
+    timeout_ms: PositiveInt = 30_000
     """Wall time of compile step and program together, in milliseconds."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Resident memory of the program and all it starts."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -27,6 +27,7 @@ from paddock.model.program import (
 )
 
 Profile = Literal["script", "execute", "compute"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 Language = Literal["auto", "javascript", "typescript"]
 
 
@@ -253,7 +254,11 @@ class ExecutionRequest(Value):
 
     @model_validator(mode="after")
     def _has_a_wall_time_in_bounds(self) -> Self:
-        wall_ms = self.limits.wall_ms
-        if isinstance(self.work, RuntimeRun) and wall_ms is not None and not LEAST_MS <= wall_ms <= MOST_MS:
-            raise ValueError(f"a program's timeout is {LEAST_MS} to {MOST_MS} ms, not {wall_ms}")
+        timeout_ms = self.limits.timeout_ms
+        if (
+            isinstance(self.work, RuntimeRun)
+            and timeout_ms is not None
+            and not LEAST_MS <= timeout_ms <= MOST_MS
+        ):
+            raise ValueError(f"a program's timeout is {LEAST_MS} to {MOST_MS} ms, not {timeout_ms}")
         return self

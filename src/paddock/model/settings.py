@@ -260,13 +260,13 @@ class RuntimeSettings(Value):
     """Runtimes that may be used (S2)."""
     executables: tuple[str, ...] = ()
     """Names of executables that may run programs; empty allows all that are compatible with the runtime (S4, S5)."""
-    max_duration_ms: Annotated[int, Field(ge=LEAST_MS, le=MOST_MS)] = 30_000
+    timeout_ms: Annotated[int, Field(ge=LEAST_MS, le=MOST_MS)] = 30_000
     """Wall time of a program that asks for none, compile step included, and the most it may ask for (S13)."""
-    max_memory_bytes: PositiveInt = 1024 * MIB
+    memory_bytes: PositiveInt = 1024 * MIB
     """Resident memory of a program that asks for none, and the most it may ask for."""
-    max_stdout_bytes: Annotated[int, Field(ge=1024)] = MIB
+    stdout_bytes: Annotated[int, Field(ge=1024)] = MIB
     """Bytes of standard output that an answer is made of, half from its start and half from its end."""
-    max_stderr_bytes: Annotated[int, Field(ge=1024)] = 256 * KIB
+    stderr_bytes: Annotated[int, Field(ge=1024)] = 256 * KIB
     """Bytes of standard error that an answer is made of."""
     environment: tuple[str, ...] = ()
     """Variables of Paddock's environment that programs get (S27); apart from these, those that a runtime cannot do
@@ -303,9 +303,9 @@ class ToolSettings(Value):
     """Wall time of a tool that asks for none, in milliseconds."""
     max_timeout_ms: PositiveInt = 300_000
     """Longest wall time of a tool; one that asks for more gets this."""
-    max_memory_bytes: PositiveInt = 1024 * MIB
+    memory_bytes: PositiveInt = 1024 * MIB
     """Resident memory of a tool and all it starts."""
-    max_output_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
+    output_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
     """Bytes that a tool may write to standard output, and to standard error."""
     strict_nulls: bool = False
     """Whether null is checked against the type of an input like any other value; else it stands for any type."""

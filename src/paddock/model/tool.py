@@ -18,7 +18,7 @@ SIGNALLED = 128
 class ToolTerms(Value):
     """The effective limits and grants of one run, as policy decided."""
 
-    wall_ms: PositiveInt = 30_000
+    timeout_ms: PositiveInt = 30_000
     """Wall time in milliseconds; CPU time may be twice as much."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Resident memory of the script and all it starts."""

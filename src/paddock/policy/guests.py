@@ -66,8 +66,8 @@ def _limits(
 
 def _ceilings(profile: ProfileLimits) -> dict[str, str]:
     """Return which limits have a ceiling apart from what a program gets without asking."""
-    wall = {"wall_ms": "wall_ceiling_ms"}
-    return wall | {"output_bytes": "output_ceiling_bytes"} if isinstance(profile, ComputeLimits) else wall
+    wall = {"timeout_ms": "max_timeout_ms"}
+    return wall | {"output_bytes": "max_output_bytes"} if isinstance(profile, ComputeLimits) else wall
 
 
 def _profile(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> tuple[ProfileLimits, str]:
@@ -77,12 +77,12 @@ def _profile(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> tuple
             return settings.limits.of(name), f"limits.{name}"
         case ServerCall():
             longest = settings.servers.call_timeout_ms
-            walls = {"wall_ms": longest, "wall_ceiling_ms": longest}
+            walls = {"timeout_ms": longest, "max_timeout_ms": longest}
             return settings.limits.execute.model_copy(update=walls), "servers.call_timeout_ms"
         case SdkCall(method=method):
             key = "long_call_timeout_ms" if method in LONG_CALLS else "call_timeout_ms"
             longest = getattr(settings.sdk, key)
-            walls = {"wall_ms": longest, "wall_ceiling_ms": longest}
+            walls = {"timeout_ms": longest, "max_timeout_ms": longest}
             return settings.limits.execute.model_copy(update=walls), f"sdk.{key}"
 
 

@@ -128,21 +128,19 @@ def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, l
     """Return the effective limits, what was clamped, and what is refused (rule 5; S13)."""
     mine = settings.runtimes
     limits = ProgramLimits(
-        wall_ms=min(asked.wall_ms or mine.max_duration_ms, mine.max_duration_ms),
-        memory_bytes=min(asked.memory_bytes or mine.max_memory_bytes, mine.max_memory_bytes),
-        stdout_bytes=mine.max_stdout_bytes,
-        stderr_bytes=mine.max_stderr_bytes,
+        timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
+        memory_bytes=min(asked.memory_bytes or mine.memory_bytes, mine.memory_bytes),
+        stdout_bytes=mine.stdout_bytes,
+        stderr_bytes=mine.stderr_bytes,
     )
     over: list[Reason] = []
-    if asked.wall_ms is not None and asked.wall_ms > mine.max_duration_ms:
-        text = f"Requested timeout ({asked.wall_ms}ms) exceeds maximum ({mine.max_duration_ms}ms)"
-        over.append(("runtimes.max_duration_ms", text))
-    if asked.memory_bytes is not None and asked.memory_bytes > mine.max_memory_bytes:
-        text = (
-            f"Requested memory ({asked.memory_bytes} bytes) exceeds maximum ({mine.max_memory_bytes} bytes)"
-        )
-        over.append(("runtimes.max_memory_bytes", text))
-    others = asked.model_dump(exclude={"wall_ms", "memory_bytes"}, exclude_none=True)
+    if asked.timeout_ms is not None and asked.timeout_ms > mine.timeout_ms:
+        text = f"Requested timeout ({asked.timeout_ms}ms) exceeds maximum ({mine.timeout_ms}ms)"
+        over.append(("runtimes.timeout_ms", text))
+    if asked.memory_bytes is not None and asked.memory_bytes > mine.memory_bytes:
+        text = f"Requested memory ({asked.memory_bytes} bytes) exceeds maximum ({mine.memory_bytes} bytes)"
+        over.append(("runtimes.memory_bytes", text))
+    others = asked.model_dump(exclude={"timeout_ms", "memory_bytes"}, exclude_none=True)
     unknown = [(f"limits.{name}", f"Programs have no limit {name}") for name in others]
     if settings.limits.timeout_policy == "clamp":
         return limits, [(rule, f"{text}; the maximum holds instead") for rule, text in over], unknown

@@ -25,8 +25,8 @@ def suggest_remedy(request: ExecutionRequest, rule: str, settings: Settings, cat
                 if names
                 else ""
             )
-        case "runtimes.max_duration_ms", RuntimeRun():
-            most = settings.runtimes.max_duration_ms
-            return f"ask for at most {most} ms, or raise `runtimes.max_duration_ms` in paddock.toml"
+        case "runtimes.timeout_ms", RuntimeRun():
+            most = settings.runtimes.timeout_ms
+            return f"ask for at most {most} ms, or raise `runtimes.timeout_ms` in paddock.toml"
         case _:
             return ""

@@ -22,19 +22,19 @@ def judge(
 ) -> tuple[ToolTerms, list[Reason], list[Reason]]:
     """Return what a tool gets, what was cut, and what is refused; each with the name of its rule."""
     given = settings.tools
-    wall_ms = asked.wall_ms or max(1, round(work.timeout_ms or given.timeout_ms))
-    memory = asked.memory_bytes or given.max_memory_bytes
+    timeout_ms = asked.timeout_ms or max(1, round(work.timeout_ms or given.timeout_ms))
+    memory = asked.memory_bytes or given.memory_bytes
     terms = ToolTerms(
-        wall_ms=min(wall_ms, given.max_timeout_ms),
-        memory_bytes=min(memory, given.max_memory_bytes),
-        output_bytes=min(asked.output_bytes or given.max_output_bytes, given.max_output_bytes),
+        timeout_ms=min(timeout_ms, given.max_timeout_ms),
+        memory_bytes=min(memory, given.memory_bytes),
+        output_bytes=min(asked.output_bytes or given.output_bytes, given.output_bytes),
         access=work.access,
         network=work.network,
         environment=given.environment,
     )
     cut: list[Reason] = []
-    if wall_ms > given.max_timeout_ms:
-        text = f"the timeout of {wall_ms} ms is over tools.max_timeout_ms, which holds instead"
+    if timeout_ms > given.max_timeout_ms:
+        text = f"the timeout of {timeout_ms} ms is over tools.max_timeout_ms, which holds instead"
         cut.append(("tools.max_timeout_ms", text))
     return terms, cut, list(_refused(work, settings))
 

@@ -126,7 +126,7 @@ class _Task:
 
     def left_ms(self, compiled: Compiled) -> int:
         """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
-        return max(1, self.job.terms.limits.wall_ms - round(compiled.ms))
+        return max(1, self.job.terms.limits.timeout_ms - round(compiled.ms))
 
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
         """Return what a step may have missed, what is made once or what it is not granted, or ""."""
@@ -146,7 +146,7 @@ class _Task:
         begun = self.begun(phase, compiled)
         if ended.status is Status.OK:
             return result_of(ended, begun)
-        limits = _limits(self.job, self.job.terms.limits.wall_ms)
+        limits = _limits(self.job, self.job.terms.limits.timeout_ms)
         return result_of(ended, begun, error_of(self.with_errors(ended), phase, limits, message, hint))
 
     def with_errors(self, ended: ProcessResult) -> ProcessResult:
@@ -324,11 +324,11 @@ def _closed_to(task: _Task, ended: ProcessResult) -> str:
     return closed_file(f"{said.head}\n{said.tail}", task.job, task.sandbox.user(task.job.grants()))
 
 
-def _limits(job: ProgramJob, wall_ms: int) -> ProcessLimits:
+def _limits(job: ProgramJob, timeout_ms: int) -> ProcessLimits:
     limits = job.terms.limits
     return ProcessLimits(
-        wall_ms=wall_ms,
-        cpu_ms=wall_ms * _PROCESSORS + 1000,  # wall time is the limit, whatever runs in parallel
+        timeout_ms=timeout_ms,
+        cpu_ms=timeout_ms * _PROCESSORS + 1000,  # wall time is the limit, whatever runs in parallel
         memory_bytes=limits.memory_bytes,
         kept_bytes=_SAID,
     )

@@ -14,7 +14,7 @@ from paddock.runtimes.job import ProgramJob
 from paddock.runtimes.steps import Job, Step
 from paddock.runtimes.toolchain import Missing, Toolchain
 
-_LIMITS = ProcessLimits(wall_ms=60_000)
+_LIMITS = ProcessLimits(timeout_ms=60_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Commands:
         from paddock.model.process import ProcessLimits
 
         limits = ProcessLimits(
-            wall_ms=command.timeout_ms,
+            timeout_ms=command.timeout_ms,
             cpu_ms=command.timeout_ms * 2,
             stdout_bytes=command.output_bytes,
             kept_bytes=command.output_bytes,

@@ -33,7 +33,7 @@ ENDED = {
 }
 """How a program ended by itself or by a limit, which is a result to who started it; all else is an error."""
 
-_TOLD = {"wall_ms": "timeoutMs", "output_bytes": "outputBytes"}
+_TOLD = {"timeout_ms": "timeoutMs", "output_bytes": "outputBytes"}
 """How programs know limits."""
 
 FindTool = Callable[[str, Mapping[str, Json]], ToolRun]
@@ -136,7 +136,7 @@ def _computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
             f"paddock.compute: input must be a string, not {kind(text)}; write it with JSON.stringify"
         )
     limits = LimitOverrides(
-        wall_ms=wishes.pop("timeoutMs", None), output_bytes=wishes.pop("outputBytes", None)
+        timeout_ms=wishes.pop("timeoutMs", None), output_bytes=wishes.pop("outputBytes", None)
     )
     if unknown := wishes.keys() - {"deterministic", "partial"}:
         names = "`timeoutMs`, `outputBytes`, `deterministic` and `partial`"
@@ -212,4 +212,4 @@ def options_of(given: Json, method: str) -> dict[str, Json]:
 
 
 def _wall(wishes: dict[str, Json]) -> LimitOverrides:
-    return LimitOverrides(wall_ms=wishes.pop("timeoutMs", None))
+    return LimitOverrides(timeout_ms=wishes.pop("timeoutMs", None))

@@ -137,7 +137,7 @@ def asked(body: Json) -> Asked:
     return Asked(
         source=source,
         input=_text(fields, "input"),
-        limits=LimitOverrides(wall_ms=wall_ms, output_bytes=output_kb and output_kb * KIB),
+        limits=LimitOverrides(timeout_ms=wall_ms, output_bytes=output_kb and output_kb * KIB),
         deterministic=_flag(limits, "deterministic", default=True),
         partial=_flag(limits, "partial", default=False),
         jit=_flag(limits, "jit", default=False),

@@ -257,8 +257,8 @@ def _write(files: Mapping[str, str], scratch: Path) -> None:
 
 def _limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
     return ProcessLimits(
-        wall_ms=terms.wall_ms,
-        cpu_ms=terms.wall_ms * 2,
+        timeout_ms=terms.timeout_ms,
+        cpu_ms=terms.timeout_ms * 2,
         memory_bytes=terms.memory_bytes,
         stdout_bytes=terms.output_bytes,
         stderr_bytes=terms.output_bytes,
@@ -282,9 +282,9 @@ def _end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
             code, output = SIGNALLED + result.signal, parsed(stdout)
             error = stderr or f"Process was ended by {_signal(result.signal)}"
         case Status.TIMEOUT if result.limit == "wall":
-            error = f"Script timed out after {terms.wall_ms}ms"
+            error = f"Script timed out after {terms.timeout_ms}ms"
         case Status.TIMEOUT:
-            error = f"Script used more than {terms.wall_ms * 2}ms of CPU time"
+            error = f"Script used more than {terms.timeout_ms * 2}ms of CPU time"
         case Status.MEMORY_LIMIT:
             error = f"Script used more than {terms.memory_bytes} bytes of memory"
         case Status.OUTPUT_LIMIT if result.limit in ("stdout", "stderr"):

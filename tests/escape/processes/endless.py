@@ -37,19 +37,19 @@ PROGRAMS = {
     "fork_bomb": Program(
         FORK + "while True:\n try: os.fork()\n except OSError: pass",
         (("process_limit", "processes"),),
-        {"wall_ms": 5000},
+        {"timeout_ms": 5000},
     ),
     "fork_bomb_in_a_workspace": Program(
         FORK + "while True:\n try: os.fork()\n except OSError: pass",
         (("process_limit", "processes"),),
-        {"wall_ms": 5000},
+        {"timeout_ms": 5000},
         workspace=True,
     ),
     "threads_in_a_workspace": Program(
         "import threading, time\nthreading.stack_size(65536)\n"
         "for _ in range(1000): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\ntime.sleep(600)",
         (("process_limit", "processes"), ("failed", None)),
-        {"wall_ms": 60000},
+        {"timeout_ms": 60000},
         workspace=True,
     ),
     "output_flood": Program(
@@ -67,34 +67,34 @@ PROGRAMS = {
         OK,
     ),
     "busy": Program(
-        FORK + "os.fork()\nwhile True: pass", (("timeout", "cpu"),), {"cpu_ms": 150, "wall_ms": 2000}
+        FORK + "os.fork()\nwhile True: pass", (("timeout", "cpu"),), {"cpu_ms": 150, "timeout_ms": 2000}
     ),
     "memory": Program(
         "keep = []\nwhile True: keep.append(bytearray(1 << 20))",
         (("memory_limit", "memory"),),
-        {"memory_bytes": 96 << 20, "wall_ms": 3000},
+        {"memory_bytes": 96 << 20, "timeout_ms": 3000},
     ),
     "memory_of_many": Program(
         FORK + "os.fork()\nos.fork()\nkeep = bytearray(40 << 20)\ntime.sleep(60)",
         (("memory_limit", "memory"),),
-        {"memory_bytes": 96 << 20, "wall_ms": 3000},
+        {"memory_bytes": 96 << 20, "timeout_ms": 3000},
     ),
     "scratch": Program(
         "import os\nn = 0\nwhile True:\n n += 1\n with open(f'{os.environ[\"TMPDIR\"]}/{n}', 'wb') as f:"
         " f.write(b'x' * (1 << 20))",
         (("output_limit", "scratch"),),
-        {"scratch_bytes": 20 << 20, "wall_ms": 3000},
+        {"scratch_bytes": 20 << 20, "timeout_ms": 3000},
     ),
     "closed_scratch": Program(
         "import os\nn = 0\nwhile True:\n n += 1\n d = f'{os.environ[\"TMPDIR\"]}/{n}'\n os.mkdir(d)\n"
         " with open(f'{d}/f', 'wb') as f: f.write(b'x' * (1 << 20))\n os.chmod(d, 0)",
         (("output_limit", "scratch"),),
-        {"scratch_bytes": 20 << 20, "wall_ms": 3000},
+        {"scratch_bytes": 20 << 20, "timeout_ms": 3000},
     ),
     "large_file": Program(
         "import os, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
         "with open(f'{os.environ[\"TMPDIR\"]}/f', 'wb') as f:\n while True: f.write(b'x' * (1 << 20))",
         (("output_limit", "file_size"),),
-        {"file_bytes": 5 << 20, "wall_ms": 3000},
+        {"file_bytes": 5 << 20, "timeout_ms": 3000},
     ),
 }

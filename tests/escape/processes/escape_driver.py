@@ -123,7 +123,7 @@ async def main(tier: str, names: list[str]) -> None:
 async def attack_all(sandbox: Sandbox, names: list[str], worlds: str, report: dict) -> None:
     async with sandbox:
         other = asyncio.create_task(
-            sandbox.run(["/bin/sleep", "infinity"], limits=ProcessLimits(wall_ms=3_600_000))
+            sandbox.run(["/bin/sleep", "infinity"], limits=ProcessLimits(timeout_ms=3_600_000))
         )
         for name in names:
             source = (ATTACKS / f"{name}.py").read_text()
@@ -145,7 +145,7 @@ async def attack_all(sandbox: Sandbox, names: list[str], worlds: str, report: di
                     abstract.listen()
                     facts["tcp"] = tcp.getsockname()[1]
                     program = f"FACTS = {facts!r}\n{source.replace('from __future__', '#')}"
-                    limits = ProcessLimits(wall_ms=5000, memory_bytes=128 * MIB, scratch_bytes=64 * MIB)
+                    limits = ProcessLimits(timeout_ms=5000, memory_bytes=128 * MIB, scratch_bytes=64 * MIB)
                     result = await sandbox.run(
                         ["/usr/bin/python3", "-I", "-S", "-c", program], grants, limits
                     )

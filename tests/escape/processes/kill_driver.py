@@ -64,7 +64,7 @@ async def settled(sandbox: Sandbox) -> list[str]:
 async def attempt(sandbox: Sandbox, name: str, sink: Sink) -> tuple[ProcessResult, float]:
     """Run one program and return its result and the time that the result took, in milliseconds."""
     program = endless.PROGRAMS[name]
-    limits = ProcessLimits(**{"wall_ms": 250, "processes": 200, **program.limits})
+    limits = ProcessLimits(**{"timeout_ms": 250, "processes": 200, **program.limits})
     argv = ["/usr/bin/python3", "-I", "-S", "-c", program.source]
     with tempfile.TemporaryDirectory() as folder:
         grants = ProcessGrants()
@@ -92,7 +92,7 @@ async def main(tier: str, runs: int, names: list[str]) -> None:
                         "status": result.status,
                         "limit": result.limit,
                         "ms": ms,
-                        "late_ms": ms - endless.PROGRAMS[name].limits.get("wall_ms", 250),
+                        "late_ms": ms - endless.PROGRAMS[name].limits.get("timeout_ms", 250),
                         "survivors": result.survivors,
                         "alive": alive,
                         "reason": result.reason,

@@ -101,7 +101,7 @@ def test_g11_defaults_apply(guest):
 
 def test_a_whole_number_may_be_written_as_a_fraction():
     asked_for = read(b'{"source": "for(;;){}", "limits": {"wall_ms": 5e1, "output_kb": 2.0}}')
-    assert (asked_for.limits.wall_ms, asked_for.limits.output_bytes) == (50, 2048)
+    assert (asked_for.limits.timeout_ms, asked_for.limits.output_bytes) == (50, 2048)
 
 
 WRONG = {
@@ -126,7 +126,7 @@ def test_g13_limits_that_are_not_positive_are_the_default(guest, limits):
         actor="a", surface="library", workspace=guest.workspace
     )
     allowed = guest.runner.run(guest.session.gate.execute(request)).decision.limits
-    assert (allowed.wall_ms, allowed.output_bytes) == (1000, 64 * 1024)
+    assert (allowed.timeout_ms, allowed.output_bytes) == (1000, 64 * 1024)
 
 
 def test_g14_output_of_exactly_the_limit(lines):

@@ -12,7 +12,7 @@ TEXTS = st.lists(st.text(st.sampled_from('aé€😀\ud83d\ude00\0"\\\u2028'), m
 
 def run(guest, source, *, output_bytes, partial=False, given=""):
     work = GuestRun(source=source, input=given, profile="compute", partial=partial)
-    limits = LimitOverrides(output_bytes=output_bytes, wall_ms=60_000)
+    limits = LimitOverrides(output_bytes=output_bytes, timeout_ms=60_000)
     request = ExecutionRequest(workspace=guest.workspace, work=work, limits=limits)
     return guest.runner.run(guest.session.gate.execute(request))
 

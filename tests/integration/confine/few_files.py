@@ -60,7 +60,7 @@ async def main(place: Path) -> dict[str, object]:
         artifacts=ArtifactSettings(directory=place / "artifacts"),
         guest=GuestSettings(spare_workers=0),
         sandbox=SandboxSettings(spares=0),
-        runtimes=RuntimeSettings(max_duration_ms=60_000),
+        runtimes=RuntimeSettings(timeout_ms=60_000),
     )
     works = (
         GuestRun(source="return 1"),
@@ -72,7 +72,7 @@ async def main(place: Path) -> dict[str, object]:
         async def carry_out() -> list[tuple[str, str, str]]:
             requests = [
                 ExecutionRequest(
-                    workspace=place / "workspace", work=work, limits=LimitOverrides(wall_ms=60_000)
+                    workspace=place / "workspace", work=work, limits=LimitOverrides(timeout_ms=60_000)
                 )
                 for work in works
             ]

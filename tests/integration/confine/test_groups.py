@@ -54,7 +54,7 @@ with tempfile.TemporaryDirectory() as top:
 
 def test_memory_is_limited_by_the_kernel_or_it_is_told_that_it_is_not():
     async def go():
-        limits = ProcessLimits(memory_bytes=96 * MIB, wall_ms=20_000)
+        limits = ProcessLimits(memory_bytes=96 * MIB, timeout_ms=20_000)
         async with await ladder.choose("landlock") as sandbox:
             result = await sandbox.run(["/usr/bin/python3", "-I", "-S", "-c", TAKE], limits=limits)
             return sandbox, result

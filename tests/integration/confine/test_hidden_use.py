@@ -98,7 +98,7 @@ file = os.memfd_create("own")
 for _ in range(100): os.write(file, bytes(1 << 20))
 time.sleep(20)
 """
-    result, _ = run(tier, program, wall_ms=30_000)
+    result, _ = run(tier, program, timeout_ms=30_000)
     assert (result.status, result.limit) == ("memory_limit", "memory")
     assert result.usage.peak_bytes > 256 * MIB
 
@@ -111,7 +111,7 @@ nothing = mmap.mmap(-1, 256 << 30, flags=0x4022, prot=mmap.PROT_READ)
 for place in range(0, len(nothing), 2 << 20): nothing[place]
 time.sleep(20)
 """
-    result, _ = run(tier, program, wall_ms=30_000)
+    result, _ = run(tier, program, timeout_ms=30_000)
     assert (result.status, result.limit) == ("memory_limit", "memory")
     assert result.usage.peak_bytes > 256 * MIB
 
@@ -126,7 +126,7 @@ for number in range(1000):
     for lock in locks: fcntl.fcntl(file, fcntl.F_SETLK, lock)
 time.sleep(20)
 """
-    result, _ = run(tier, program, memory_bytes=48 * MIB, wall_ms=60_000)
+    result, _ = run(tier, program, memory_bytes=48 * MIB, timeout_ms=60_000)
     assert (result.status, result.limit) == ("memory_limit", "memory")
     assert result.usage.peak_bytes > 48 * MIB
 
@@ -142,13 +142,13 @@ for number in range(2):
     if number: os.unlink(path)
 time.sleep(20)
 """
-    result, _ = run(tier, program, wall_ms=30_000)
+    result, _ = run(tier, program, timeout_ms=30_000)
     assert (result.status, result.limit) == ("output_limit", "scratch")
 
 
 @tiers
 def test_the_time_of_threads_counts_after_the_end_of_the_first_one(tier):
-    result, _ = run(tier, BUSY, cpu_ms=500, wall_ms=30_000)
+    result, _ = run(tier, BUSY, cpu_ms=500, timeout_ms=30_000)
     assert (result.status, result.limit) == ("timeout", "cpu")
     assert result.usage.cpu_user_ms + result.usage.cpu_system_ms >= 500
     assert result.usage.wall_ms < 15_000
@@ -166,5 +166,5 @@ for _ in range(2000):
 time.sleep(20)
 """
     own = ProcessGrants(workspace=tmp_path, access="workspace-write")
-    result, _ = run(tier, program, own, processes=32, wall_ms=30_000)
+    result, _ = run(tier, program, own, processes=32, timeout_ms=30_000)
     assert (result.status, result.limit) == ("process_limit", "processes")

@@ -170,7 +170,7 @@ def test_time_of_orphans_that_have_ended_counts(open_path):
 
 def test_time_of_what_is_killed_counts(open_path):
     script = "(while :; do :; done) & while :; do :; done"
-    (result,) = in_turn(open_path, (script, NONE), limits=ProcessLimits(wall_ms=30_000, cpu_ms=600))
+    (result,) = in_turn(open_path, (script, NONE), limits=ProcessLimits(timeout_ms=30_000, cpu_ms=600))
     assert (result.status, result.limit, result.kill) == ("timeout", "cpu", "namespace")
     assert result.usage.cpu_user_ms + result.usage.cpu_system_ms >= 600
 

@@ -10,7 +10,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 
 from .conftest import ROOT, started
 
-LONG = ProcessLimits(wall_ms=60_000)
+LONG = ProcessLimits(timeout_ms=60_000)
 
 
 @pytest.mark.parametrize("tier", ["landlock", "namespaces"])

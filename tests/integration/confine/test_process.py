@@ -232,7 +232,7 @@ def test_text_comes_whole_however_pieces_cut_it():
 @tiers
 def test_s20_p25_timeout_keeps_what_was_written(tier):
     begin = time.monotonic()
-    result = run(tier, ["sh", "-c", "echo first; sleep 60"], limits=ProcessLimits(wall_ms=300))
+    result = run(tier, ["sh", "-c", "echo first; sleep 60"], limits=ProcessLimits(timeout_ms=300))
     assert time.monotonic() - begin < 30
     assert (result.status, result.limit, result.signal) == ("timeout", "wall", signal.SIGKILL)
     assert result.stdout.head == "first\n"
@@ -265,7 +265,7 @@ async def main():
     async with Sandbox(SandboxFacts(tier="{tier}"), "{tier}") as sandbox:
         say = lambda data: os.write(1, data)
         script = "(setsid sleep 12345 & ); echo started; sleep 12345"
-        await sandbox.run(["sh", "-c", script], None, ProcessLimits(wall_ms=60_000), Streams(stdout=say))
+        await sandbox.run(["sh", "-c", script], None, ProcessLimits(timeout_ms=60_000), Streams(stdout=say))
 
 signal.alarm(120)
 asyncio.run(main())

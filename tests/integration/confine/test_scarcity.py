@@ -64,7 +64,7 @@ def children(monkeypatch):
 
 
 def program(source: str, workspace: Path) -> ExecutionRequest:
-    limits = LimitOverrides(wall_ms=PATIENCE_S * 1000)
+    limits = LimitOverrides(timeout_ms=PATIENCE_S * 1000)
     return ExecutionRequest(workspace=workspace, work=GuestRun(source=source), limits=limits)
 
 

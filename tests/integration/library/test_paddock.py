@@ -250,13 +250,13 @@ def test_overrides_are_settings_of_the_command_line(tmp_path):
 
 def test_overrides_may_be_nested_and_typed(tmp_path):
     overrides = {
-        "limits": {"execute": {"code_bytes": 10, "wall_ms": "0.5s"}},
+        "limits": {"execute": {"code_bytes": 10, "timeout_ms": "0.5s"}},
         "audit.directory": tmp_path / "audit",
         "grants": {"servers": []},
     }
     with BlockingPaddock(tmp_path, overrides=overrides) as one:
         limits = one.settings.limits.execute
-        assert (limits.code_bytes, limits.wall_ms, one.settings.grants.servers) == (10, 500, ())
+        assert (limits.code_bytes, limits.timeout_ms, one.settings.grants.servers) == (10, 500, ())
     for wrong, told in (
         (
             {"limits": {"execute": {"code_byte": 1}}},

@@ -133,7 +133,7 @@ def finished(place: Place, run: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", [*CALLS])
 def test_a_call_that_outlives_the_grace_is_answered_as_cancelled(place: Place, kind: str) -> None:
-    place.settings(GRACE.format(0) + "[limits.compute]\nwall_ms = 60000\n")
+    place.settings(GRACE.format(0) + "[limits.compute]\ntimeout_ms = 60000\n")
     gate = Gate(place.workspace)
     tool(place, "waits", f"open({str(place.workspace / 'gate')!r}).read()", workspace="read-only")
 

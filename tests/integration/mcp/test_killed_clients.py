@@ -21,7 +21,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "execute_code": {"code": SPIN, "timeout_ms": 600_000},
     "run_program": {"runtime": "shell", "code": ASLEEP, "args": [MARK]},
 }
-MINUTES = "[runtimes]\nmax_duration_ms = 600000\n"
+MINUTES = "[runtimes]\ntimeout_ms = 600000\n"
 """So that no limit ends the programs before the test does."""
 
 

@@ -321,7 +321,7 @@ def test_the_data_have_what_the_text_has(place: Place) -> None:
         "compatible are bash, sh, cmd; without one named, the first that is installed is used"
     )
     assert long.structured_content["error"]["hint"] == (
-        "ask for at most 30000 ms, or raise `runtimes.max_duration_ms` in paddock.toml"
+        "ask for at most 30000 ms, or raise `runtimes.timeout_ms` in paddock.toml"
     )
 
 

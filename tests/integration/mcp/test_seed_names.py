@@ -126,7 +126,7 @@ def test_x7_x8_x10_x18_x25_x40_the_texts_of_failures(place: Place) -> None:
     ],
 )
 def test_x13_x14_x15_the_server_answers_after_a_loop(place: Place, source: str) -> None:
-    place.settings("[limits.execute]\nwall_ms = 500\n")
+    place.settings("[limits.execute]\ntimeout_ms = 500\n")
     spun, after = in_seed(place, ("mcp_execute", {"code": source}), ("mcp_execute", {"code": "return 1"}))
     assert text(spun).startswith("mcp_execute error: Sandbox error: Script execution timed out after 500ms\n")
     assert text(after) == "1"

@@ -38,7 +38,7 @@ class Programs:
     ) -> ExecutionRequest:
         """Return the request for a program."""
         given = RuntimeRun.model_validate({"runtime": runtime, "code": code, **work})
-        limits = limits or LimitOverrides(wall_ms=PATIENT_MS)
+        limits = limits or LimitOverrides(timeout_ms=PATIENT_MS)
         return ExecutionRequest(workspace=self.workspace, work=given, limits=limits)
 
     def run(self, runtime: str, code: str | None = None, **given: Any) -> Outcome:
@@ -93,7 +93,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
             settings = Settings(
                 audit=AuditSettings(directory=folder / "audit"),
                 artifacts=ArtifactSettings(directory=folder / "artifacts"),
-                runtimes=RuntimeSettings.model_validate({"max_duration_ms": PATIENT_MS, **runtimes}),
+                runtimes=RuntimeSettings.model_validate({"timeout_ms": PATIENT_MS, **runtimes}),
             )
             runner = stack.enter_context(asyncio.Runner())
             opened = AsyncExitStack()

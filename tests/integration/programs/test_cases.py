@@ -13,7 +13,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.program import Captured
 from paddock.runtimes import engine
 
-SHORT = LimitOverrides(wall_ms=200)
+SHORT = LimitOverrides(timeout_ms=200)
 C_ECHO = (
     "#include <stdio.h>\nint main(int n, char **a) { for (int i = 0; i < n; i++) puts(a[i]); return n; }\n"
 )
@@ -138,7 +138,7 @@ def test_s23_the_compiler_is_stopped_too(programs, monkeypatch):
 
 
 def test_s24_s25_more_output_than_is_kept(open_programs):
-    programs = open_programs("landlock", max_stdout_bytes=1024, max_stderr_bytes=2048)
+    programs = open_programs("landlock", stdout_bytes=1024, stderr_bytes=2048)
     for size in (1024, 1025, 10_000):
         outcome = programs.run("python", f"print('x' * {size}, end='')")
         assert (outcome.status, outcome.program.exit_code) == ("ok", 0)

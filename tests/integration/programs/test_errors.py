@@ -33,7 +33,7 @@ NO_STACK = {
 """What a runtime says whose stack ends before the memory does."""
 SILENT = {"c", "cpp", "shell"}
 """Runtimes that say nothing of that."""
-TIGHT = LimitOverrides(wall_ms=60_000, memory_bytes=256 * MIB)
+TIGHT = LimitOverrides(timeout_ms=60_000, memory_bytes=256 * MIB)
 
 Fail = Callable[..., Iterator[Outcome]]
 
@@ -69,7 +69,7 @@ def test_more_memory_than_there_is(fail, name):
         else:
             assert (outcome.status, outcome.program.limit) == ("memory_limit", "memory")
             assert outcome.error.message == "The program used more memory than it may"
-        assert outcome.error.hint == "it had 256 MiB; ask for more, up to runtimes.max_memory_bytes"
+        assert outcome.error.hint == "it had 256 MiB; ask for more, up to runtimes.memory_bytes"
 
 
 @pytest.mark.parametrize("name", HUGE)
@@ -82,7 +82,7 @@ def test_a_runtime_that_gets_no_more_memory_ends_at_the_memory_limit(toolchains,
     assert (outcome.status, outcome.program.limit) == ("memory_limit", "memory")
     assert outcome.program.exit_code or outcome.program.signal == signal.SIGABRT
     assert outcome.error.message == "The program used more memory than it may"
-    assert outcome.error.hint == "it had 1024 MiB; ask for more, up to runtimes.max_memory_bytes"
+    assert outcome.error.hint == "it had 1024 MiB; ask for more, up to runtimes.memory_bytes"
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
@@ -97,15 +97,15 @@ def test_recursion_without_end(fail, name):
 
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_a_loop_without_end(fail, name):
-    for outcome in fail(name, "loop", LimitOverrides(wall_ms=1000)):
+    for outcome in fail(name, "loop", LimitOverrides(timeout_ms=1000)):
         assert (outcome.status, outcome.program.limit) == ("timeout", "wall")
         assert outcome.error.message == "The program ran out of time"
-        assert outcome.error.hint == "it had 1000 ms; ask for more, up to runtimes.max_duration_ms"
+        assert outcome.error.hint == "it had 1000 ms; ask for more, up to runtimes.timeout_ms"
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_a_hundred_megabytes_of_output(fail, name):
-    outcomes = fail(name, "flood", LimitOverrides(wall_ms=100_000))
+    outcomes = fail(name, "flood", LimitOverrides(timeout_ms=100_000))
     tiers = 2 if name in {"c", "python", "node"} else 1  # what takes the output is the same in both
     for outcome, _ in zip(outcomes, range(tiers), strict=False):
         stdout = outcome.program.stdout

@@ -17,7 +17,7 @@ from paddock.runtimes.toolchain import Search, Toolchain, find
 
 NOBODY = 65534
 JOB_USER = NOBODY if os.geteuid() == 0 else None
-LIMITS = ProcessLimits(wall_ms=300_000, cpu_ms=300_000)
+LIMITS = ProcessLimits(timeout_ms=300_000, cpu_ms=300_000)
 """Generous: how long it takes is the machine's affair."""
 
 

@@ -53,7 +53,7 @@ esac
 
 
 def test_a_compiler_that_is_too_slow_comes_with_its_remedy(paddock):
-    wall = ("--set", "runtimes.max_duration_ms=500")
+    wall = ("--set", "runtimes.timeout_ms=500")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:  # where the user of programs can look
         program = Path(place, "go/bin/go")
         program.parent.mkdir(parents=True)
@@ -66,7 +66,7 @@ def test_a_compiler_that_is_too_slow_comes_with_its_remedy(paddock):
         alone = paddock("exec", "go", *wall, "--", "test", "./...", path=path)
     [row] = [row for row in json.loads(text) if row["runtime"] == "go"]
     remedy = (
-        "it had 500 ms; ask for more, up to runtimes.max_duration_ms; "
+        "it had 500 ms; ask for more, up to runtimes.timeout_ms; "
         "`paddock runtimes warm go`, run once, makes its compiler faster"
     )
     assert (row["state"], row["reason"], row["remedy"]) == (

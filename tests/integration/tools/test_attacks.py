@@ -215,7 +215,7 @@ def test_a_script_elsewhere_is_not_run(workshop: Any, tmp_path: Path, way: str):
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_flood_is_stopped_at_its_limit(workshop: Any, stream: str):
     tool = workshop.make(f"import sys\nwhile True: sys.{stream}.write('x' * 65536)", timeout=60_000)
-    workshop.open(max_output_bytes=2 * MIB)
+    workshop.open(output_bytes=2 * MIB)
     outcome = workshop.outcome(tool)
     assert outcome.status is Status.OUTPUT_LIMIT
     end = outcome.tool
@@ -232,7 +232,7 @@ def test_output_that_would_fill_the_memory_when_read_stays_a_text(workshop: Any)
 
 
 def test_a_hog_is_stopped_at_its_limit(workshop: Any):
-    workshop.open(max_memory_bytes=100 * MIB)
+    workshop.open(memory_bytes=100 * MIB)
     tool = workshop.make("x = b'x' * (150 << 20)\nimport time; time.sleep(30)", timeout=60_000)
     outcome = workshop.outcome(tool)
     assert outcome.status is Status.MEMORY_LIMIT

@@ -166,13 +166,13 @@ def test_p28_what_goes_on_in_the_background_is_not_waited_for_and_ends(workshop:
 
 def test_p29_a_timeout_is_cut_to_the_longest(workshop: Any):
     tool = workshop.make("print(1)", timeout=700_000)
-    outcome = workshop.outcome(tool, limits={"wall_ms": 600_000})
-    assert outcome.decision.tool.wall_ms == 300_000
+    outcome = workshop.outcome(tool, limits={"timeout_ms": 600_000})
+    assert outcome.decision.tool.timeout_ms == 300_000
     assert outcome.decision.reasons == (
         "the timeout of 600000 ms is over tools.max_timeout_ms, which holds instead",
     )
-    assert workshop.outcome(tool).decision.tool.wall_ms == 300_000
-    assert workshop.outcome(workshop.make("print(1)", timeout=0.2)).decision.tool.wall_ms == 1
+    assert workshop.outcome(tool).decision.tool.timeout_ms == 300_000
+    assert workshop.outcome(workshop.make("print(1)", timeout=0.2)).decision.tool.timeout_ms == 1
 
 
 def test_p30_secrets_of_the_environment_stay_outside(workshop: Any, monkeypatch: pytest.MonkeyPatch):

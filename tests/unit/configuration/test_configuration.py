@@ -7,7 +7,7 @@ import pytest
 
 from paddock.configuration import _VARIABLES, load
 from paddock.model.errors import ConfigurationError
-from paddock.model.keys import leaves
+from paddock.model.keys import RENAMED, built_in, leaves
 from paddock.model.settings import Settings
 from paddock.policy.layers import Merged
 
@@ -52,12 +52,12 @@ def test_without_any_file_the_defaults_hold(tmp_path: Path) -> None:
 def test_sources_say_file_and_line_variable_or_flag(tmp_path: Path) -> None:
     merged = loaded(
         tmp_path,
-        user="# mine\n[limits.script]\nwall_ms = 1_000\n\n[[policy.rule]]\neffect = 'deny'\ntool = '*/x'\n",
+        user="# mine\n[limits.script]\ntimeout_ms = 1_000\n\n[[policy.rule]]\neffect = 'deny'\ntool = '*/x'\n",
         env={"PADDOCK_LIMITS_SCRIPT_SLEEP_MS": "50", "HOME": "/x", "PADDOCK_GRANTS_SERVERS": "git, time"},
         flags={"grants.jit": "true", "audit.sync": "always"},
     )
     settings = merged.settings
-    assert (settings.limits.script.wall_ms, settings.limits.script.sleep_ms) == (1000, 50)
+    assert (settings.limits.script.timeout_ms, settings.limits.script.sleep_ms) == (1000, 50)
     assert (settings.grants.jit, settings.grants.servers, settings.audit.sync) == (
         True,
         ("git", "time"),
@@ -68,7 +68,7 @@ def test_sources_say_file_and_line_variable_or_flag(tmp_path: Path) -> None:
         key: where.replace(str(tmp_path), "") for key, where in merged.sources.items() if where != "built in"
     }
     assert told == {
-        "limits.script.wall_ms": "/user.toml, line 3",
+        "limits.script.timeout_ms": "/user.toml, line 3",
         "limits.script.sleep_ms": "PADDOCK_LIMITS_SCRIPT_SLEEP_MS",
         "grants.servers": "PADDOCK_GRANTS_SERVERS",
         "grants.jit": "--set grants.jit",
@@ -86,12 +86,12 @@ def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[limits.scipt]\nwall_ms = 1\n", "/user.toml, line 1: unknown key `limits.scipt`; did you mean `limits.script`?"),
-        ("[limits.script]\n\nwal_ms = 1\n", "/user.toml, line 3: unknown key `limits.script.wal_ms`; did you mean `limits.script.wall_ms`?"),
+        ("[limits.scipt]\ntimeout_ms = 1\n", "/user.toml, line 1: unknown key `limits.scipt`; did you mean `limits.script`?"),
+        ("[limits.script]\n\ntimout_ms = 1\n", "/user.toml, line 3: unknown key `limits.script.timout_ms`; did you mean `limits.script.timeout_ms`?"),
         ("zzz = 1\n", "/user.toml, line 1: unknown key `zzz`"),
-        ("[limits.script]\nwall_ms = '1'\n", '/user.toml, line 2: limits.script.wall_ms must be a whole number of milliseconds, or a text such as 500ms, 2.5s, 5m or 2h, not the text "1"'),
-        ("[limits.script]\nwall_ms = 1.5\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number of milliseconds, or a text such as 500ms, 2.5s, 5m or 2h, not 1.5"),
-        ("[limits.script]\nwall_ms = 0\n", "/user.toml, line 2: limits.script.wall_ms must be a whole number above 0, not 0"),
+        ("[limits.script]\ntimeout_ms = '1'\n", '/user.toml, line 2: limits.script.timeout_ms must be a whole number of milliseconds, or a text such as 500ms, 2.5s, 5m or 2h, not the text "1"'),
+        ("[limits.script]\ntimeout_ms = 1.5\n", "/user.toml, line 2: limits.script.timeout_ms must be a whole number of milliseconds, or a text such as 500ms, 2.5s, 5m or 2h, not 1.5"),
+        ("[limits.script]\ntimeout_ms = 0\n", "/user.toml, line 2: limits.script.timeout_ms must be a whole number above 0, not 0"),
         ("[guest]\nspare_workers = -1\n", "/user.toml, line 2: guest.spare_workers must be a whole number from 0, not -1"),
         ("[runtimes]\nmax_jobs = 1025\n", "/user.toml, line 2: runtimes.max_jobs must be a whole number up to 1024, not 1025"),
         ("grants.jit = 1\n", "/user.toml, line 1: grants.jit must be true or false, not 1"),
@@ -130,8 +130,8 @@ def test_a_list_that_does_not_end(tmp_path: Path) -> None:
 
 
 def test_mistakes_in_variables_and_flags(tmp_path: Path) -> None:
-    assert failure(tmp_path, env={"PADDOCK_LIMITS_SCRIPT_WALL": "1"}) == (
-        "PADDOCK_LIMITS_SCRIPT_WALL: unknown variable; did you mean `PADDOCK_LIMITS_SCRIPT_WALL_MS`?"
+    assert failure(tmp_path, env={"PADDOCK_LIMITS_SCRIPT_TIMEOT": "1"}) == (
+        "PADDOCK_LIMITS_SCRIPT_TIMEOT: unknown variable; did you mean `PADDOCK_LIMITS_SCRIPT_TIMEOUT_MS`?"
     )
     assert failure(tmp_path, env={"PADDOCK_GRANTS_JIT": "yes"}) == (
         'PADDOCK_GRANTS_JIT: grants.jit must be true or false, not the text "yes"'
@@ -177,7 +177,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
-    assert sorted(_VARIABLES.values()) == sorted(
+    assert sorted(set(_VARIABLES.values()) - set(RENAMED)) == sorted(
         set(leaves(Settings())) - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos"}
     )
 
@@ -185,7 +185,7 @@ def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("text", "key", "value"),
     [
-        ('[limits.execute]\nwall_ms = "2.5s"', "limits.execute.wall_ms", 2500),
+        ('[limits.execute]\ntimeout_ms = "2.5s"', "limits.execute.timeout_ms", 2500),
         ('[limits.script]\nmemory_bytes = "64 MiB"', "limits.script.memory_bytes", 2**26),
         ('[runtimes]\ncache_bytes = "1GB"', "runtimes.cache_bytes", 10**9),
     ],
@@ -205,7 +205,7 @@ def test_durations_and_sizes_may_have_a_unit(tmp_path, text, key, value):
     ("key", "wrong", "expected"),
     [
         (
-            "limits.execute.wall_ms",
+            "limits.execute.timeout_ms",
             "2.5 seconds",
             "a whole number of milliseconds, or a text such as 500ms, 2.5s, 5m or 2h",
         ),
@@ -220,3 +220,55 @@ def test_a_unit_that_is_not_known(tmp_path, key, wrong, expected):
     assert failure(tmp_path, flags={key: wrong}) == (
         f'--set {key}: {key} must be {expected}, not the text "{wrong}"'
     )
+
+
+def test_deprecated_keys_hold_and_warn_with_their_place_and_their_new_name(tmp_path: Path) -> None:
+    with pytest.warns(FutureWarning) as warned:
+        merged = loaded(
+            tmp_path,
+            user='[limits.script]\nwall_ms = "2s"\n',
+            env={"PADDOCK_RUNTIMES_MAX_DURATION_MS": "3s"},
+            flags={"tools.max_output_bytes": "2kB"},
+        )
+    settings = merged.settings
+    assert (
+        settings.limits.script.timeout_ms,
+        settings.runtimes.timeout_ms,
+        settings.tools.output_bytes,
+    ) == (2000, 3000, 2000)
+    assert [str(each.message).replace(str(tmp_path), "") for each in warned] == [
+        "/user.toml, line 2: `limits.script.wall_ms` is deprecated; write `limits.script.timeout_ms`",
+        "PADDOCK_RUNTIMES_MAX_DURATION_MS: `runtimes.max_duration_ms` is deprecated; write `runtimes.timeout_ms`",
+        "--set tools.max_output_bytes: `tools.max_output_bytes` is deprecated; write `tools.output_bytes`",
+    ]
+    assert {
+        key: place.replace(str(tmp_path), "") for key, place in merged.sources.items() if place != "built in"
+    } == {
+        "limits.script.timeout_ms": "/user.toml, line 2",
+        "runtimes.timeout_ms": "PADDOCK_RUNTIMES_MAX_DURATION_MS",
+        "tools.output_bytes": "--set tools.max_output_bytes",
+    }
+
+
+def test_a_setting_under_both_of_its_keys_is_refused(tmp_path: Path) -> None:
+    assert failure(tmp_path, user="[runtimes]\nmax_memory_bytes = 5\nmemory_bytes = 6\n") == (
+        "/user.toml, line 2: `runtimes.max_memory_bytes` is the deprecated name of `runtimes.memory_bytes`, "
+        "which is set too; remove `runtimes.max_memory_bytes`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("true", "/user.toml, line 2: limits.script must be a table, not true"),
+        ("[]", "/user.toml, line 2: limits.script must be a table, not a list"),
+        ("'soon'", '/user.toml, line 2: limits.script must be a table, not the text "soon"'),
+    ],
+)
+def test_a_value_in_place_of_the_table_of_a_deprecated_key(tmp_path: Path, value: str, message: str) -> None:
+    assert failure(tmp_path, user=f"[limits]\nscript = {value}\n") == message
+
+
+def test_every_replacement_of_a_deprecated_key_exists() -> None:
+    assert {new for new in RENAMED.values() if new not in built_in()} == set()
+    assert {old for old in RENAMED if old in built_in()} == set()

@@ -15,7 +15,7 @@ from paddock.runtimes import trees
 OTHER = 54321
 """A user that nobody is."""
 LIMITS = ProcessLimits(
-    wall_ms=1, cpu_ms=2, memory_bytes=3, processes=4, open_files=5, file_bytes=6, scratch_bytes=7
+    timeout_ms=1, cpu_ms=2, memory_bytes=3, processes=4, open_files=5, file_bytes=6, scratch_bytes=7
 )
 
 
@@ -307,7 +307,7 @@ def test_what_the_order_of_a_job_says():
         cwd="/scratch",
         canary="canary",
         ceilings=Ceilings(
-            wall_ms=1,
+            timeout_ms=1,
             cpu_ms=2,
             memory_bytes=3,
             processes=4,

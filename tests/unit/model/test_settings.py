@@ -13,7 +13,7 @@ from paddock.model.settings import AuditSettings, Settings
 
 def test_the_defaults_of_the_profiles() -> None:
     limits = LimitSettings()
-    assert (limits.script.wall_ms, limits.execute.wall_ms, limits.compute.wall_ms) == (
+    assert (limits.script.timeout_ms, limits.execute.timeout_ms, limits.compute.timeout_ms) == (
         300_000,
         120_000,
         1_000,

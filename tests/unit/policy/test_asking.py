@@ -110,7 +110,7 @@ def test_the_hash_is_of_all_that_is_done() -> None:
         call({"a": 1, "b": 3}),
         call({"a": 1, "b": 2}, workspace=Path("/v")),
         call({"a": 1, "b": 2}, actor="somebody"),
-        call({"a": 1, "b": 2}, limits=LimitOverrides(wall_ms=1)),
+        call({"a": 1, "b": 2}, limits=LimitOverrides(timeout_ms=1)),
         call({}, work=ServerCall(server="git", tool="pull", arguments={"a": 1, "b": 2})),
         call({}, work=ServerCall(server="git", tool="push", arguments={"a": 1, "b": 2}, raw=True)),
         call({}, work=GuestRun(source="1", vars={"a": "1"})),

@@ -52,7 +52,7 @@ def test_a_plain_request_gets_the_limits_of_its_profile() -> None:
     assert without_hash(decide(program(), Settings())) == Decision(
         allowed=True,
         reasons=(),
-        limits=GuestLimits(wall_ms=300_000),
+        limits=GuestLimits(timeout_ms=300_000),
         grants=Grants(jit=False, servers=("*",)),
         rule="default",
     )
@@ -77,21 +77,25 @@ def test_a_limit_over_the_ceiling_is_denied_by_name() -> None:
 
 
 def test_a_limit_over_the_ceiling_is_clamped_where_that_is_the_policy() -> None:
-    decision = decide(program(limits=LimitOverrides(wall_ms=90_000_000)), CLAMP)
-    assert (decision.allowed, decision.rule, decision.limits.wall_ms) == (True, "limits.wall_ms", 86_400_000)
+    decision = decide(program(limits=LimitOverrides(timeout_ms=90_000_000)), CLAMP)
+    assert (decision.allowed, decision.rule, decision.limits.timeout_ms) == (
+        True,
+        "limits.timeout_ms",
+        86_400_000,
+    )
     assert decision.reasons == (
-        "wall_ms = 90000000 is over the ceiling of 86400000 (limits.script.wall_ceiling_ms); "
+        "timeout_ms = 90000000 is over the ceiling of 86400000 (limits.script.max_timeout_ms); "
         "the ceiling holds instead",
     )
 
 
 def test_a_request_may_ask_for_more_wall_time_than_the_default() -> None:
-    assert decide(program(limits=LimitOverrides(wall_ms=600_000)), Settings()).limits.wall_ms == 600_000
+    assert decide(program(limits=LimitOverrides(timeout_ms=600_000)), Settings()).limits.timeout_ms == 600_000
 
 
 def test_a_low_ceiling_holds_for_who_asks_for_nothing() -> None:
-    limits = LimitSettings.model_validate({"script": {"wall_ceiling_ms": 10}})
-    assert decide(program(), Settings(limits=limits)).limits.wall_ms == 10
+    limits = LimitSettings.model_validate({"script": {"max_timeout_ms": 10}})
+    assert decide(program(), Settings(limits=limits)).limits.timeout_ms == 10
 
 
 def test_jit_is_denied_unless_granted() -> None:
@@ -111,10 +115,10 @@ def test_a_server_that_is_not_granted_is_denied() -> None:
 
 
 def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
-    assert decide(call(), Settings()).limits.wall_ms == 600_000
-    decision = decide(call(limits=LimitOverrides(wall_ms=600_001)), Settings())
+    assert decide(call(), Settings()).limits.timeout_ms == 600_000
+    decision = decide(call(limits=LimitOverrides(timeout_ms=600_001)), Settings())
     assert decision.reasons == (
-        "wall_ms = 600001 is over the ceiling of 600000 (servers.call_timeout_ms); "
+        "timeout_ms = 600001 is over the ceiling of 600000 (servers.call_timeout_ms); "
         "ask for less or raise the ceiling in paddock.toml",
     )
 
@@ -217,10 +221,10 @@ def test_rules_of_a_further_file_never_allow_more(some: list[Rule], more: list[R
         assert decide(call(), ruled(*ordered)).allowed
 
 
-@given(st.text(), st.builds(LimitOverrides, wall_ms=st.none() | st.integers(1, 10**9)))
+@given(st.text(), st.builds(LimitOverrides, timeout_ms=st.none() | st.integers(1, 10**9)))
 def test_an_effective_limit_is_never_over_the_ceiling(source: str, asked: LimitOverrides) -> None:
     for settings in (Settings(), CLAMP):
-        assert decide(program(source, limits=asked), settings).limits.wall_ms <= 86_400_000
+        assert decide(program(source, limits=asked), settings).limits.timeout_ms <= 86_400_000
 
 
 def origin(effect: str, origin: str, **fields: str) -> Rule:

@@ -73,7 +73,7 @@ CHOICES = {
     "log.level": ["warning", "debug"],
 }
 BOUNDS = {
-    "runtimes.max_duration_ms": (100, 600_000),
+    "runtimes.timeout_ms": (100, 600_000),
     "runtimes.max_jobs": (1, 1024),
 }
 NUMBERS = sorted(key for key, value in DEFAULTS.items() if type(value) is int)
@@ -118,17 +118,17 @@ def test_the_later_layer_wins() -> None:
     assert merged.settings.limits.script.sleep_ms == 5
     assert merged.settings.limits.execute.sleep_ms == 10
     assert merged.settings.limits.compute.sleep_ms == 20
-    assert merged.settings.limits.script.wall_ms == 300_000
+    assert merged.settings.limits.script.timeout_ms == 300_000
     assert merged.sources["limits.script.sleep_ms"] == "flags file"
-    assert merged.sources["limits.script.wall_ms"] == "built in"
+    assert merged.sources["limits.script.timeout_ms"] == "built in"
 
 
 @pytest.mark.parametrize(
     ("values", "text"),
     [
         (
-            {"limits__script__wall_ms": 400_000},
-            "workspace file: limits.script.wall_ms = 400000 is more than 300000, which is what the built-in default "
+            {"limits__script__timeout_ms": 400_000},
+            "workspace file: limits.script.timeout_ms = 400000 is more than 300000, which is what the built-in default "
             f"allows and a workspace may only narrow; change {OWNER} instead",
         ),
         (

@@ -52,7 +52,7 @@ def test_a_plain_program_reads_its_workspace_and_nothing_more() -> None:
     assert (found.allowed, found.reasons, found.rule) == (True, (), "default")
     assert found.program == ProgramTerms(
         limits=ProgramLimits(
-            wall_ms=30_000, memory_bytes=1024**3, stdout_bytes=1024**2, stderr_bytes=256 * 1024
+            timeout_ms=30_000, memory_bytes=1024**3, stdout_bytes=1024**2, stderr_bytes=256 * 1024
         ),
         grants=ProgramGrants(
             access="read-only", network="none", executables=("python3", "python"), environment=()
@@ -163,18 +163,18 @@ def test_s9_a_working_directory_inside(cwd: str) -> None:
 
 
 def test_s13_a_longer_time_than_the_maximum() -> None:
-    asked = request(limits=LimitOverrides(wall_ms=30_001))
+    asked = request(limits=LimitOverrides(timeout_ms=30_001))
     assert reasons(asked) == ("Requested timeout (30001ms) exceeds maximum (30000ms)",)
-    assert reasons(asked, max_duration_ms=30_001) == ()
+    assert reasons(asked, timeout_ms=30_001) == ()
 
 
 def test_s13_clamped_where_that_is_the_policy() -> None:
     settings = Settings(limits=LimitSettings(timeout_policy="clamp"))
-    found = decide(request(limits=LimitOverrides(wall_ms=600_000)), settings, known)
+    found = decide(request(limits=LimitOverrides(timeout_ms=600_000)), settings, known)
     assert found.program is not None
-    assert (found.allowed, found.rule, found.program.limits.wall_ms) == (
+    assert (found.allowed, found.rule, found.program.limits.timeout_ms) == (
         True,
-        "runtimes.max_duration_ms",
+        "runtimes.timeout_ms",
         30_000,
     )
     assert found.reasons == (
@@ -184,7 +184,7 @@ def test_s13_clamped_where_that_is_the_policy() -> None:
 
 def test_more_memory_than_the_maximum() -> None:
     asked = request(limits=LimitOverrides(memory_bytes=2048))
-    assert reasons(asked, max_memory_bytes=2047) == (
+    assert reasons(asked, memory_bytes=2047) == (
         "Requested memory (2048 bytes) exceeds maximum (2047 bytes)",
     )
 
@@ -290,8 +290,8 @@ def test_rules_about_executables_leave_the_answer_about_an_unknown_one_as_it_is(
 @pytest.mark.parametrize(
     ("fields", "limits", "told"),
     [
-        ({}, {"wall_ms": 99}, "a program's timeout is 100 to 600000 ms, not 99"),
-        ({}, {"wall_ms": 600_001}, "a program's timeout is 100 to 600000 ms, not 600001"),
+        ({}, {"timeout_ms": 99}, "a program's timeout is 100 to 600000 ms, not 99"),
+        ({}, {"timeout_ms": 600_001}, "a program's timeout is 100 to 600000 ms, not 600001"),
         ({"args": ("x",) * 101}, {}, "at most 100 items"),
         ({"code": "x" * 1_048_577}, {}, "at most 1048576 characters"),
         ({"stdin": b"x" * 524_289}, {}, "at most 524288 bytes"),
@@ -318,7 +318,7 @@ def test_s14_the_last_of_everything_that_fits() -> None:
         args=("x",) * 100,
         stdin=b"x" * 524_288,
         output=OutputWishes(query_terms=("x",) * 10, max_lines=1000),
-        limits=LimitOverrides(wall_ms=100),
+        limits=LimitOverrides(timeout_ms=100),
     )
     assert reasons(fits) == ()
 

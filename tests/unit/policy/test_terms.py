@@ -24,10 +24,10 @@ from paddock.runtimes.recipe import executables
 Work = GuestRun | RuntimeRun | SdkCall | ServerCall | ToolRun
 
 RUNTIMES = RuntimeSettings(
-    max_duration_ms=700,
-    max_memory_bytes=1001,
-    max_stdout_bytes=2001,
-    max_stderr_bytes=3001,
+    timeout_ms=700,
+    memory_bytes=1001,
+    stdout_bytes=2001,
+    stderr_bytes=3001,
     environment=("HOST",),
     access="workspace-write",
     network="full",
@@ -35,8 +35,8 @@ RUNTIMES = RuntimeSettings(
 TOOLS = ToolSettings(
     timeout_ms=50,
     max_timeout_ms=700,
-    max_memory_bytes=1001,
-    max_output_bytes=2001,
+    memory_bytes=1001,
+    output_bytes=2001,
     environment=("HOST",),
     access="workspace-write",
     network="full",
@@ -50,9 +50,9 @@ def judged(work: Work, settings: Settings, **fields: object) -> Decision:
 @pytest.mark.parametrize(
     ("asked", "limits"),
     [
-        ({}, {"wall_ms": 700, "memory_bytes": 1001}),
-        ({"wall_ms": 700, "memory_bytes": 1001}, {"wall_ms": 700, "memory_bytes": 1001}),
-        ({"wall_ms": 200, "memory_bytes": 100}, {"wall_ms": 200, "memory_bytes": 100}),
+        ({}, {"timeout_ms": 700, "memory_bytes": 1001}),
+        ({"timeout_ms": 700, "memory_bytes": 1001}, {"timeout_ms": 700, "memory_bytes": 1001}),
+        ({"timeout_ms": 200, "memory_bytes": 100}, {"timeout_ms": 200, "memory_bytes": 100}),
     ],
 )
 def test_a_program_gets_what_the_settings_say_or_less(asked: dict[str, int], limits: dict[str, int]) -> None:
@@ -68,7 +68,7 @@ def test_a_program_gets_what_the_settings_say_or_less(asked: dict[str, int], lim
 
 
 def test_a_program_that_asks_for_more_gets_the_maximum_or_nothing() -> None:
-    work, asked = RuntimeRun(runtime="ruby", code="1"), LimitOverrides(wall_ms=701, memory_bytes=1002)
+    work, asked = RuntimeRun(runtime="ruby", code="1"), LimitOverrides(timeout_ms=701, memory_bytes=1002)
     told = (
         "Requested timeout (701ms) exceeds maximum (700ms)",
         "Requested memory (1002 bytes) exceeds maximum (1001 bytes)",
@@ -82,7 +82,7 @@ def test_a_program_that_asks_for_more_gets_the_maximum_or_nothing() -> None:
         tuple(f"{text}; the maximum holds instead" for text in told),
     )
     assert found.program is not None
-    assert (found.program.limits.wall_ms, found.program.limits.memory_bytes) == (700, 1001)
+    assert (found.program.limits.timeout_ms, found.program.limits.memory_bytes) == (700, 1001)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_program_that_asks_for_more_gets_the_maximum_or_nothing() -> None:
         ({}, 60.4, (60, 1001, 2001)),
         ({}, 0.2, (1, 1001, 2001)),
         ({}, 700, (700, 1001, 2001)),
-        ({"wall_ms": 10, "memory_bytes": 20, "output_bytes": 30}, 60, (10, 20, 30)),
+        ({"timeout_ms": 10, "memory_bytes": 20, "output_bytes": 30}, 60, (10, 20, 30)),
         ({"memory_bytes": 1002, "output_bytes": 2002}, None, (50, 1001, 2001)),
     ],
 )
@@ -102,9 +102,9 @@ def test_a_script_tool_gets_what_the_settings_say_or_less(
     work = ToolRun(tool="count", timeout_ms=timeout_ms, access="workspace-write", network="full")
     found = judged(work, Settings(tools=TOOLS), limits=LimitOverrides(**asked))
     assert (found.allowed, found.reasons, found.rule) == (True, (), "default")
-    wall_ms, memory_bytes, output_bytes = limits
+    timeout_ms, memory_bytes, output_bytes = limits
     assert found.tool == ToolTerms(
-        wall_ms=wall_ms,
+        timeout_ms=timeout_ms,
         memory_bytes=memory_bytes,
         output_bytes=output_bytes,
         access="workspace-write",
@@ -116,7 +116,7 @@ def test_a_script_tool_gets_what_the_settings_say_or_less(
 def test_p29_a_script_tool_that_wants_more_time_gets_the_maximum_and_is_told() -> None:
     found = judged(ToolRun(tool="count", timeout_ms=701), Settings(tools=TOOLS))
     assert found.tool is not None
-    assert (found.allowed, found.rule, found.tool.wall_ms) == (True, "tools.max_timeout_ms", 700)
+    assert (found.allowed, found.rule, found.tool.timeout_ms) == (True, "tools.max_timeout_ms", 700)
     assert found.reasons == ("the timeout of 701 ms is over tools.max_timeout_ms, which holds instead",)
 
 
@@ -153,38 +153,38 @@ def test_a_script_tool_that_may_change_something_is_refused_to_who_may_only_read
 
 
 @pytest.mark.parametrize(
-    ("method", "wall_ms"), [("vault.get", 11), ("sequence.run", 22), ("temporal.fire", 22)]
+    ("method", "timeout_ms"), [("vault.get", 11), ("sequence.run", 22), ("temporal.fire", 22)]
 )
-def test_a_method_may_take_as_long_as_the_settings_say(method: str, wall_ms: int) -> None:
+def test_a_method_may_take_as_long_as_the_settings_say(method: str, timeout_ms: int) -> None:
     settings = Settings(sdk=SdkSettings(call_timeout_ms=11, long_call_timeout_ms=22))
     work = SdkCall(method=method)
-    assert judged(work, settings).limits.wall_ms == wall_ms
-    assert judged(work, settings, limits=LimitOverrides(wall_ms=wall_ms)).allowed
-    key = "sdk.call_timeout_ms" if wall_ms == 11 else "sdk.long_call_timeout_ms"
-    assert judged(work, settings, limits=LimitOverrides(wall_ms=23)).reasons == (
-        f"wall_ms = 23 is over the ceiling of {wall_ms} ({key}); ask for less or raise the ceiling in paddock.toml",
+    assert judged(work, settings).limits.timeout_ms == timeout_ms
+    assert judged(work, settings, limits=LimitOverrides(timeout_ms=timeout_ms)).allowed
+    key = "sdk.call_timeout_ms" if timeout_ms == 11 else "sdk.long_call_timeout_ms"
+    assert judged(work, settings, limits=LimitOverrides(timeout_ms=23)).reasons == (
+        f"timeout_ms = 23 is over the ceiling of {timeout_ms} ({key}); ask for less or raise the ceiling in paddock.toml",
     )
 
 
 def test_a_call_of_a_server_may_take_as_long_as_the_settings_say() -> None:
     settings = Settings(servers=ServerSettings(call_timeout_ms=900_000))
     work = ServerCall(server="git", tool="log")
-    assert judged(work, settings).limits.wall_ms == 900_000
-    assert judged(work, settings, limits=LimitOverrides(wall_ms=900_000)).allowed
+    assert judged(work, settings).limits.timeout_ms == 900_000
+    assert judged(work, settings, limits=LimitOverrides(timeout_ms=900_000)).allowed
 
 
 def test_a_computation_may_emit_up_to_the_ceiling_and_calls_nobody() -> None:
     limits = LimitSettings.model_validate(
-        {"compute": {"output_bytes": 10, "output_ceiling_bytes": 20, "wall_ms": 5, "wall_ceiling_ms": 7}}
+        {"compute": {"output_bytes": 10, "max_output_bytes": 20, "timeout_ms": 5, "max_timeout_ms": 7}}
     )
     work = GuestRun(source="1", profile="compute")
     found = judged(work, Settings(limits=limits))
-    assert (found.limits.output_bytes, found.limits.wall_ms, found.grants.servers) == (10, 5, ())
-    found = judged(work, Settings(limits=limits), limits=LimitOverrides(output_bytes=20, wall_ms=7))
-    assert (found.allowed, found.limits.output_bytes, found.limits.wall_ms) == (True, 20, 7)
+    assert (found.limits.output_bytes, found.limits.timeout_ms, found.grants.servers) == (10, 5, ())
+    found = judged(work, Settings(limits=limits), limits=LimitOverrides(output_bytes=20, timeout_ms=7))
+    assert (found.allowed, found.limits.output_bytes, found.limits.timeout_ms) == (True, 20, 7)
     found = judged(work, Settings(limits=limits), limits=LimitOverrides(output_bytes=21))
     assert found.reasons == (
-        "output_bytes = 21 is over the ceiling of 20 (limits.compute.output_ceiling_bytes); "
+        "output_bytes = 21 is over the ceiling of 20 (limits.compute.max_output_bytes); "
         "ask for less or raise the ceiling in paddock.toml",
     )
 

@@ -24,7 +24,7 @@ def test_everything_that_can_be_asked():
     assert read(json.dumps(body).encode()) == Asked(
         source="s",
         input="i\ud800",
-        limits=LimitOverrides(wall_ms=5, output_bytes=2048),
+        limits=LimitOverrides(timeout_ms=5, output_bytes=2048),
         deterministic=False,
         partial=True,
     )

@@ -109,7 +109,7 @@ def test_the_explanation_ends_with_the_first_objection() -> None:
         "asks": "the limits are within their maximum",
         "objects": ["Requested timeout (40000ms) exceeds maximum (30000ms)"],
     }
-    assert (found["allowed"], found["rule"]) == (False, "runtimes.max_duration_ms")
+    assert (found["allowed"], found["rule"]) == (False, "runtimes.timeout_ms")
 
 
 def test_the_explanation_names_who_decided() -> None:

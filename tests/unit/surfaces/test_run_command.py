@@ -247,7 +247,7 @@ def test_input_is_json_a_file_or_standard_input(home: Path) -> None:
 def test_timeout_and_jit_are_asked_for(home: Path) -> None:
     gate = Gate()
     run(gate, "-", "--timeout", "1.5", "--jit", stdin="1")
-    assert (gate.requests[0].limits, gate.requests[0].jit) == (LimitOverrides(wall_ms=1500), True)
+    assert (gate.requests[0].limits, gate.requests[0].jit) == (LimitOverrides(timeout_ms=1500), True)
     assert gate.settings[0].grants.jit
     assert (gate.requests[0].surface, gate.closed) == ("cli", 1)
     for wrong in ("0", "-1", "nan", "inf", "1e308", "x"):

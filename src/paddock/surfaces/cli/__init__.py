@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import warnings
 
 from paddock.surfaces.cli.interrupts import hear_of_children, is_interrupt, lose_none
 from paddock.surfaces.cli.streams import prepare
@@ -26,6 +27,7 @@ def main() -> None:
     gc.set_threshold(_COLLECT_AFTER)
     # What other packages bring along shall not see what is validated; to look for it takes 3 to 9 ms.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    warnings.showwarning = _show_warning
     prepare()
     lose_none()
     hear_of_children()
@@ -56,6 +58,13 @@ def main() -> None:
         sys.exit(_OUR_FAULT if sys.argv[1:2] == ["exec"] else 1)
     finally:
         gc.freeze()  # the interpreter would look through everything once more before it ends
+
+
+def _show_warning(message: Warning | str, *_place: object) -> None:
+    """Print a warning of Python's, such as that of a deprecated setting, as the command prints its own."""
+    from paddock.surfaces.cli.table import warn
+
+    warn(str(message))
 
 
 def stay() -> None:

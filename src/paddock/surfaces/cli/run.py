@@ -77,7 +77,7 @@ def command(
         surface="cli",
         workspace=workspace,
         jit=jit,
-        limits=LimitOverrides(wall_ms=timeout),
+        limits=LimitOverrides(timeout_ms=timeout),
         work=_guest_run(
             script,
             {**(read_variables(vars_file) if vars_file else {}), **variables},

@@ -209,7 +209,7 @@ def run(
         actor=actor(),
         surface="cli",
         workspace=workspace,
-        limits=LimitOverrides(wall_ms=timeout),
+        limits=LimitOverrides(timeout_ms=timeout),
         work=tool_run(library, name, values, env=variables),
     )
     outcome, number = asyncio.run(carry_out(request, settings))
@@ -287,7 +287,7 @@ async def _filled(
             actor=actor(),
             surface="cli",
             workspace=workspace,
-            limits=LimitOverrides(wall_ms=TIMEOUT_MS),
+            limits=LimitOverrides(timeout_ms=TIMEOUT_MS),
             work=work,
         )
         return tool_end(await opened.gate.execute(request))

@@ -395,7 +395,7 @@ class Paddock:
             workspace=self._workspace,
             work=work,
             limits=LimitOverrides(
-                wall_ms=read_whole_number("timeout_ms", timeout_ms),
+                timeout_ms=read_whole_number("timeout_ms", timeout_ms),
                 output_bytes=read_whole_number("output_bytes", output_bytes),
             ),
             jit=jit,

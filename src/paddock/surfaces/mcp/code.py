@@ -35,7 +35,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
 
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
-        limits = LimitOverrides(wall_ms=arguments.get("timeout_ms"))
+        limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
         request = _request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
         )

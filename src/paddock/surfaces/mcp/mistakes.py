@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MOST = 5
 _COMPAT_NAMES = {
-    "wall_ms": "timeoutMs",
+    "timeout_ms": "timeoutMs",
     "cwd": "relativeCwd",
     "output.mode": "outputMode",
     "output.query_terms": "queryTerms",

@@ -95,7 +95,7 @@ class Programs:
             surface="mcp",
             workspace=self._workspace,
             work=work,
-            limits=LimitOverrides(wall_ms=arguments.get("timeout_ms")),
+            limits=LimitOverrides(timeout_ms=arguments.get("timeout_ms")),
         )
         take = OutputLines(caller.on_console).take if caller.on_console else None
         execute, asker = self._session.gate.execute, caller.asker
