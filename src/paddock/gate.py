@@ -179,7 +179,7 @@ class Gate:
         `on_console` sees each console line of a script as it comes, `on_call` each of its calls when that has ended,
         `on_output` the output of a program; none sees a secret. `asker` asks a person about it
         and its children where a rule wants that.
-        When `stop` is set, a program ends as `cancelled`, with what it wrote until then (S23); so does a single call.
+        When `stop` is set, a program ends as `cancelled`, with what it wrote until then; so does a single call.
         Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will. Raises PaddockError after `aclose`.
         """

@@ -82,7 +82,7 @@ class Programs:
         decision: Decision,
         stop: asyncio.Event | None = None,
     ) -> "Admission":
-        """Return what is entered to run a program that was allowed; cancelled by `stop` while it waits (S23)."""
+        """Return what is entered to run a program that was allowed; cancelled by `stop` while it waits."""
         return Admission(self._turns, request, work, decision, stop)
 
     async def run(
@@ -172,9 +172,9 @@ class Admission:
         self._is_in = False
 
     async def __aenter__(self) -> Decision | RawResult:
-        """Return the decision that holds now: what was allowed may be refused by the moment (S10, S12).
+        """Return the decision that holds now: what was allowed may be refused by the moment.
 
-        Return the result instead when the program did not get its turn (S16), or was stopped while it waited (S23).
+        Return the result instead when the program did not get its turn, or was stopped while it waited.
         """
         try:
             resolve(self._request.workspace, self._work.cwd)

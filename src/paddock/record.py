@@ -71,7 +71,7 @@ def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -
         "tier": result.sandbox.tier,
         "layers": list(result.sandbox.layers),
     }
-    if computes:  # as the seed counts and calls it (G25)
+    if computes:
         facts |= {"bytes_out": usage.emitted_bytes, "code": computation.code(result.status)}
     if result.artifact is not None:
         facts |= {"artifact": result.artifact}

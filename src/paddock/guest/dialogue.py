@@ -325,7 +325,7 @@ class Dialogue(Listener):
         }
 
     async def stop_calls(self) -> None:
-        """Cancel what the program still waits for: nothing goes on after its end (X17)."""
+        """Cancel what the program still waits for: nothing goes on after its end."""
         self._in_flight = len(self._tasks) + len(self._waiting)
         self._waiting.clear()
         if tasks := [task for task in self._tasks if task is not None]:

@@ -1,4 +1,4 @@
-"""The circuit breaker of one server: a value without a clock (spec 2.3, X29, X30)."""
+"""The circuit breaker of one server: a value without a clock."""
 
 from dataclasses import dataclass, replace
 

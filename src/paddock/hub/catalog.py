@@ -26,7 +26,7 @@ from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, ServerError
 
 FRESH_S = 3_600.0
-"""Seconds for which the word of a server counts, unless it says that its tools changed (spec 2.3)."""
+"""Seconds for which the word of a server counts, unless it says that its tools changed."""
 RETRY_S = 30.0
 """Seconds until a server that could not be asked is asked again."""
 AT_ONCE = 8

@@ -176,7 +176,7 @@ def load_servers(
     Servers whose names match one of the globs `questions` may have a person asked in the midst of a call.
 
     A missing file means no servers. A file that is not understood means no servers and one warning with the
-    position. An entry that is not understood is left out with a warning (X34), and one that starts Paddock itself
+    position. An entry that is not understood is left out with a warning, and one that starts Paddock itself
     without. Relative working directories start at `base`, by default the file's directory. Raises nothing.
     """
     try:

@@ -4,7 +4,7 @@
 times give the same instructions, so that Hypothesis can drive it and a failure can be replayed.
 
 A *child* is one incarnation of a server: a process, or an HTTP connection. Its state moves only along
-`MOVES` (spec 2.3). It takes a place in the pool from the instruction to start it until the report that it is
+`MOVES`. It takes a place in the pool from the instruction to start it until the report that it is
 really gone; a closed or failed child that is still dying keeps its place, so there are never more than
 `bound` processes. Calls that cannot go out at once wait in one queue, first come first served. A server has
 at most one child, so concurrent calls share it.
@@ -47,7 +47,7 @@ class Verdict(StrEnum):
     SUCCESS = "success"
     FAILURE = "failure"
     NEUTRAL = "neutral"
-    """Refused credentials, an exited process, a caller who left: nothing that the breaker counts (X30)."""
+    """Refused credentials, an exited process, a caller who left: nothing that the breaker counts."""
 
 
 class Refusal(StrEnum):

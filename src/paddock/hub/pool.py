@@ -150,10 +150,10 @@ class Hub:
     async def call(
         self, server: str, tool: str, arguments: Mapping[str, Any], *, timeout_ms: float | None = None
     ) -> ToolResult:
-        """Call a tool and return its result; a result with `isError` is a result (X27).
+        """Call a tool and return its result; a result with `isError` is a result.
 
         The server is started if need be. If it dies without an answer, the call is made once more on a new
-        child (X28); after a timeout never. `timeout_ms` bounds the wait for the answer; the start of the
+        child; after a timeout never. `timeout_ms` bounds the wait for the answer; the start of the
         server is bounded by its own `timeoutMs`, and the wait for a place by `wait_ms`. Raises ServerError;
         its `sent` tells whether the tool may have run.
         """

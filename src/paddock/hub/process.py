@@ -27,7 +27,7 @@ GRACE_MS = 50
 """How long a child may take to end by itself once its stdin is closed."""
 
 TERM_WAITS_MS = (100, 200, 400, 800)
-"""How long each SIGTERM may take before the next one; then SIGKILL (spec 2.3, X33)."""
+"""How long each SIGTERM may take before the next one; then SIGKILL."""
 
 _TAIL_BYTES = 4096
 _LAST = 10

@@ -2,7 +2,7 @@
 
 The registry's list is a file in the format of the official registry. Nothing is trusted that the user's trust file
 does not name, and nothing is installed or started here: enabling a server is one entry in a servers file, with the
-version of the registry, after a person agreed (spec 2.1, `mcp_provision`).
+version of the registry, after a person agreed.
 """
 
 import json
@@ -25,7 +25,7 @@ from paddock.model.invisible import spell_invisible
 from paddock.own_files import NotOursError, read_trusted
 
 MISSING_INTENT = "Missing required parameter: intent"
-"""What whoever asks without saying what for is told (X38)."""
+"""What whoever asks without saying what for is told."""
 NOTHING = "No matching servers found"
 GOOD_ENOUGH = 0.5
 """Confidence from which a local tool keeps weaker ones out of the answer."""
@@ -90,7 +90,7 @@ class Match:
 
     @property
     def allowed(self) -> bool:
-        """Whether both hold: the trust file names it, and the match is sure (X37)."""
+        """Whether both hold: the trust file names it, and the match is sure."""
         return self.trusted and self.confidence >= SURE
 
 
@@ -249,9 +249,9 @@ def _normalized(source: str, name: str) -> str:
 def provision(
     intent: str, local: Sequence[Hit], offers: Sequence[Offer], trust: Sequence[str], *, context: str = ""
 ) -> Provision:
-    """Return what answers an intent. `local` are the seed's hits for intent and context; offers match the intent.
+    """Return what answers an intent. `local` are hits for intent and context; offers match the intent.
 
-    Raises ValueError with MISSING_INTENT when there is none (X38).
+    Raises ValueError with MISSING_INTENT when there is none.
     """
     if not intent.strip():
         raise ValueError(MISSING_INTENT)
@@ -265,7 +265,7 @@ def provision(
 
 
 def match(intent: str, offers: Sequence[Offer], trust: Sequence[str]) -> tuple[Match, ...]:
-    """Return the offers that suit an intent, best first, by the seed's score of name and description."""
+    """Return the offers that suit an intent, best first, by the compat score of name and description."""
     wanted = intent.lower().split()
     found: list[Match] = []
     for offer in offers:

@@ -50,7 +50,7 @@ class ToolResult(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """Whether the tool itself reports failure (X27: a value, not an exception)."""
+        """Whether the tool itself reports failure (a value, not an exception)."""
         return self.raw.get("isError") is True
 
 

@@ -128,7 +128,7 @@ class Index:
 
 
 def keyword_search(tools: Sequence[CatalogTool], query: str, *, limit: int = 20) -> tuple[Hit, ...]:
-    """Return tools by the seed's score: a word equal to the name counts 10, in it 5, in the description 2.
+    """Return tools by the compat score: a word equal to the name counts 10, in it 5, in the description 2.
 
     Spec 2.1, `mcp_discover`. What scores nothing is not returned; equals stay in the order of `tools`.
     """
@@ -143,7 +143,7 @@ def keyword_search(tools: Sequence[CatalogTool], query: str, *, limit: int = 20)
 
 
 def keyword_score(wanted: Sequence[str], name: str, description: str) -> float:
-    """Return the seed's score of a name and description for words in lower case (spec 2.1)."""
+    """Return the compat score of a name and description for words in lower case."""
     name, description = name.lower(), description.lower()
     return sum(
         (10 if word == name else 5 if word in name else 0) + (2 if word in description else 0)
@@ -152,7 +152,7 @@ def keyword_score(wanted: Sequence[str], name: str, description: str) -> float:
 
 
 def confidence(score: float, query: str) -> float:
-    """Return the seed's confidence of a score from 0 to 1: `min(score / (words * 12), 1)`, two decimals (spec 2.1)."""
+    """Return the compat confidence of a score from 0 to 1: `min(score / (words * 12), 1)`, two decimals."""
     count = len(query.split())
     return round(min(score / (count * 12), 1), 2) if count else 0.0
 

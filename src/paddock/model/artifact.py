@@ -1,4 +1,4 @@
-"""Stored output of one execution: its handle and its manifest, in the words of the seed (spec 5.7)."""
+"""Stored output of one execution: its handle and its manifest."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Handle(Value):
-    """The name of an artifact: `runtime-<workspace>-<epoch ms>-<16 hex digits>` (spec 5.7)."""
+    """The name of an artifact: `runtime-<workspace>-<epoch ms>-<16 hex digits>`."""
 
     repo: str
     """Name of the workspace, with `_` for anything but letters, digits, `_` and `-`."""
@@ -38,7 +38,7 @@ class Handle(Value):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the handle that a text is. Raises `InvalidHandle`, which does not repeat the text (S48)."""
+        """Return the handle that a text is. Raises `InvalidHandle`, which does not repeat the text."""
         if "/" in text or "\\" in text or ".." in text or text[1:2] == ":":
             raise InvalidHandle("Invalid artifact handle: path traversal detected")
         if (found := _HANDLE.fullmatch(text)) is None:
@@ -62,7 +62,7 @@ def safe_name(repo: str) -> str:
 
 
 class Wire(Value):
-    """A value whose JSON has camel case names, as the seed has them."""
+    """A value whose JSON has camel case names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
@@ -92,7 +92,7 @@ class RunFacts(Wire):
     phase: Phase = "run"
     """The phase that the execution ended in."""
     args_hash: str = ""
-    """SHA-256 (hex) of the JSON of `runtime`, `args` and `phase` (spec 5.7)."""
+    """SHA-256 (hex) of the JSON of `runtime`, `args` and `phase`."""
     exit_code: int | None = None
     signal: str | None = None
     duration_ms: float = 0.0
@@ -104,7 +104,7 @@ class RunFacts(Wire):
 
 
 class Manifest(RunFacts):
-    """`manifest.json` of an artifact. Hashes and sizes tell what was written; see S39."""
+    """`manifest.json` of an artifact. Hashes and sizes are those of the redacted text."""
 
     # A later version may say more.
     model_config = ConfigDict(extra="ignore")
@@ -130,7 +130,7 @@ class Manifest(RunFacts):
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
-        """Return the manifest that bytes hold, or None when they hold none (S50)."""
+        """Return the manifest that bytes hold, or None when they hold none."""
         try:
             return cls.model_validate_json(data)
         except ValidationError:
@@ -171,7 +171,7 @@ class LineRange(Wire):
 
 
 class OutputQuery(Wire):
-    """A question about stored output (spec 5.8): terms to look for, lines to read, or where to go on."""
+    """A question about stored output: terms to look for, lines to read, or where to go on."""
 
     artifact_handle: str
     """The artifact, as an outcome names it."""
@@ -205,7 +205,7 @@ class OutputQuery(Wire):
 
 
 class OutputFound(Wire):
-    """The answer to a query. Totals are of the streams that were searched; an empty one is not (spec 5.8)."""
+    """The answer to a query. Totals are of the streams that were searched; an empty one is not."""
 
     artifact_handle: str
     """The artifact that was searched."""

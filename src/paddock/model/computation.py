@@ -1,4 +1,4 @@
-"""The names that seed 002 gives to what becomes of a pure computation: its codes, and the facts of its audit line."""
+"""Codes of a pure computation's answers, and the facts of its audit record."""
 
 from paddock.model.outcome import Status
 
@@ -15,5 +15,5 @@ _CODES = {
 
 
 def code(status: Status) -> str:
-    """Return the seed's code of a status; those that the seed does not know are spelled like its own."""
+    """Return the code of a status, in capitals."""
     return _CODES.get(status, status.value.upper())

@@ -1,4 +1,4 @@
-"""The gist of a program's output: what failed, where, in the words of the tool that said so (spec 5.6, S55).
+"""The gist of a program's output: what failed, where, in the words of the tool that said so.
 
 A digest is read out of hostile text, and bounded: 20 failures, 200 characters a message, 30 lines of excerpt. Whether a
 program succeeded is never read out of its output.

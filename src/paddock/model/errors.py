@@ -126,7 +126,7 @@ class ServerError(PaddockError):
 
 
 class UnknownServer(ServerError):
-    """No server of that name is configured (X25, M26). `absent` says by name why one of the servers file is not.
+    """No server of that name is configured. `absent` says by name why one of the servers file is not.
 
     `hint` lists the servers that there are, where the text names none of them.
     """
@@ -175,19 +175,19 @@ class ArtifactError(PaddockError):
 
 
 class InvalidHandle(ArtifactError):
-    """A text is not the handle of an artifact (S48)."""
+    """A text is not the handle of an artifact."""
 
 
 class UnknownArtifact(ArtifactError):
-    """The caller has no such artifact: it was never written, has expired, or is another workspace's (S49)."""
+    """The caller has no such artifact: it was never written, has expired, or is another workspace's."""
 
 
 class ArtifactTooLarge(ArtifactError):
-    """An artifact holds more than may be read of one (S51)."""
+    """An artifact holds more than may be read of one."""
 
 
 class ScriptNotFound(PaddockError):
-    """A script that was named is not there, or is no text; the message tells where was searched (M3)."""
+    """A script that was named is not there, or is no text; the message tells where was searched."""
 
 
 class SdkError(PaddockError):

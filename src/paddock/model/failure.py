@@ -1,4 +1,4 @@
-"""One thing that went wrong, as a digest tells it (spec 5.6)."""
+"""One thing that went wrong, as a digest tells it."""
 
 from paddock.model.artifact import Wire
 

@@ -1,4 +1,4 @@
-"""What went wrong and where, out of the words of compilers and interpreters (spec 5.6, S55).
+"""What went wrong and where, out of the words of compilers and interpreters.
 
 A line that speaks of an error is one; its place stands in it, in the frames below it, or in the lines above it. What is
 read is hostile text: each line is looked at a bounded number of times, by patterns that never go back.

@@ -24,19 +24,19 @@ SERVERS_FILE_BYTES = 4 * MIB
 
 
 class GuestLimits(Value):
-    """Ceilings of one guest execution (seed 000 and 001, "Limits")."""
+    """Ceilings of one guest execution."""
 
     timeout_ms: PositiveInt = 120_000
     """Wall time from the first byte of the program to its result, in milliseconds."""
     code_bytes: PositiveInt = 50 * KIB
-    """Program size as UTF-8 bytes; one byte more is refused before anything runs (M14, X18, X19)."""
+    """Program size as UTF-8 bytes; one byte more is refused before anything runs."""
     output_bytes: PositiveInt = 10 * MIB
-    """Bytes of console lines kept, newlines not counted; then one `[output truncated]` (M15, X20)."""
+    """Bytes of console lines kept, newlines not counted; then one `[output truncated]`."""
     result_bytes: PositiveInt = 10 * MIB
     """Maximum length of the result as JSON, in characters. A longer one ends the program with `output_limit` and is
-    stored whole; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]` (X21)."""
+    stored whole; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]`."""
     sleep_ms: PositiveInt = 30_000
-    """Longest single `sleep()`; longer ones are cut to it (M16)."""
+    """Longest single `sleep()`; longer ones are cut to it."""
     memory_bytes: PositiveInt = 256 * MIB
     """Data segment the worker may add after its start: heap, array buffers, stacks."""
     host_calls: PositiveInt = 1_000

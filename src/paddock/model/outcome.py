@@ -85,7 +85,7 @@ class ConsoleLine(Value):
 
     @property
     def printed(self) -> str:
-        """The line as the seeds print it: all but `log` carry their level (X3, M10)."""
+        """The line as it is printed: all levels except `log` are named before it."""
         return self.text if self.level == "log" else f"[{self.level}] {self.text}"
 
 
@@ -114,7 +114,7 @@ class ErrorInfo(Value):
     excerpt: str = ""
     """The source line with a caret under the column; empty when unknown."""
     thrown: str = ""
-    """`String(thrown value)` for a value that is not an Error; what the seeds print (spec 1.2)."""
+    """`String(thrown value)` for a value that is not an Error."""
     hint: str = ""
     """What may help; empty when nothing is known."""
     code: int | None = None
@@ -124,7 +124,7 @@ class ErrorInfo(Value):
     frames: tuple[Frame, ...] = ()
     """The program's own functions that were running, innermost first, five at most."""
     phase: Literal["decide", "parse", "run", "call"] = "run"
-    """`decide` and `parse` mean that nothing of the program ran (spec 1.2: not a sandbox error)."""
+    """`decide` and `parse` mean that nothing of the program ran."""
 
 
 class CallRecord(Value):

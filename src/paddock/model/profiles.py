@@ -19,7 +19,7 @@ class ProfileLimits(GuestLimits):
 
 
 class ScriptLimits(ProfileLimits):
-    """Limits of `paddock run` (seed 000)."""
+    """Limits of `paddock run`."""
 
     timeout_ms: PositiveInt = 300_000
     """Wall time from the first byte of the program to its result, in milliseconds."""
@@ -28,11 +28,11 @@ class ScriptLimits(ProfileLimits):
 
 
 class ExecuteLimits(ProfileLimits):
-    """Limits of programs that agents send (seed 001)."""
+    """Limits of programs that agents send."""
 
 
 class ComputeLimits(ProfileLimits):
-    """Limits of pure computations without console, timers and servers (seed 002)."""
+    """Limits of pure computations without console, timers and servers."""
 
     timeout_ms: PositiveInt = 1_000
     """Wall time from the first byte of the program to its result, in milliseconds."""

@@ -14,7 +14,7 @@ Runtime = Literal[
     "c", "cpp", "csharp", "ruby", "php", "perl", "r", "elixir",
 ]  # fmt: skip
 RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)
-"""Every runtime, in the order of the seed (seed 004, "Supported Runtimes")."""
+"""Every runtime, in the order of help and errors."""
 
 Access = Literal["none", "read-only", "workspace-write"]
 ACCESSES: tuple[Access, ...] = get_args(Access)
@@ -36,11 +36,11 @@ ARGUMENT_BYTES = 128 * KIB - 1
 ARGUMENTS_BYTES = 1024 * KIB
 """Half of what execve(2) takes under the usual stack limit; the other half is the environment's."""
 LEAST_MS, MOST_MS = 100, 600_000
-"""Bounds of a wall time that a request may ask for (spec 5.2, S14)."""
+"""Bounds of a wall time that a request may ask for."""
 
 
 class OutputWishes(Value):
-    """What of the output the answer shows, and whether the rest is kept (spec 5.2)."""
+    """What of the output the answer shows, and whether the rest is kept."""
 
     mode: OutputMode = "minimal"
     query_terms: Annotated[
@@ -65,7 +65,7 @@ class ProgramLimits(Value):
     memory_bytes: PositiveInt = 1024 * MIB
     """Resident memory of the program and all it starts."""
     stdout_bytes: PositiveInt = MIB
-    """Bytes of standard output kept for the answer; more does not end the program (S24, S25)."""
+    """Bytes of standard output kept for the answer; more does not end the program."""
     stderr_bytes: PositiveInt = 256 * KIB
     """Bytes of standard error kept for the answer."""
 
@@ -156,7 +156,7 @@ class ProgramEnd(Value):
     stdin_bytes: int = 0
     """Bytes of standard input that it was given."""
     stdin_sha256: str = ""
-    """SHA-256 (hex) of standard input; empty when there was none (S54)."""
+    """SHA-256 (hex) of standard input; empty when there was none."""
     processes_peak: int = 0
     """Most processes alive at a time, sampled."""
     kill: Literal["none", "sweep", "namespace"] = "none"
@@ -168,7 +168,7 @@ class ProgramEnd(Value):
 
 
 def file_name(executable: str) -> str:
-    """Return the name by which executables are compared: no quotes, no directories, lower case (S7)."""
+    """Return the name by which executables are compared: no quotes, no directories, lower case."""
     return executable.strip().strip("\"'").replace("\\", "/").rpartition("/")[2].lower()
 
 

@@ -45,7 +45,7 @@ class GuestRun(Value):
     vars: dict[str, str] = Field(default_factory=dict)
     """Read-only strings the program reads as `paddock.vars`."""
     raw_results: bool = False
-    """Whether `servers.x.call()` resolves to the raw CallToolResult, as the seeds' code does."""
+    """Whether `servers.x.call()` resolves to the raw CallToolResult, as scripts of the compat profile expect."""
     deterministic: bool = True
     """Computations: whether clock and chance are fixed by program and input, so that equal ones emit the same."""
     partial: bool = False
@@ -95,7 +95,7 @@ class ServerCall(Value):
     tool: str
     arguments: dict[str, Json] = Field(default_factory=dict)
     raw: bool = False
-    """Whether the value is the whole CallToolResult, with `isError` a value like any other (X27)."""
+    """Whether the value is the whole CallToolResult, with `isError` a value like any other."""
     encoded: Places = ()
     """Where the arguments hold bytes as base64, which are sent where the schema of the tool says that it reads such."""
     read_only: bool | None = None
@@ -113,9 +113,9 @@ SHELL_NEEDS_CODE = (
 
 
 class RuntimeRun(Value):
-    """A program in one of the language runtimes, or with arguments alone a call of its executable (spec 5.2).
+    """A program in one of the language runtimes, or with arguments alone a call of its executable.
 
-    With `code` the arguments are the program's. Raises ValueError for what is beyond a bound, which it names (S14).
+    With `code` the arguments are the program's. Raises ValueError for what is beyond a bound, which it names.
     """
 
     kind: Literal["runtime"] = "runtime"

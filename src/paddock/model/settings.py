@@ -71,7 +71,7 @@ class AuditSettings(Value):
     """Directory of the ledger, by default `paddock/audit` below the user's state directory."""
     required: Literal["effects", "all"] = "all"
     """What does not run without its record: everything (`all`), or everything that can have effects (`effects`), so
-    that a pure computation may run although the ledger cannot be written (G28)."""
+    that a pure computation may run although the ledger cannot be written."""
     sync: Literal["batch", "always"] = "batch"
     """Whether records reach the disk one by one before work starts (`always`) or together (`batch`)."""
 
@@ -88,9 +88,9 @@ class ArtifactSettings(Value):
     ttl_hours: Annotated[int, Field(gt=0, le=1_000_000)] = 24
     """Hours after which an artifact can no longer be read, and is deleted."""
     max_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
-    """Bytes of output, both streams together, of one execution; with more, none of it is kept (S41)."""
+    """Bytes of output, both streams together, of one execution; with more, none of it is kept."""
     max_read_bytes: Annotated[int, Field(ge=1024)] = 50 * MIB
-    """Bytes that reading one artifact may decompress to (S51)."""
+    """Bytes that reading one artifact may decompress to."""
     cross_workspace: bool = False
     """Whether artifacts of other workspaces may be read."""
 
@@ -134,7 +134,7 @@ class SdkSettings(Value):
     )
     """Methods for programs that agents send; none of these reads a secret or reaches out."""
     call_timeout_ms: PositiveInt = 30_000
-    """Most milliseconds that one call may take (M28)."""
+    """Most milliseconds that one call may take."""
     long_call_timeout_ms: PositiveInt = 600_000
     """Most milliseconds of `sequence.run` and `temporal.fire`."""
     commands: tuple[SdkCommand, ...] = ()
@@ -194,7 +194,7 @@ class ServerSettings(Value):
     """Whether a search for tools ranks them by meaning, too, with a model that runs on this machine: `auto` does where
     the extra `paddock[semantic]` is installed, `on` reports an error where it is not, `off` ranks by words alone."""
     max_live: PositiveInt = 20
-    """Most servers that run at a time; the one idle for longest makes room (X31, X32)."""
+    """Most servers that run at a time; the one idle for longest makes room."""
     idle_timeout_ms: PositiveInt = 300_000
     """A server not called for so long is shut down, in milliseconds."""
     answer_values: PositiveInt = MOST_VALUES
@@ -255,13 +255,13 @@ class RuntimeSettings(Value):
     """`[runtimes]`: programs in language runtimes (`paddock exec`), and the most that they may be granted."""
 
     enabled: bool = True
-    """Whether such programs run at all (S1)."""
+    """Whether such programs run at all."""
     allowed: tuple[Runtime, ...] = RUNTIMES
-    """Runtimes that may be used (S2)."""
+    """Runtimes that may be used."""
     executables: tuple[str, ...] = ()
-    """Names of executables that may run programs; empty allows all that are compatible with the runtime (S4, S5)."""
+    """Names of executables that may run programs; empty allows all that are compatible with the runtime."""
     timeout_ms: Annotated[int, Field(ge=LEAST_MS, le=MOST_MS)] = 30_000
-    """Wall time of a program that asks for none, compile step included, and the most it may ask for (S13)."""
+    """Wall time of a program that asks for none, compile step included, and the most it may ask for."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Resident memory of a program that asks for none, and the most it may ask for."""
     stdout_bytes: Annotated[int, Field(ge=1024)] = MIB
@@ -269,14 +269,14 @@ class RuntimeSettings(Value):
     stderr_bytes: Annotated[int, Field(ge=1024)] = 256 * KIB
     """Bytes of standard error that an answer is made of."""
     environment: tuple[str, ...] = ()
-    """Variables of Paddock's environment that programs get (S27); apart from these, those that a runtime cannot do
+    """Variables of Paddock's environment that programs get; apart from these, those that a runtime cannot do
     without."""
     access: Access = "read-only"
     """Most that a program may do with the workspace: nothing (`none`), read it, or write to it too."""
     network: Network = "none"
     """Most that a program may do with the network: nothing (`none`), or everything (`full`)."""
     max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
-    """Maximum number of programs that run at a time (S16), by default the number of processors."""
+    """Maximum number of programs that run at a time, by default the number of processors."""
     max_waiting: Count = 1000
     """Maximum number of programs that wait for their turn. One more is `unavailable`: nothing of it started, and it may
     be tried again."""

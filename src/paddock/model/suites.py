@@ -1,4 +1,4 @@
-"""What runners of tests print, and what failed by it: names, places and words (spec 5.6, S55).
+"""What runners of tests print, and what failed by it: names, places and words.
 
 What is read is hostile text: each line is looked at a bounded number of times, by patterns that never go back.
 """

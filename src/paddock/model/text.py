@@ -13,7 +13,7 @@ from paddock.model.program import Captured
 from paddock.model.redraw import last_frames, later_frames
 
 LINE_CHARS = 500
-"""Characters of a line that are ever shown (S35)."""
+"""Characters of a line that are ever shown."""
 CUT = "[truncated]"
 
 _SEARCHED = 64 * 1024
@@ -23,7 +23,7 @@ _BEFORE = 100
 
 
 def clipped(line: str) -> str:
-    """Return a line as it is shown: after 500 characters comes `[truncated]` (seed 004, S35)."""
+    """Return a line as it is shown: after 500 characters comes `[truncated]`."""
     return line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + CUT
 
 
@@ -155,7 +155,7 @@ class _Window:
 
 
 class Windows:
-    """Collects excerpts around the matching lines of one stream (spec 5.6).
+    """Collects excerpts around the matching lines of one stream.
 
     A window is a match with `context` lines before and after it. The next one begins with the first match after its
     end; the lines before that match may have been shown already.
@@ -238,7 +238,7 @@ class Gist:
         return [*self.first, *self.last[max(0, len(self.first) - start) :]]
 
     def summary(self, most: int) -> str:
-        """Return all lines, or as many from either end, `most` in all, and the number of those between (S33).
+        """Return all lines, or as many from either end, `most` in all, and the number of those between.
 
         `most` is no more than what `gist` was told to keep.
         """

@@ -1,4 +1,4 @@
-"""Script tools: what is known of a run's end, under the names of the original (seed 003)."""
+"""Script tools: the facts about the end of a run."""
 
 from pydantic import ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
@@ -60,7 +60,7 @@ class ToolEnd(Value):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, write: SerializerFunctionWrapHandler) -> dict[str, Json]:
-        """Leave out what the original does not know unless it says something."""
+        """Leave out fields that say nothing."""
         found: dict[str, Json] = write(self)
         if not self.violations:
             found.pop("violations", None)

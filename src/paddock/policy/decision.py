@@ -206,7 +206,7 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
         case ToolRun():
             what = {"tool": work.tool, "prompt": work.prompt, "script_sha256": work.script_sha256}
     identity = {
-        # Equal requests for programs have equal hashes (S17).
+        # Equal requests for programs have equal hashes.
         "id": None if isinstance(work, RuntimeRun) else request.id,
         "parent": None if isinstance(work, RuntimeRun) else request.parent,
         "actor": request.actor,

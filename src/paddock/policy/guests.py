@@ -87,7 +87,7 @@ def _profile(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> tuple
 
 
 def _code_size(work: GuestRun | ServerCall | SdkCall, limits: GuestLimits) -> Iterator[Reason]:
-    """Object to a program above the limit (M14, X18, X19: 51,200 bytes pass, one more does not)."""
+    """Object to a program above the limit (51,200 bytes pass, one more does not)."""
     most = limits.code_bytes
     match work:
         case GuestRun(source=source):

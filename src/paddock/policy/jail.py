@@ -10,11 +10,11 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 class JailError(ValueError):
-    """A working directory is not inside the workspace, or not there; the text says which (S10, S12)."""
+    """A working directory is not inside the workspace, or not there; the text says which."""
 
 
 def is_confined(cwd: str) -> bool:
-    """Tell whether a relative path stays inside by its letters alone, on any system (S9)."""
+    """Tell whether a relative path stays inside by its letters alone, on any system."""
     parts = re.split(r"[/\\]", cwd)
     return parts[0] != "" and ".." not in parts and not _DRIVE.match(cwd)
 

@@ -1,6 +1,6 @@
-"""Decide on a program in a language runtime: the rules of spec 5.4, in their order and with their reasons.
+"""Decide on a program in a language runtime: rules in their order, each with its reason.
 
-A later rule speaks only when no earlier one has objected. Rules 1 to 5 are the seed's; those on executables by
+A later rule speaks only when no earlier one has objected. Rules 1 to 5 have exact texts; those on executables by
 path, memory, workspace and network are Paddock's own. The last one, on how many run at a time, is the gate's.
 """
 
@@ -125,7 +125,7 @@ def _cwd(work: RuntimeRun) -> Iterator[Reason]:
 
 
 def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, list[Reason], list[Reason]]:
-    """Return the effective limits, what was clamped, and what is refused (rule 5; S13)."""
+    """Return the effective limits, what was clamped, and what is refused (rule 5)."""
     mine = settings.runtimes
     limits = ProgramLimits(
         timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
@@ -161,7 +161,7 @@ def _grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
 
 
 def concerns(rule: Rule, work: RuntimeRun) -> bool:
-    """Tell whether a rule matches a program; the case of its names does not count, as nowhere with executables (S7)."""
+    """Tell whether a rule matches a program; the case of its names does not count, as nowhere with executables."""
     return (
         fnmatchcase(work.runtime, (rule.runtime or "*").lower())
         and fnmatchcase(file_name(work.executable or ""), (rule.executable or "*").lower())

@@ -1,6 +1,6 @@
 """Decide on a script tool: what it declares against what the settings allow.
 
-Wall times are cut to the ceiling, as the original does (P29); grants never are: a script that declares more than it
+Timeouts are cut to the maximum; grants never are: a script that declares more than it
 may get would fail half way through its work.
 """
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from paddock.confine.process import Place
 
 LEAST_RUN_MS = 1000
-"""A compiled program with less time left than this is not started (S31)."""
+"""A compiled program with less time left than this is not started."""
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
 NO_OUTPUT = (
     "Compile succeeded but output binary not found at expected path: program; the source declares nothing that "
@@ -343,7 +343,7 @@ async def _put(planned: Steps, scratch: Path) -> None:
 
 
 def _write(planned: Steps, scratch: Path) -> None:
-    """Put the program's files into scratch, readable by the job's user alone (S52)."""
+    """Put the program's files into scratch, readable by the job's user alone."""
     owner = scratch.stat().st_uid
     for name, text in planned.written.items():
         path = scratch / name

@@ -156,13 +156,13 @@ class Recipe(Value):
     name: str = Field(pattern=r"^[a-z]+$")
     title: str = Field(min_length=1)
     extensions: Annotated[tuple[Extension, ...], Field(min_length=1)]
-    """The first is that of the file a program is written to (S28)."""
+    """The first is that of the file a program is written to."""
     compatible: Names
-    """Executables that a request may name, without case (S3, S8)."""
+    """Executables that a request may name, without case."""
     style: Style = "plain"
     """What is done to a program before it is run: `paddock.runtimes.styles`."""
     inherits: Words = ()
-    """Variables of Paddock's own environment that the toolchain goes by (spec 5.1, "required env keys")."""
+    """Variables of Paddock's own environment that the toolchain goes by."""
     hello: str = Field(min_length=1)
     """A program that prints GREETING."""
     output: str = Field(min_length=1)

@@ -90,7 +90,7 @@ class Steps:
 
 
 class NoProgramError(ValueError):
-    """The runtime has no args mode: it needs a program (S53)."""
+    """The runtime has no args mode: it needs a program."""
 
 
 def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (), *, file: str = "") -> Steps:

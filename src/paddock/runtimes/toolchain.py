@@ -129,7 +129,7 @@ class Search:
 
 
 def normalised(executable: str) -> str:
-    """Return the name of an executable: no quotes, no directories, lower case (S7)."""
+    """Return the name of an executable: no quotes, no directories, lower case."""
     return PureWindowsPath(executable.strip().strip("\"'")).name.lower()
 
 

@@ -38,9 +38,9 @@ class Turns:
         return sum(map(len, tuple(self._waiting.values())))
 
     async def enter(self, who: str, stop: asyncio.Event | None = None, *, size: int = 0) -> bool:
-        """Take a place for a job of `who` that holds `size` bytes while it waits (S16).
+        """Take a place for a job of `who` that holds `size` bytes while it waits.
 
-        Return whether it has the place, which it has to leave: False when `stop` was set while it waited (S23).
+        Return whether it has the place, which it has to leave: False when `stop` was set while it waited.
         Raises QueueFullError when too many jobs wait, or when it has waited for too long.
         """
         if self._active < self._most:

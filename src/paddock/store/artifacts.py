@@ -42,7 +42,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An artifact that may be read. `manifest` is None when it is there and not understood (S50)."""
+    """An artifact that may be read. `manifest` is None when it is there and not understood."""
 
     handle: Handle
     manifest: Manifest | None
@@ -79,7 +79,7 @@ class Artifacts:
         kept_stderr_bytes: int | None = None,
         on_output: OnOutput | None = None,
     ) -> Recording:
-        """Return a recording for one execution; without `persist` it redacts and keeps no artifact (S40).
+        """Return a recording for one execution; without `persist` it redacts and keeps no artifact.
 
         Of each stream `kept_bytes` stay in memory, of standard error `kept_stderr_bytes` where that is given.
         """
@@ -202,7 +202,7 @@ class Artifacts:
             raise _failure("measure the artifacts", error) from error
 
     def sweep(self, *, thorough: bool = True) -> Swept:
-        """Delete what has expired (S44); what is younger than the time to live is looked at only when `thorough`.
+        """Delete what has expired; what is younger than the time to live is looked at only when `thorough`.
 
         What has no manifest may still be on its way, so it is kept for a day longer than an artifact would be.
         """

@@ -1,7 +1,7 @@
 """Read stored output again: by terms, by lines, by bytes. Decompressed as it is read, so memory is bounded.
 
 A reader trusts nothing that it reads: what decompresses to more than the limit, does not decompress, or is not what its
-manifest says is an ArtifactError (S51).
+manifest says is an ArtifactError.
 """
 
 import codecs

@@ -136,7 +136,7 @@ class Recording:
             self._take(stream, self._tracks[stream].end())
 
     async def finish(self, facts: RunFacts) -> str | None:
-        """Publish the artifact and return its handle; None when there is none, and then `refusal` says why (S42).
+        """Publish the artifact and return its handle; None when there is none, and then `refusal` says why.
 
         Failed, it leaves nothing that can be read; cancelled, nothing or the whole. The execution is none the worse.
         """

@@ -1,4 +1,4 @@
-"""The scripts that people call by name, and where they are looked for (spec 1.1, M1 to M5)."""
+"""The scripts that people call by name, and where they are looked for."""
 
 import errno
 import os
@@ -47,7 +47,7 @@ def listed(workspace: Path) -> Iterator[tuple[str, Path]]:
 
 
 def find(argument: str, workspace: Path) -> Path:
-    """Return the file of a script's name or path. Raises ScriptNotFound, which tells where was searched (M3)."""
+    """Return the file of a script's name or path. Raises ScriptNotFound, which tells where was searched."""
     if _is_path(argument):
         path = Path(os.path.expanduser(argument))  # `Path.expanduser` raises for an unknown user
         if not _is_there(path, Path.exists):

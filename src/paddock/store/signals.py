@@ -1,6 +1,6 @@
 """Signals: short notes that scripts leave and look for again (`paddock.cir`), in SQLite with full-text search.
 
-A signal is `{id, type, body, domain, confidence, source, created_at, tags}`, as scripts of seed 000 know it.
+A signal is `{id, type, body, domain, confidence, source, created_at, tags}`.
 """
 
 import json

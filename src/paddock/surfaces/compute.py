@@ -1,4 +1,4 @@
-"""Pure computations as seed 002 asks and answers them: JSON in, one line of JSON out. Every surface uses this mapping.
+"""Pure computations with JSON in and one line of JSON out. Every surface uses this mapping.
 
 {"source", "input", "limits"} -> ExecutionRequest -> gate -> Outcome -> {"output"} or {"code", "message"}
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from paddock.wiring.session import Session
 
 _INT64 = 1 << 63
-# `<`, `>`, `&` and the line separators as Go's encoder spells them (spec 3.1), and what moves a terminal's cursor.
+# `<`, `>`, `&` and the line separators as Go's encoder spells them, and what moves a terminal's cursor.
 _SPELLED = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
 
 
-class InvalidInput(PaddockError):  # the seed's name
+class InvalidInput(PaddockError):
     """What was sent is no request for a computation; the text says why."""
 
 
@@ -43,9 +43,9 @@ class Envelope(Value):
     partial: str | None = None
     """What was emitted before an error, when that was asked for."""
     hint: str = ""
-    """What to write instead. The seed's lines have none."""
+    """What to write instead. Exact answers have none."""
     warnings: tuple[str, ...] = ()
-    """What may be wrong with the output, such as digits that a number has lost. The seed's lines have none."""
+    """What may be wrong with the output, such as digits that a number has lost. Exact answers have none."""
 
     @property
     def ok(self) -> bool:
@@ -64,7 +64,7 @@ class Envelope(Value):
 
     @property
     def error(self) -> dict[str, Json]:
-        """The error as the seed has it."""
+        """The error of an exact answer."""
         told: dict[str, Json] = {"code": self.code, "message": self.message}
         return told if self.partial is None else {**told, "partial": self.partial}
 
@@ -80,7 +80,7 @@ class Asked(Value):
     jit: bool = False
 
     def request(self, *, actor: str, surface: str, workspace: Path, exact: bool = True) -> ExecutionRequest:
-        """Return the request for the gate; without `exact`, numbers of JSON are doubles, as in the seed."""
+        """Return the request for the gate; without `exact`, numbers of JSON are doubles."""
         work = GuestRun(
             source=self.source,
             input=self.input,
@@ -97,7 +97,7 @@ class Asked(Value):
 
 
 async def compute(session: "Session", body: Json, *, workspace: Path | None = None) -> Envelope:
-    """Return the answer to `body`: `{"source": str, "input": str, "limits": {...}}` (spec 3.1).
+    """Return the answer to `body`: `{"source": str, "input": str, "limits": {...}}`.
 
     `limits` may have `wall_ms` (1000 by default), `output_kb` (64), `deterministic` (true), `partial` (false) and
     `jit` (false), which is refused unless `grants.jit` is set.
@@ -111,7 +111,7 @@ async def compute(session: "Session", body: Json, *, workspace: Path | None = No
 
 
 def read(raw: bytes) -> Asked:
-    """Return what a JSON text asks for. Raises InvalidInput (G9 to G13)."""
+    """Return what a JSON text asks for. Raises InvalidInput."""
     try:
         body = json.loads(raw.decode(), parse_constant=_no_constant)
     except RecursionError:
@@ -169,7 +169,7 @@ def one_line(value: Json) -> str:
 
 
 def _told(status: Status, error: ErrorInfo) -> str:
-    """Return the message; of an error in the program with its name and place, as the seed has them."""
+    """Return the message; of an error in the program with its name and place."""
     if status is Status.FAILED:
         text = error.message if error.name == "Thrown" else f"{error.name}: {error.message}"
         return text if error.line is None else f"{text} at <eval>:{error.line}:{error.column}"
@@ -199,7 +199,7 @@ def _flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
 
 
 def _number(limits: dict[str, Json], name: str) -> int | None:
-    """Return a limit; None, which stands for the default, when it is left out or not positive (G13)."""
+    """Return a limit; None, which stands for the default, when it is left out or not positive."""
     if name not in limits:
         return None
     value = limits[name]

@@ -1,7 +1,7 @@
-"""What an agent is told of a program: the response of spec 5.6, under the names and status words of the seed.
+"""What an agent is told of a program: the response of `run_program`, with its status words.
 
-`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are ours; everything else is
-the seed's.
+`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are
+added; every other field is exact in the compat profile.
 """
 
 from paddock.model.base import Json
@@ -13,7 +13,7 @@ from paddock.model.request import RuntimeRun
 from paddock.model.text import gist
 
 MOST_EXCERPTS = 10
-"""Excerpts of one response, both streams together, standard output first (S38)."""
+"""Excerpts of one response, both streams together, standard output first."""
 
 _DIGESTED = 2000
 """Lines from either end of a stream that a digest is made of."""
@@ -24,10 +24,10 @@ _WORDS = {
     Status.CANCELLED: "cancelled",
     Status.DENIED: "denied",
 }
-"""Status words of the seed; whatever is not here is a `failure`."""
+"""Status words; whatever is not here is a `failure`."""
 
 _NOT_STARTED = 1
-"""Exit code of a program that could not be started (S26)."""
+"""Exit code of a program that could not be started."""
 
 
 def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
@@ -132,6 +132,6 @@ def _truncation(program: ProgramEnd | None) -> dict[str, Json]:
 
 
 def _seed_lines(captured: Captured) -> int:
-    """Return the lines of a stream as the seed counts them: one more than line ends, none when empty (S32)."""
+    """Return the lines of a stream as a response counts them: one more than line ends, none when empty."""
     line_ends = captured.head.count("\n") + captured.omitted_line_ends + captured.tail.count("\n")
     return line_ends + 1 if captured.total_bytes else 0

@@ -41,12 +41,12 @@ _DATA_SHOWN = 500
 
 
 def console_text(line: ConsoleLine) -> str:
-    """Return a console line as the seeds print it: all but `log` carry their level (X3, M10)."""
+    """Return a console line as it is printed: all levels except `log` are named before it."""
     return line.printed
 
 
 def value_text(value: Json) -> str:
-    """Return a result as people read it: a text as it is, anything else as JSON (M10 to M12, X5, X6).
+    """Return a result as people read it: a text as it is, anything else as JSON.
 
     The JSON is that of `JSON.stringify(value, null, 2)`, numbers included.
     """
@@ -65,7 +65,7 @@ def error_text(outcome: Outcome) -> str:
     """Return why an outcome is not ok: the message, where in the program, what had happened, and a hint.
 
     `Sandbox error: ` goes before what the running program did, not before a refusal, a program that does not
-    parse, or a fault of Paddock (spec 1.2). Empty when the outcome is ok.
+    parse, or a fault of Paddock. Empty when the outcome is ok.
     """
     if outcome.ok:
         return ""
@@ -119,7 +119,7 @@ def as_json(outcome: Outcome) -> str:
 
 
 def _message(status: Status, error: ErrorInfo) -> str:
-    """Return what the seeds print: the message, and before it the name of any error but `Error`."""
+    """Return the message, and before it the name of any error but `Error`."""
     named = status is Status.FAILED and error.name not in {"", "Error", "Thrown"}
     if error.message:
         return f"{error.name}: {error.message}" if named else error.message

@@ -1,1 +1,1 @@
-"""Script tools: programs with a schema, kept as directories beside the prompts that use them (spec 4)."""
+"""Script tools: programs with a schema, kept as directories beside the prompts that use them."""

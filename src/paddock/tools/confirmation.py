@@ -1,4 +1,4 @@
-"""Ask before a tool runs by itself; the same call once more within five minutes is the answer (spec 4.3)."""
+"""Ask before a tool runs by itself; the same call once more within five minutes is the answer."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +69,7 @@ def question(match: Match, *, name: str, prompt: str, message: str | None) -> Qu
 
 
 def request(questions: Sequence[Question], prompt: str) -> dict[str, Json]:
-    """Return the answer to a call whose tools must be confirmed, in the words of the original."""
+    """Return the answer to a call whose tools must be confirmed."""
     lines = "\n".join(f"- {each.tool_name}: {each.message}" for each in questions)
     tools = [
         {
@@ -99,7 +99,7 @@ class Verdict:
 
 
 def judged(output: Json, *, success: bool, error: str | None) -> Verdict:
-    """Return whether a run approves of itself: what its JSON says counts before its exit code (P41)."""
+    """Return whether a run approves of itself: what its JSON says counts before its exit code."""
     if not isinstance(output, dict):
         return Verdict(approved=False, errors=(_NO_JSON if success else error or _FAILED,))
     said = cast("dict[str, Json]", output)

@@ -1,4 +1,4 @@
-"""Which tools a call of a prompt means to use: by name, by what its arguments match, or always (spec 4.3, P37, P38).
+"""Which tools a call of a prompt means to use: by name, by what its arguments match, or always.
 
 Pure: from arguments and tools to matches. Whether a match runs is decided elsewhere.
 """

@@ -1,8 +1,8 @@
-"""The engine of script tools: one tool's directory, one confined process, one result in the words of the original.
+"""The engine of script tools: one tool's directory, one confined process, one result.
 
     enabled? script there? inputs valid? runtime known? -> process -> what it printed, as JSON where it is some
 
-Unlike the original (spec 4.4) it never waits for pipes that grandchildren hold, leaves nobody alive, tells a death by
+It never waits for pipes that grandchildren hold, leaves nobody alive, tells a death by
 signal from success, cuts no character in two, keeps bounded output, and lets nothing lead out of the tool's directory.
 """
 
@@ -138,7 +138,7 @@ class ToolEngine:
         return _raw(status, end, usage, result.sandbox)
 
     def _checked(self, job: ToolJob) -> tuple[Path, Mapping[str, Json]]:
-        """Return script and inputs, or raise: first whether it may run, then whether it can, then its inputs (P17)."""
+        """Return script and inputs, or raise: first whether it may run, then whether it can, then its inputs."""
         tool = job.tool
         if not tool.manifest.enabled:
             raise _RefusedError("Tool is disabled")
@@ -192,7 +192,7 @@ class ToolEngine:
             place.release()
 
     def _runtime(self, tool: Tool, script: Path) -> str:
-        """Return the runtime of a tool: the one it names, or what its suffix stands for, or the shell (P33)."""
+        """Return the runtime of a tool: the one it names, or what its suffix stands for, or the shell."""
         if tool.manifest.runtime != "auto":
             return tool.manifest.runtime
         return self._runtimes.of(script) or "shell"
@@ -268,7 +268,7 @@ def _limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
 
 
 def _end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
-    """Return the end in the words of the original (spec 4.2)."""
+    """Return the end of a run."""
     stdout, stderr = _text(result.stdout), _text(result.stderr)
     code, output = REFUSED, None
     error: str | None = None
@@ -308,7 +308,7 @@ def _end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
 
 
 def parsed(stdout: str) -> Json:
-    """Return what a script printed: JSON of any type, else `{"output": text}`; None for nothing (P19 to P22).
+    """Return what a script printed: JSON of any type, else `{"output": text}`; None for nothing.
 
     What is nested too deep stays text.
     """

@@ -1,4 +1,4 @@
-"""Which variables a script gets: an allow-list, then the tool's own, then the request's (spec 4.2, P30 to P32)."""
+"""Which variables a script gets: an allow-list, then the tool's own, then the request's."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ INHERITED = frozenset(
         *("CI", "GITHUB_ACTIONS", "GITLAB_CI", "JENKINS_HOME"),
     }
 )
-"""What passes from our environment (seed 003, SAFE_ENV_ALLOWLIST). HOME and TMPDIR are then those of the sandbox."""
+"""What passes from our environment. HOME and TMPDIR are then those of the sandbox."""
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 

@@ -1,7 +1,7 @@
-"""Check the inputs of a tool against its schema, with the rules and messages of the original (spec 4.2, P1 to P15).
+"""Check the inputs of a tool against its schema, with exact messages.
 
 Two things differ, both for the better: the whole of JSON Schema 2020-12 holds, not only names and types, and a whole
-number is a number (P9).
+number is a number.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Checked:
 def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = False) -> Checked:
     """Return the inputs in the form the script gets, or what is wrong with them.
 
-    A null stands for any type unless `strict_nulls` (P10): the original took it so, and tools rely on it.
+    A null stands for any type unless `strict_nulls`: existing tools rely on it.
     """
     normalised = _normalised(inputs, schema.document)
     nulls: set[str] = set() if strict_nulls else {*_passing_nulls(normalised, schema.document)}
@@ -89,7 +89,7 @@ def required_of(document: Mapping[str, Json]) -> list[str]:
 
 
 def _normalised(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
-    """Return inputs with the texts parsed that stand for lists and objects, and empty ones left out (P11 to P14)."""
+    """Return inputs with the texts parsed that stand for lists and objects, and empty ones left out."""
     properties, required = properties_of(document), {*required_of(document)}
     found: Inputs = {}
     for name, value in inputs.items():

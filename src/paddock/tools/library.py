@@ -1,4 +1,4 @@
-"""The tool directories of a workspace: found, read, and read again when they change (spec 4.1).
+"""The tool directories of a workspace: found, read, and read again when they change.
 
 Anybody may have written them. So a tool's files are regular files inside its directory, links included in the
 reckoning, of bounded size; and a tool directory is inside the folder where it was found. Otherwise a description would
@@ -132,9 +132,9 @@ class ToolLibrary:
         return found
 
     def find(self, name: str, *, prompt: str = "") -> Tool | Broken | None:
-        """Return the tool of an id, or of `prompt/id`; a prompt's own tool wins over others (spec 4.3).
+        """Return the tool of an id, or of `prompt/id`; a prompt's own tool wins over others.
 
-        Where no tool has the id, it is the name of a directory, as prompts of the original list their tools.
+        Where no tool has the id, it is the name of a directory, as prompts list their tools.
         """
         scope, _, short = name.lower().rpartition("/")
         tools = self.all()

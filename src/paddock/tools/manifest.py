@@ -1,4 +1,4 @@
-"""What a `tool.yaml` says, in the format of others, accepted unchanged (spec 4.1); two fields are Paddock's own."""
+"""What a `tool.yaml` says, in the format of others, accepted unchanged; two fields are Paddock's own."""
 
 from typing import Annotated, Any, Literal, cast
 
@@ -39,7 +39,7 @@ class ManifestError(ValueError):
 
 
 class _Section(Value):
-    """Names are spelled as in YAML; unknown ones are kept out of the way, as the original does."""
+    """Names are spelled as in YAML; unknown ones are kept out of the way."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, strict=True
@@ -65,7 +65,7 @@ class Manifest(_Section):
     script: Text
     description: str | None = None
     runtime: Text = "auto"
-    """`auto`, `python`, `node`, `shell`, or any other runtime; who runs it says whether it is known (P18)."""
+    """`auto`, `python`, `node`, `shell`, or any other runtime; who runs it says whether it is known."""
     schema_file: str = "schema.json"
     description_file: str = "description.md"
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

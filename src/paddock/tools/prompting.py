@@ -1,4 +1,4 @@
-"""One call of a prompt: find the tools it means, ask where somebody must agree, run the rest (spec 4.3).
+"""One call of a prompt: find the tools it means, ask where somebody must agree, run the rest.
 
 `run` runs a tool through the gate; nothing here starts anything by itself.
 """
@@ -22,7 +22,7 @@ Run = Callable[[Tool, Inputs], Awaitable[ToolEnd]]
 class PromptReply(Value):
     """What became of a call of a prompt.
 
-    Its property `confirmation` is what to show to whoever must agree, in the words of the original, or None. Its
+    Its property `confirmation` is what to show to whoever must agree, or None. Its
     property `variables` is what a template of the prompt may name: `tool_<id>`, `tool_<id>_result` of what succeeded.
     """
 

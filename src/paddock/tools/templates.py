@@ -1,4 +1,4 @@
-"""Fill `{{script:id.field k='v'}}` in a template with what scripts say (spec 4.3, P42, P43)."""
+"""Fill `{{script:id.field k='v'}}` in a template with what scripts say."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`paddock compute`: one JSON object on standard input, one line of JSON as the answer (seed 002)."""
+"""`paddock compute`: one JSON object on standard input, one line of JSON as the answer."""
 
 import asyncio
 import logging

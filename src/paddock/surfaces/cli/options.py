@@ -40,7 +40,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for p
 
 
 def _pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
-    """Return KEY=VALUE texts as a mapping: split at the first `=` (M7), the last one wins (M8)."""
+    """Return KEY=VALUE texts as a mapping: split at the first `=`, the last one wins."""
     pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")

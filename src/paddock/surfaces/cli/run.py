@@ -1,4 +1,4 @@
-"""`paddock run`: one script, its output on standard output, its error on standard error (spec 1.1)."""
+"""`paddock run`: one script, its output on standard output, its error on standard error."""
 
 import sys
 from pathlib import Path

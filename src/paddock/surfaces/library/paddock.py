@@ -209,7 +209,7 @@ class Paddock:
         Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted. With
         `combined` standard error goes into standard output, in the order of writing, which two streams do not keep.
         Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
-        Raises ValueError for what is beyond a bound (spec 5.2), ScriptNotFound for a file that cannot be read.
+        Raises ValueError for what is beyond a bound, ScriptNotFound for a file that cannot be read.
         """
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")
@@ -241,7 +241,7 @@ class Paddock:
         return await self._ask(work, timeout_ms)
 
     async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
-        """Run the script tools that a call of the prompt `name` means, each under policy and on the record (spec 4.3).
+        """Run the script tools that a call of the prompt `name` means, each under policy and on the record.
 
         A tool that must be confirmed waits among `questions`; the same call within five minutes runs it, once.
         """
@@ -261,7 +261,7 @@ class Paddock:
         partial: bool = False,
         jit: bool = False,
     ) -> Outcome:
-        """Compute one text from another; the outcome's value is what was emitted (spec 3).
+        """Compute one text from another; the outcome's value is what was emitted.
 
         At most `output_bytes` (64 KiB) are kept; with `partial` also of a computation that failed or ran out of time.
         """
@@ -323,7 +323,7 @@ class Paddock:
         )
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":
-        """Search stored output of programs (spec 5.8). Raises PaddockError for a handle that cannot be read."""
+        """Search stored output of programs. Raises PaddockError for a handle that cannot be read."""
         from paddock.store.query import query
 
         return await asyncio.to_thread(query, self._opened().output.artifacts(), asked, self._workspace)

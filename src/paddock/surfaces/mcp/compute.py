@@ -1,4 +1,4 @@
-"""The tool `compute`, and the same under the name that seed 002 gave it, with the seed's lines as its texts."""
+"""The tool `compute`, and its compat form, whose texts are exact."""
 
 from pathlib import Path
 from typing import cast
@@ -69,7 +69,7 @@ def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool
 
 
 def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
-    """Return `code.sandbox.js.run`, which answers with the lines that the seed writes to its two streams."""
+    """Return `code.sandbox.js.run`, which answers with one line for each of the two streams."""
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
         return _lines((await _computed(gate, workspace, arguments, caller, exact=False))[0])

@@ -1,4 +1,4 @@
-"""The workspaces that `repoId` of seed 004 may name: the one that is served, and those its owner registered."""
+"""The workspaces that `repoId` of the compat tools may name: the one that is served, and those its owner registered."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Repositories:
         self._closing = asyncio.Event()
 
     def knows(self, name: str) -> bool:
-        """Tell whether there is such a workspace (S15); looks at no file."""
+        """Tell whether there is such a workspace; looks at no file."""
         return name == self._own_name or name in self._roots
 
     def roots(self, name: str | None) -> list[Path]:

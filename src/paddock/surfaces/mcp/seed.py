@@ -1,4 +1,4 @@
-"""The tools of the seed (spec 2.1) under their own names, with the texts that its prompts expect."""
+"""The tools of the compat profile, with their exact texts."""
 
 import json
 from pathlib import Path
@@ -24,14 +24,14 @@ NO_OUTPUT = "(no output)"
 
 
 class SeedTools:
-    """What the seed's tools do, on one session."""
+    """The tools of the compat profile on one session."""
 
     def __init__(self, session: "Session", workspace: Path) -> None:
         self._session = session
         self._workspace = workspace
 
     async def discover(self, arguments: Arguments, _caller: Caller) -> Answer:
-        """List the servers, or find tools by the seed's score."""
+        """List the servers, or find tools by the compat score."""
         catalog = self._session.servers.catalog
         listing = await catalog.listing(patience_s=PATIENCE_S)
         if not arguments.get("query"):

@@ -1,4 +1,4 @@
-"""Programs and their stored output under the names, schemas and responses of seed 004 (spec 5)."""
+"""Programs and their stored output under the names, schemas and responses of the compat profile."""
 
 import logging
 from contextlib import suppress
@@ -29,7 +29,7 @@ EXECUTE = "sdl.runtime.execute"
 QUERY = "sdl.runtime.queryOutput"
 
 _THROWN = frozenset({Status.INVALID, Status.ERROR})
-"""What the seed throws; every other end is a response, a denial too."""
+"""Statuses that are errors of the call; every other end is a response, a denial too."""
 _REPOSITORY: dict[str, Json] = {"type": "string", "minLength": 1, "maxLength": 128}
 _TERMS: dict[str, Json] = {"type": "array", "items": {"type": "string"}, "maxItems": 10}
 
@@ -44,7 +44,7 @@ class SeedPrograms:
         self._repositories = repositories
 
     async def execute(self, arguments: Arguments, caller: Caller) -> Answer:
-        """Run a program and give the response of spec 5.6."""
+        """Run a program and give the compat response."""
         if unknown := self._unknown(arguments):
             return unknown
         name = arguments["repoId"]
@@ -64,7 +64,7 @@ class SeedPrograms:
         return _response(program_response(_denied_when_busy(outcome), work))
 
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
-        """Search stored output and give the response of spec 5.8."""
+        """Search stored output and give the compat response."""
         if unknown := self._unknown(arguments):
             return unknown
         asked = {name: value for name, value in arguments.items() if name != "repoId"}
@@ -85,7 +85,7 @@ class SeedPrograms:
         return await self._programs.find(asked, own)
 
     def _unknown(self, arguments: Arguments) -> Answer | None:
-        """Return the answer to a repository that nobody registered (S15); None for others."""
+        """Return the answer to a repository that nobody registered; None for others."""
         named = arguments.get("repoId")
         known = named is None or self._repositories.knows(named)
         return None if known else _error(f"Repository {named} not found")
@@ -140,7 +140,7 @@ def seed_program_tools(programs: Programs, repositories: Repositories) -> list[T
 
 
 def _denied_when_busy(outcome: Outcome) -> Outcome:
-    """Return an outcome as the seed reports it: it denies a program that did not get its turn (S16)."""
+    """Return an outcome as the compat profile reports it, which denies a program that did not get its turn."""
     if outcome.error is None or outcome.error.name != BUSY:
         return outcome
     reasons = (outcome.error.message.partition(":")[0],)

@@ -55,7 +55,7 @@ SettingsOf = Callable[[Path], Settings]
 
 
 class Service:
-    """What is served: the tools of a session, under their own names or under those of the seed, and prompts."""
+    """The tools and prompts that are served, in the default or the compat profile."""
 
     def __init__(
         self, session: Session, settings: Settings, workspace: Path, names: Names, settings_of: SettingsOf

@@ -281,7 +281,7 @@ def _is_finite(given: Json) -> bool:
 
 
 async def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
-    """Return the answer without secrets (X36) and without texts that UTF-8 cannot hold, marked for the library."""
+    """Return the answer without secrets and without texts that UTF-8 cannot hold, marked for the library."""
     parts: Any = [answer.content, answer.structured, answer.meta]
     try:
         text = orjson.dumps(parts).decode()
