@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import cast
 
-from paddock.ends import stopped_first
 from paddock.gate import Gate
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
@@ -94,8 +93,7 @@ async def _computed(
     except InvalidInput as problem:
         return refused(problem), None
     request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace, exact=exact)
-    asker = caller.asker
-    outcome = await stopped_first(lambda stop: gate.execute(request, asker=asker, stop=stop), caller.stop)
+    outcome = await caller.execute(gate, request)
     return envelope(outcome), outcome
 
 
