@@ -82,7 +82,11 @@ def test_the_error_that_ends_a_program_is_told_once(guest):
     assert (outcome.status, outcome.error.message, told(outcome)) == ("failed", "x", [])
     calls = "servers.nope.call('t'); try { await servers.nope.call('u') } catch {} return 1"
     outcome = guest.run(calls, parallel_calls=1)
-    assert (outcome.status, outcome.error.message, told(outcome)) == ("failed", "Unknown server: nope; known: odd, even.", [])
+    assert (outcome.status, outcome.error.message, told(outcome)) == (
+        "failed",
+        "Unknown server: nope; known: odd, even.",
+        [],
+    )
 
 
 def test_a_program_that_fails_tells_what_else_was_rejected(guest):

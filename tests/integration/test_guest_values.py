@@ -151,7 +151,10 @@ def test_names_that_are_too_long_can_be_caught(guest):
     message = "the name of a server or tool is longer than 256 characters"
     for call in ("servers['x'.repeat(257)].call('t')", "servers.odd.call('x'.repeat(257))"):
         assert guest.value(f"try {{ await {call} }} catch (e) {{ return e.message }}") == message
-    assert guest.failure("await servers['x'.repeat(256)].call('t')")[2] == "Unknown server: " + "x" * 256 + "; known: odd, even."
+    assert (
+        guest.failure("await servers['x'.repeat(256)].call('t')")[2]
+        == "Unknown server: " + "x" * 256 + "; known: odd, even."
+    )
 
 
 def test_m26_a_tool_name_that_is_no_text(guest):
@@ -391,7 +394,8 @@ def test_an_error_in_the_words_of_a_tool_names_its_call(guest):
     assert (outcome.error.message, outcome.error.hint) == ("it broke", "caused by even.is_error")
     outcome = guest.run("await Promise.any([servers.odd.is_error({}), servers.nope.tool({})])")
     assert (
-        outcome.error.hint == "caused by ToolError: it broke (odd.is_error); ToolError: Unknown server: nope; known: odd, even."
+        outcome.error.hint
+        == "caused by ToolError: it broke (odd.is_error); ToolError: Unknown server: nope; known: odd, even."
     )
 
 

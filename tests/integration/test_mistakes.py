@@ -266,11 +266,13 @@ def test_lines_of_a_stream_that_is_empty(place):
         (("audit", "show", "1", "--json"), 1, "No record of 1 in {0}/audit"),
         (("sequence", "run", "none", "--json"), 1, "there is no sequence called none"),
         (
-            ("exec", "--timeout", "5s", "--timeout-ms", "3", "--json", "shell", "-c", "true"), 2,
+            ("exec", "--timeout", "5s", "--timeout-ms", "3", "--json", "shell", "-c", "true"),
+            2,
             "The timeout is given twice: with --timeout and with --timeout-ms.",
         ),
         (
-            ("policy", "explain", "--timeout-ms", "3", "--timeout", "5s", "--json", "shell"), 2,
+            ("policy", "explain", "--timeout-ms", "3", "--timeout", "5s", "--json", "shell"),
+            2,
             "The timeout is given twice: with --timeout and with --timeout-ms.",
         ),
         (("config", "show", "none", "--json"), 2, "Invalid value for PREFIX: there is no setting none"),

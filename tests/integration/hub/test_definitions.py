@@ -420,7 +420,7 @@ def test_a_server_that_is_not_there_is_explained(workspace):
 def test_an_unknown_server_lists_those_that_the_program_may_call(workspace):
     workspace.says()
     servers = json.loads((workspace.directory / ".mcp.json").read_text())["mcpServers"]
-    servers |= {name: servers["g"] for name in ("hidden", "other")}
+    servers |= dict.fromkeys(("hidden", "other"), servers["g"])
     (workspace.directory / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     rule = '[[policy.rule]]\ntool = "hidden/*"\neffect = "deny"\n'
     (workspace.directory / "paddock.toml").write_text(rule)
