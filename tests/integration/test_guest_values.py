@@ -322,7 +322,7 @@ def test_the_console_writes_texts_to_scripts_of_the_seeds(guest):
 
 
 def test_the_console_shows_what_is_in_objects(guest):
-    assert texts(guest.run(PRINTED)) == ['{"a":1} [1,[2]] null undefined Symbol(q) 0 1', "", "a\nb"]
+    assert texts(guest.run(PRINTED)) == ['{"a":1} [1,[2]] null undefined Symbol(q) -0 1n', "", "a\nb"]
 
 
 SHOWN = {
