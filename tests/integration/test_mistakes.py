@@ -307,9 +307,9 @@ def test_json_of_a_failure_that_has_a_document_is_that_document(place):
     code, output, errors = paddock(place, "compute", "--json", stdin=b"{}")
     assert (code, json.loads(output)) == (
         1,
-        {"error": {"code": "INVALID_INPUT", "message": "missing source"}},
+        {"error": {"code": "INVALID_INPUT", "message": "`source` is missing"}},
     )
-    assert errors == '{"code":"INVALID_INPUT","message":"missing source"}\n'
+    assert errors == '{"code":"INVALID_INPUT","message":"`source` is missing"}\n'
 
 
 def test_what_follows_the_arguments_of_a_program_asks_for_no_json(place):
