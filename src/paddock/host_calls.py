@@ -37,6 +37,8 @@ OnResult = Callable[[RawResult], None]
 
 _ASKED_S = 5.0
 """Maximum time to ask a server for its tools, for a hint."""
+_LISTED_CHARS = 300
+"""Maximum length of a list of servers in an error."""
 _NAME_LENGTH = 256
 """Who looks for a name like a longer one would take long."""
 
@@ -81,7 +83,8 @@ class HostCalls:
             nonlocal replied
             replied = True
             called = self.resolve_alias(server, tool)  # by now the server has listed its tools
-            answer = self._warning(result, _reply(result, server, called, raw=raw))
+            told = result if raw else self._with_servers(result, request)
+            answer = self._warning(result, _reply(told, server, called, raw=raw))
             seconds = perf_counter() - started
             on_reply(answer)
             self._report(server, called, answer.status, seconds)
@@ -97,6 +100,17 @@ class HostCalls:
             self.plan.add(planned)
         if not replied:  # nothing has run
             reply(result)
+
+    def _with_servers(self, result: RawResult, request: ExecutionRequest) -> RawResult:
+        """Return the result of a call; that of an unknown server with the servers that the program may call.
+
+        The hint, which its caller gets, lists all of them.
+        """
+        error = result.error
+        if self.offered is None or error is None or result.status is not Status.INVALID or not error.hint:
+            return result
+        names = ", ".join(self.offered.list_servers(request))[:_LISTED_CHARS]
+        return result.but(error=error.but(message=f"{error.message}; known: {names}.")) if names else result
 
     def _warning(self, result: RawResult, reply: HostReply) -> HostReply:
         """Return the reply with what is to be said of the tool, unless the program has heard it."""

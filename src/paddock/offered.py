@@ -65,13 +65,17 @@ class Offered:
         Raises NotOffered, ServerError, ConfigurationError and LedgerError.
         """
         if method == "servers.list":
-            return [name for name in self.servers.configured()[0] if not self._refusal(request, name)]
+            return [*self.list_servers(request)]
         refusal = self._refusal(request, server)
         self.note(request, not refusal)
         if refusal:
             raise NotOffered(refusal)
         tools = await self.servers.offered(server)
         return [tool for tool, reads in tools.items() if not self._why(request, server, tool, reads=reads)]
+
+    def list_servers(self, request: ExecutionRequest) -> list[str]:
+        """Return the names of the servers of which a request may call a tool. Raises ConfigurationError."""
+        return [name for name in self.servers.configured()[0] if not self._refusal(request, name)]
 
     def _refusal(self, request: ExecutionRequest, server: str) -> str:
         """Return why no tool of a server may be called; empty where one may. A glob stands for what it matches."""

@@ -195,10 +195,10 @@ def test_s42_a_failed_write_leaves_nothing(
 def test_what_was_made_ready_ahead_is_the_same_artifact(artifacts: Artifacts) -> None:
     recording = artifacts.record()
     recording.prepare(HOME)
-    assert artifacts.newest(None) == ([], 0)
+    assert list(artifacts.readable(None)) == []
     recording.stdout(b"out\n")
     handle = finished(recording)
-    assert [str(found.handle) for found in artifacts.newest(HOME)[0]] == [handle]
+    assert [str(found.handle) for found in artifacts.readable(HOME)] == [handle]
     assert names(artifacts) == ["manifest.json", "stderr.gz", "stdout.gz"]
     assert gzip.decompress(content(artifacts, handle, "stdout.gz")) == b"out\n"
 
@@ -338,8 +338,8 @@ def test_a_failing_sweep_is_no_failed_write(
 
 def test_what_may_be_read_is_listed(artifacts: Artifacts) -> None:
     handle = stored(artifacts)
-    assert [str(found.handle) for found in artifacts.newest(HOME)[0]] == [handle]
-    assert artifacts.newest(Path("/elsewhere")) == ([], 0)
+    assert [str(found.handle) for found in artifacts.readable(HOME)] == [handle]
+    assert list(artifacts.readable(Path("/elsewhere"))) == []
 
 
 def test_s42_a_bucket_that_never_answers_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

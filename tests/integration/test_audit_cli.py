@@ -178,3 +178,40 @@ def test_follow_waits_for_a_ledger_that_is_not_there_yet(
         reader.communicate()
     assert json.loads(found)["event"] == "started"
     assert environment["PADDOCK_AUDIT_DIRECTORY"] == str(directory)
+
+
+def test_show_bounds_the_calls_of_a_request_and_says_how_to_see_all(
+    directory: Path, audit: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    parent, facts = new_id(), {"kind": "guest"}
+    with Ledger(directory) as ledger:
+        ledger.claim(parent, facts)
+        calls = [new_id() for _ in range(40)]
+        for request in calls:
+            ledger.claim(request, facts, parent=parent)
+            ledger.append("finished", request, facts, parent=parent)
+        ledger.append("finished", parent, {**facts, "status": "ok"})
+    records = [(request, event) for request in calls for event in ("started", "finished")]
+
+    def shown(*args: str) -> tuple[list[tuple[str, str]], str]:
+        done = audit("show", parent, *args)
+        assert done.returncode == 0
+        rows = [line.split("\t") for line in done.stdout.splitlines()]
+        assert [rows[0][1:3], rows[-1][1:3]] == [["started", parent], ["finished", parent]]
+        return [(request, event) for _, event, request, _ in rows[1:-1]], done.stderr
+
+    for args, count in (
+        ((), 50),
+        (("--limit", "3"), 3),
+        (("-n", "80"), 80),
+        (("--all",), 80),
+        (("--all", "-n", "2"), 2),
+    ):
+        told = f"{80 - count} older not shown; --limit 80 shows them\n" if count < 80 else ""
+        assert shown(*args) == (records[-count:], told)
+    assert requests(audit("show", parent, "--json")) == [parent, *(request for request, _ in records), parent]
+    bounded = audit("show", parent, "--json", "--limit", "1")
+    assert [record["request"] for record in json.loads(bounded.stdout)] == [parent, calls[-1], parent]
+    assert bounded.stderr == "79 older not shown; --limit 80 shows them\n"
+    # One of its records by its own id, and a request that called nothing, are shown whole.
+    assert requests(audit("show", calls[0], "--json")) == [calls[0]] * 2

@@ -211,10 +211,10 @@ def test_x25_m26_an_unknown_server(guest):
     assert guest.failure("return await servers.nonexistent.call('t',{})") == (
         "failed",
         "ToolError",
-        "Unknown server: nonexistent",
+        "Unknown server: nonexistent; known: odd, even.",
     )
     source = "try { await servers.nonexistent.call('t') } catch (e) { return [e.name, e.message, e instanceof Error] }"
-    assert guest.value(source) == ["ToolError", "Unknown server: nonexistent", True]
+    assert guest.value(source) == ["ToolError", "Unknown server: nonexistent; known: odd, even.", True]
 
 
 def test_x26_two_servers_in_order(guest):

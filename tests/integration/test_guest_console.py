@@ -1,5 +1,9 @@
 """No method of the console throws, whatever reading a value does: what cannot be read is named in its place."""
 
+import json
+import subprocess
+from pathlib import Path
+
 import pytest
 
 # Where node 20 prints a text for the same call, it is this one, except for proxies: node sees what stands behind them.
@@ -107,3 +111,35 @@ def test_a_console_at_the_end_of_the_stack_leaves_the_program_running(guest):
     source = "let deepest = 0; function f(n) { deepest = n; console.debug; f(n + 1) } try { f(0) } catch {} console.dir({ a: { b: 1 } }); return deepest > 100"
     outcome = guest.run(source)
     assert (outcome.value, [line.text for line in outcome.console]) == (True, ["{ a: { b: 1 } }"])
+
+
+NODE = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "node_console.jsonl").read_text("utf-8").splitlines()
+]
+"""Arguments of `console.log`, and what node 20 prints for them."""
+
+
+def test_a_format_is_filled_as_node_fills_it(guest):
+    source = "\n".join(f"console.log({arguments}); console.log('\\u0001')" for arguments, _ in NODE)
+    outcome = guest.run(f"{source}\nreturn 'on'")
+    assert (outcome.status, outcome.value) == ("ok", "on")
+    printed = [line.text for line in outcome.console]
+    ours = [text.removesuffix("\n") for text in "\n".join([*printed, ""]).split("\x01\n")]
+    assert dict(zip((arguments for arguments, _ in NODE), ours, strict=False)) == dict(NODE)
+    assert len(ours) == len(NODE) + 1
+
+
+def test_the_table_is_what_node_prints():
+    calls = "\n".join(f"console.log({arguments}); console.log('\\u0001')" for arguments, _ in NODE)
+    node = subprocess.run(
+        ["node", "--input-type=module", "-"],
+        input=calls,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert [text.removesuffix("\n") for text in node.stdout.split("\x01\n")[:-1]] == [
+        text for _, text in NODE
+    ]

@@ -20,7 +20,7 @@ FORGOTTEN = {
     "a call in an async function without await": (
         "let over = false; const save = async () => { try { await servers.nope.call('t') } finally { over = true } }\n"
         "save()\nwhile (!over) await sleep(1)\nreturn 1",
-        ["ToolError: Unknown server: nope (line 1, column 71)"],
+        ["ToolError: Unknown server: nope; known: odd, even. (line 1, column 71)"],
     ),
     "what follows a promise": (
         "const p = Promise.resolve(1)\np.then((n) => n.list.map(String))\nawait p; await null; return 1",
@@ -82,7 +82,11 @@ def test_the_error_that_ends_a_program_is_told_once(guest):
     assert (outcome.status, outcome.error.message, told(outcome)) == ("failed", "x", [])
     calls = "servers.nope.call('t'); try { await servers.nope.call('u') } catch {} return 1"
     outcome = guest.run(calls, parallel_calls=1)
-    assert (outcome.status, outcome.error.message, told(outcome)) == ("failed", "Unknown server: nope", [])
+    assert (outcome.status, outcome.error.message, told(outcome)) == (
+        "failed",
+        "Unknown server: nope; known: odd, even.",
+        [],
+    )
 
 
 def test_a_program_that_fails_tells_what_else_was_rejected(guest):

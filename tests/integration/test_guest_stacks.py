@@ -80,4 +80,4 @@ def test_what_writes_stacks_gives_no_call_sites_away(guest: Any) -> None:
 
 def test_a_program_may_switch_stacks_off(guest: Any) -> None:
     source = "enum E { A }\nError.stackTraceLimit = undefined; return await servers.nope.call('t').catch((e) => e.stack)"
-    assert guest.value(source) == "ToolError: Unknown server: nope"
+    assert guest.value(source) == "ToolError: Unknown server: nope; known: odd, even."

@@ -353,7 +353,7 @@ def test_a_call_after_a_race_and_a_race_that_nobody_waited_for_are_forgotten(gue
 def test_who_goes_on_after_a_failed_all_leaves_the_other_calls_behind(guest):
     calls = "Promise.all([servers.odd.call('hang'), servers.nope.call('t')])"
     outcome = guest.run(f"try {{ await {calls} }} catch (error) {{ return error.message }}")
-    assert (outcome.status, outcome.value) == ("ok", "Unknown server: nope")
+    assert (outcome.status, outcome.value) == ("ok", "Unknown server: nope; known: odd, even.")
     assert [(line.level, line.text) for line in outcome.console] == [
         ("warn", "Cancelled, since the program ended while it was under way: odd.hang")
     ]
@@ -388,6 +388,6 @@ def test_a_failed_call_that_nobody_looked_at(guest):
     assert guest.failure(f"servers.nope.call('t'); {later}; return 1") == (
         "failed",
         "ToolError",
-        "Unknown server: nope",
+        "Unknown server: nope; known: odd, even.",
     )
     assert guest.value(f"servers.nope.call('t').catch(() => 0); {later}; return 1") == 1

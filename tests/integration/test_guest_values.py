@@ -21,7 +21,7 @@ def test_lone_surrogates_survive_every_way(guest):
     assert guest.failure("await servers['\\ud800'].call('t')") == (
         "failed",
         "ToolError",
-        "Unknown server: \ud800",
+        "Unknown server: \ud800; known: odd, even.",
     )
 
 
@@ -151,7 +151,10 @@ def test_names_that_are_too_long_can_be_caught(guest):
     message = "the name of a server or tool is longer than 256 characters"
     for call in ("servers['x'.repeat(257)].call('t')", "servers.odd.call('x'.repeat(257))"):
         assert guest.value(f"try {{ await {call} }} catch (e) {{ return e.message }}") == message
-    assert guest.failure("await servers['x'.repeat(256)].call('t')")[2] == "Unknown server: " + "x" * 256
+    assert (
+        guest.failure("await servers['x'.repeat(256)].call('t')")[2]
+        == "Unknown server: " + "x" * 256 + "; known: odd, even."
+    )
 
 
 def test_m26_a_tool_name_that_is_no_text(guest):
@@ -300,7 +303,7 @@ def test_m23_a_forged_stack_leads_nowhere(guest):
 
 def test_m23_a_stack_shows_no_path_of_the_host(guest):
     stack = guest.value("try { await servers.nope.call('t') } catch (e) { return e.stack }")
-    assert stack.startswith("ToolError: Unknown server: nope\n    at ")
+    assert stack.startswith("ToolError: Unknown server: nope; known: odd, even.\n    at ")
     frames = [line.rpartition("(")[2].rpartition(" ")[2].rstrip(")") for line in stack.split("\n")[1:]]
     assert {frame.split(":")[0] + ":" + frame.split(":")[1] for frame in frames} <= {
         "paddock:program",
@@ -319,7 +322,7 @@ def test_the_console_writes_texts_to_scripts_of_the_seeds(guest):
 
 
 def test_the_console_shows_what_is_in_objects(guest):
-    assert texts(guest.run(PRINTED)) == ['{"a":1} [1,[2]] null undefined Symbol(q) 0 1', "", "a\nb"]
+    assert texts(guest.run(PRINTED)) == ['{"a":1} [1,[2]] null undefined Symbol(q) -0 1n', "", "a\nb"]
 
 
 SHOWN = {
@@ -391,7 +394,8 @@ def test_an_error_in_the_words_of_a_tool_names_its_call(guest):
     assert (outcome.error.message, outcome.error.hint) == ("it broke", "caused by even.is_error")
     outcome = guest.run("await Promise.any([servers.odd.is_error({}), servers.nope.tool({})])")
     assert (
-        outcome.error.hint == "caused by ToolError: it broke (odd.is_error); ToolError: Unknown server: nope"
+        outcome.error.hint
+        == "caused by ToolError: it broke (odd.is_error); ToolError: Unknown server: nope; known: odd, even."
     )
 
 

@@ -265,6 +265,16 @@ def test_lines_of_a_stream_that_is_empty(place):
         (("exec", "pyton", "-c", "1", "--json"), 127, "there is no runtime pyton; did you mean python?"),
         (("audit", "show", "1", "--json"), 1, "No record of 1 in {0}/audit"),
         (("sequence", "run", "none", "--json"), 1, "there is no sequence called none"),
+        (
+            ("exec", "--timeout", "5s", "--timeout-ms", "3", "--json", "shell", "-c", "true"),
+            2,
+            "The timeout is given twice: with --timeout and with --timeout-ms.",
+        ),
+        (
+            ("policy", "explain", "--timeout-ms", "3", "--timeout", "5s", "--json", "shell"),
+            2,
+            "The timeout is given twice: with --timeout and with --timeout-ms.",
+        ),
         (("config", "show", "none", "--json"), 2, "Invalid value for PREFIX: there is no setting none"),
     ],
 )
@@ -297,9 +307,9 @@ def test_json_of_a_failure_that_has_a_document_is_that_document(place):
     code, output, errors = paddock(place, "compute", "--json", stdin=b"{}")
     assert (code, json.loads(output)) == (
         1,
-        {"error": {"code": "INVALID_INPUT", "message": "missing source"}},
+        {"error": {"code": "INVALID_INPUT", "message": "`source` is missing"}},
     )
-    assert errors == '{"code":"INVALID_INPUT","message":"missing source"}\n'
+    assert errors == '{"code":"INVALID_INPUT","message":"`source` is missing"}\n'
 
 
 def test_what_follows_the_arguments_of_a_program_asks_for_no_json(place):

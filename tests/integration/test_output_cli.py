@@ -187,3 +187,31 @@ def test_a_list_shows_the_newest_and_says_how_many_older_there_are(
         assert err == (f"{52 - count} older not shown; --limit 52 shows them\n" if count < 52 else "")
     code, out, err = run("list", "--limit", "2", "--json")
     assert (code, len(json.loads(out)), err) == (0, 2, "50 older not shown; --limit 52 shows them\n")
+
+
+def test_what_a_list_does_not_show_is_counted_of_what_it_might(
+    run: Run, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    """Neither of other workspaces, even of the same name, nor of what has expired or was not written whole."""
+    for folder in ("ws", "other", "elsewhere/ws"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        oldest, *_ = [store(artifacts, tmp_path / folder, "text") for _ in range(3)]
+        manifest = artifacts.settings.directory / oldest / "manifest.json"
+        fields = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({**fields, "expiresAt": "2020-01-01T00:00:00Z"}))
+    artifacts.begin(tmp_path / "ws")
+
+    def count(*args: str, cwd: str = "ws") -> tuple[int, str]:
+        code, out, err = run("list", *args, cwd=cwd)
+        assert code == 0
+        return len(out.splitlines()), err
+
+    for cwd in ("ws", "other", "elsewhere/ws"):
+        assert count("-n", "1", cwd=cwd) == (1, "1 older not shown; --limit 2 shows them\n")
+        assert count("-n", "2", cwd=cwd) == count(cwd=cwd) == (2, "")
+    assert count("--all", "-n", "1") == (1, "5 older not shown; --limit 6 shows them\n")
+    assert count("--all") == (6, "")
+    assert count("--set", "artifacts.cross_workspace=true", "-n", "5") == (
+        5,
+        "1 older not shown; --limit 6 shows them\n",
+    )

@@ -62,7 +62,11 @@ async def _fetched(address: str) -> list[Any]:
     entries: list[Any] = []
     url, room = _checked(address), LONGEST
     headers = {"accept-encoding": "identity"}
-    async with build_client(lambda: httpx2.AsyncClient(timeout=_TIMEOUT_S, headers=headers)) as client:
+
+    def make(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(timeout=_TIMEOUT_S, headers=headers, transport=transport)
+
+    async with build_client(make, url) as client:
         for _ in range(PAGES):
             data = await _page(client, url, room)
             room -= len(data)

@@ -3,13 +3,15 @@
 The words of the exceptions are for programmers, and some repeat what was sent.
 """
 
+import asyncio
 import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies
 
 import httpx2
 
@@ -50,15 +52,12 @@ def find_proxy(url: httpx2.URL, error: Exception) -> Proxy | None:
 
     A connection that fails its TLS had reached the server.
     """
-    if not isinstance(error, httpx2.ConnectError | httpx2.ProxyError) or proxy_bypass(url.host):
+    if not isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
         return None
     if any(isinstance(each, ssl.SSLError) for each in _chain(error)):
         return None
-    proxies = getproxies()
-    for scheme in (url.scheme, "all"):
-        if value := proxies.get(scheme):
-            return Proxy(_as_set(f"{scheme}_proxy"), _without_credentials(value))
-    return None
+    name, value = _choose_proxy(url)
+    return Proxy(name, _without_credentials(value)) if value else None
 
 
 def _without_credentials(value: str) -> str:
@@ -72,41 +71,101 @@ def _without_credentials(value: str) -> str:
 def _parse_proxy(value: str) -> httpx2.URL | None:
     """Return the address of a proxy, which may lack its scheme; None for one that is none."""
     try:
-        return httpx2.Proxy(value if "://" in value else f"http://{value}").url
+        return httpx2.Proxy(_with_scheme(value)).url
     except (ValueError, httpx2.InvalidURL):
         return None
 
 
-def build_client(make: Callable[[], Client]) -> Client:
-    """Return the HTTP client that `make` makes.
+def _with_scheme(value: str) -> str:
+    return value if "://" in value else f"http://{value}"
 
-    Raises ConfigurationError when an environment variable names a proxy or certificates that cannot be used.
+
+def build_client(make: Callable[[httpx2.AsyncBaseTransport], Client], url: httpx2.URL) -> Client:
+    """Return the HTTP client that `make` makes with a transport for the server at `url`.
+
+    Raises ConfigurationError when an environment variable that applies to `url` names a proxy or certificates that
+    cannot be used. A proxy for other addresses may be anything: the library itself would read, and reject, them all.
     """
-    if why := _explain_proxies():
+    return make(_ProxyTransport(url))
+
+
+class _ProxyTransport(httpx2.AsyncBaseTransport):
+    """Sends requests through the proxy that the environment names for their scheme.
+
+    A server may redirect from http to https, which can have another proxy.
+    """
+
+    def __init__(self, url: httpx2.URL) -> None:
+        self._transports = {url.scheme: _open_transport(url)}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        transport = self._transports.get(request.url.scheme)
+        if transport is None:
+            try:
+                opened = await asyncio.to_thread(_open_transport, request.url)
+            except ConfigurationError as problem:
+                raise httpx2.ProxyError(str(problem)) from None
+            transport = self._transports.setdefault(request.url.scheme, opened)
+        return await transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        for transport in self._transports.values():
+            await transport.aclose()
+
+
+def _open_transport(url: httpx2.URL) -> httpx2.AsyncHTTPTransport:
+    name, value = _choose_proxy(url)
+    if value and (why := _explain_proxy(name, value)):
         raise ConfigurationError(why)
     try:
-        return make()
+        return httpx2.AsyncHTTPTransport(proxy=_with_scheme(value) if value else None)
     except (ValueError, OSError):
         if not (why := _explain_certificates()):
             raise
         raise ConfigurationError(why) from None
 
 
-def _explain_proxies() -> str:
-    """Return which environment variable names no proxy, and what to write; "" if each is in order.
+def _choose_proxy(url: httpx2.URL) -> tuple[str, str]:
+    """Return the environment variable that names the proxy for `url`, and its value; two empty ones without a proxy."""
+    proxies = getproxies()
+    if any(_is_exempt(url, entry.strip()) for entry in proxies.get("no", "").split(",")):
+        return "", ""
+    found = ((_as_set(f"{scheme}_proxy"), proxies.get(scheme)) for scheme in (url.scheme, "all"))
+    return next(((name, value) for name, value in found if value), ("", ""))
 
-    Values are not repeated: a proxy's address may hold a password.
+
+def _is_exempt(url: httpx2.URL, entry: str) -> bool:
+    """Return whether an entry of NO_PROXY names `url`: `*`, a domain, an address or a network, as curl has them."""
+    if not entry or entry == "*":
+        return bool(entry)
+    try:
+        return ip_address(url.host) in ip_network(entry.strip("[]"), strict=False)
+    except ValueError:  # one of them is a name
+        pass
+    scheme, _, place = entry.rpartition("://")
+    try:
+        named = httpx2.URL(f"all://{place}")
+    except httpx2.InvalidURL:
+        return False
+    if scheme not in ("", "all", url.scheme) or named.port not in (None, url.port):
+        return False
+    domain = named.host.removeprefix("*")
+    if not domain:
+        return named.host == "*"
+    covers_subdomains = not scheme or domain != named.host
+    return url.host == domain or (covers_subdomains and url.host.endswith(f".{domain.removeprefix('.')}"))
+
+
+def _explain_proxy(name: str, value: str) -> str:
+    """Return why the value of an environment variable names no proxy, and what to write; "" if it is in order.
+
+    The value is not repeated: a proxy's address may hold a password.
     """
-    for scheme in ("http", "https", "all"):
-        value = getproxies().get(scheme)
-        if not value:
-            continue
-        name = _as_set(f"{scheme}_proxy")
-        url = _parse_proxy(value)
-        if url is None or not url.host:
-            return f"{name} is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
-        if not is_port(url.port):
-            return f"{name} names port {url.port}, and a port is 1 to {MAX_PORT}; correct it, or unset it"
+    url = _parse_proxy(value)
+    if url is None or not url.host:
+        return f"{name} is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
+    if not is_port(url.port):
+        return f"{name} names port {url.port}, and a port is 1 to {MAX_PORT}; correct it, or unset it"
     return ""
 
 

@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, cast
 
 import httpx2
@@ -42,14 +43,14 @@ def http_client(
     """Return a client with the server's headers. No read timeout: each call has its own.
 
     An answer or event with more than `most_values` values ends with an error, before the library decodes it. Raises
-    CallFailed for a `url` that is none, and when an environment variable names a proxy or certificates that cannot be
-    used.
+    CallFailed for a `url` that is none, and when an environment variable names a proxy for it or certificates that
+    cannot be used.
     """
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
     try:
-        httpx2.URL(server.url)
-        return build_client(lambda: _Client(most_values, headers=headers, timeout=timeout, auth=auth))
+        make = partial(_Client, most_values, headers=headers, timeout=timeout, auth=auth)
+        return build_client(lambda transport: make(transport=transport), httpx2.URL(server.url))
     except httpx2.InvalidURL:
         why = f"the `url` of {server.name} is no address of a web server; correct it"
     except ConfigurationError as problem:

@@ -20,6 +20,10 @@ _MIN_RANDOM_CHARS = 16
 """Characters in a row below which few changes between letters and digits, or of case, tell nothing."""
 
 _PASSWORD = re.compile(r"pass|pwd", re.IGNORECASE)
+_KEY = re.compile(r"key|secret", re.IGNORECASE)
+"""Names whose quoted value is a secret where it would be a password; the values of `token` are names as often."""
+_AWS_EXAMPLE = re.compile(r"(?:AKIA|ASIA)[A-Z0-9]{9}EXAMPLE")
+"""Keys of Amazon's documentation, which open nothing: as long as a real one, so that no real one before it passes."""
 _PLACEHOLDER = re.compile(
     r"^\$|\$[({]|\{\{|\}\}|%[(sdr]|\{[A-Za-z_0-9.]*\}|\*{3}|\.{3}|x{4}|^<|>$|<<<|…|•{3}|redacted|example|placeholder"
     r"|change.?me|your[_-]|dummy",
@@ -87,7 +91,10 @@ def is_secret(value: Value) -> bool:
         return False
     if _PASSWORD.search(value.name):
         return len(text) >= MIN_PASSWORD_CHARS and _is_password(text, is_quoted=value.is_quoted)
-    return len(text) >= MIN_SECRET_CHARS and is_random(text)
+    if len(text) < MIN_SECRET_CHARS:
+        return False
+    is_key = value.is_quoted and _KEY.search(value.name)
+    return is_random(text) or bool(is_key and _is_password(text, is_quoted=False))
 
 
 def is_random(value: str) -> bool:
@@ -134,6 +141,12 @@ def _is_password(value: str, *, is_quoted: bool) -> bool:
     return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
 
 
+def _is_secret_of_data(value: Value) -> bool:
+    """Tell whether the value in a document such as XML is a secret: no name of a program's source stands there."""
+    name = value.name if _PASSWORD.search(value.name) else "secret"
+    return is_secret(value._replace(name=name, is_quoted=True))
+
+
 def _is_key(value: Value) -> bool:
     """Tell whether what begins with `sk-` is a key, and not a class of a style sheet."""
     rest = value.text[3:]
@@ -154,10 +167,13 @@ def _has_digit_or_capital(value: Value) -> bool:
 
 CHECKS: dict[str, Callable[[Value], bool]] = {
     "value": is_secret,
+    "data": _is_secret_of_data,
+    "password": lambda value: is_secret(value._replace(name="password")),
     "random": lambda value: is_random(value.text),
     "key": _is_key,
     "address": _is_address_password,
     "digit": _has_digit,
     "mixed": _has_digit_or_capital,
+    "aws": lambda value: not _AWS_EXAMPLE.fullmatch(value.text),
 }
 """By name, as rules name them."""

@@ -7,7 +7,7 @@ has no manifest does not exist for who reads. An artifact past its time does not
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -182,17 +182,23 @@ class Artifacts:
                 continue
             yield handle
 
-    def newest(self, workspace: Path | None, limit: int | None = None) -> "tuple[list[Found], int]":
-        """Return what may be read for a workspace (None: for any), the newest first, at most `limit`.
+    def newest_handles(self, workspace: Path | None) -> "list[Handle]":
+        """Return the handles of what a workspace may have stored (None: any), the newest first. Raises ArtifactError.
 
-        Also return how many older artifacts were not looked at, of whatever workspace.
+        Nothing is read: some may have expired, or belong to another directory of the same name.
         """
-        handles = sorted(self.list(), key=lambda handle: handle.epoch_ms)
-        found: list[Found] = []
-        while handles and (limit is None or len(found) < limit):
+        own = None if workspace is None or self.settings.cross_workspace else safe_name(workspace.name)
+        handles = (handle for handle in self.list() if own in (None, handle.repo))
+        return sorted(handles, key=lambda handle: (handle.epoch_ms, handle.token), reverse=True)
+
+    def readable(self, workspace: Path | None, handles: Iterable[Handle] | None = None) -> Iterator[Found]:
+        """Yield what may be read for a workspace (None: for any), the newest first. Raises ArtifactError.
+
+        Each is read when it is asked for. `handles` are looked at instead of all of `newest_handles`.
+        """
+        for handle in self.newest_handles(workspace) if handles is None else handles:
             with contextlib.suppress(UnknownArtifact):
-                found.append(self.find(str(handles.pop()), workspace))
-        return found, len(handles)
+                yield self.find(str(handle), workspace)
 
     def size(self) -> int:
         """Return the bytes of everything stored. Raises ArtifactError."""

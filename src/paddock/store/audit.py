@@ -21,13 +21,15 @@ Field = str | int | float | bool | None | list[str] | tuple[str, ...]
 
 STARTED = "started"
 """Event of a claim; only `claim` writes it."""
+FINISHED = "finished"
+"""Event that tells what became of a claimed request."""
 RECOVERED = "recovered"
 """Event with which a sink accounts for damage it found; only the sink itself writes it."""
 
 REPAIRED = "repaired"
 """Event with which a sink tells that the mode of a file of Paddock's own was set; only the sink itself writes it."""
 
-EVENTS = ("asked", "answered", "decided", STARTED, "looked", "finished", RECOVERED, REPAIRED)
+EVENTS = ("asked", "answered", "decided", STARTED, "looked", FINISHED, RECOVERED, REPAIRED)
 """Every event that Paddock writes, in the order in which they come."""
 
 FIELDS = 48

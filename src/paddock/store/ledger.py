@@ -8,6 +8,7 @@ What a writer promises:
   most `SYNC_INTERVAL_S` later. The death of this process loses it, as the same death a moment earlier would have: its
   request is then one that was under way. It stays first in line when it cannot be written, so whoever waits for another
   record hears of that.
+* `abandon` records the end of every request under way, for a process that a signal ends at once.
 * With `sync="batch"` (the default) a thread of its own syncs the file at most `SYNC_INTERVAL_S` after a
   record, so a call takes microseconds and may be made on an event loop; a power failure loses at most what
   was written since. With `sync="always"` a call returns after an fsync, in milliseconds: call it from a
@@ -31,9 +32,11 @@ from typing import Literal, Self, TypeVar
 
 from paddock.model import ids
 from paddock.model.errors import LedgerError
+from paddock.model.outcome import Status
 from paddock.own_files import Repair, has_repairs, take_repairs
 from paddock.store.audit import (
     FIELD_CHARS,
+    FINISHED,
     REPAIRED,
     STARTED,
     AuditRecord,
@@ -76,6 +79,8 @@ class Ledger:
         self._chain = Chain(directory, clock)
         self._claims = Claims(directory)
         self._pending: list[Entry] = []
+        self._under_way: dict[str, tuple[Mapping[str, Field], str | None]] = {}
+        """Fields and parent of the claims that have no `finished` record yet."""
         self._closed = False
         self._failure: OSError | None = None
         self._unsynced = False
@@ -105,7 +110,12 @@ class Ledger:
         if not ids.is_unspent(request, 0):  # as it seems without the lock; then others need not wait for it
             search = ClaimSearch(self._directory, request, minted_at(request, self._clock()))
             self._read_most(search)
-        self._alone(lambda: self._put_claim(entry, request, search))
+
+        def put() -> None:
+            self._put_claim(entry, request, search)
+            self._under_way[request] = fields, parent
+
+        self._alone(put)
         return self._written(entry)
 
     def append(
@@ -114,7 +124,13 @@ class Ledger:
         """Write one record; see `AuditSink.append`."""
         check_event(event)
         entry = _checked(event, request, parent, fields)
-        self._alone(lambda: self._put([entry]))
+
+        def put() -> None:
+            self._put([entry])
+            if event == FINISHED:
+                self._under_way.pop(request, None)
+
+        self._alone(put)
         return self._written(entry)
 
     def append_soon(
@@ -128,6 +144,8 @@ class Ledger:
         with self._mutex:
             self._check_usable()
             self._pending.append(entry)
+            if event == FINISHED:
+                self._under_way.pop(request, None)
         self._sync_soon()
         return entry.id
 
@@ -187,6 +205,19 @@ class Ledger:
                 self._closed = True
                 self._chain.close()
 
+    def abandon(self) -> None:
+        """Write that every request under way ended as cancelled, for a process that ends at once. Raises LedgerError.
+
+        Nothing is written after it: who comes later waits for the end of the process, and cannot contradict it.
+        """
+        self._mutex.acquire()
+        ended = {"status": Status.CANCELLED.value}
+        entries = [
+            _checked(FINISHED, request, parent, {**fields, **ended})
+            for request, (fields, parent) in reversed(self._under_way.items())  # calls before their programs
+        ]
+        self._locked(lambda: self._put(entries))
+
     def _written(self, entry: Entry) -> str:
         if self._always:
             self.flush()
@@ -222,15 +253,18 @@ class Ledger:
     def _alone(self, work: Callable[[], _T]) -> _T:
         """Return what `work` does while no other thread and no other process writes."""
         with self._mutex:
-            self._check_usable()
+            return self._locked(work)
+
+    def _locked(self, work: Callable[[], _T]) -> _T:
+        self._check_usable()
+        try:
+            self._chain.lock()
             try:
-                self._chain.lock()
-                try:
-                    return work()
-                finally:
-                    self._chain.unlock()
-            except OSError as error:
-                raise failed(error, self._directory, "written") from error
+                return work()
+            finally:
+                self._chain.unlock()
+        except OSError as error:
+            raise failed(error, self._directory, "written") from error
 
     def _read_most(self, search: ClaimSearch) -> None:
         try:

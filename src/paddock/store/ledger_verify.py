@@ -23,6 +23,7 @@ files hold: one line of at most `LINE_BYTES`, and `FINDINGS` findings.
 import fcntl
 import hashlib
 import os
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ from pydantic import computed_field
 
 from paddock.model.base import Value
 from paddock.model.errors import LedgerError
+from paddock.own_files import judge_file
 from paddock.store.audit import RECOVERED, AuditRecord, timestamp
 from paddock.store.ledger_format import (
     DAY_S,
@@ -134,7 +136,8 @@ def verify(directory: Path) -> Report:
     """
     try:
         raw, sizes = _snapshot(directory)
-        walk = _Walk(raw, newest=max((name for name, size in sizes.items() if size), default=""))
+        newest = max((name for name, size in sizes.items() if size), default="")
+        walk = _Walk(raw, newest, instead=_instead_of_head(directory) if raw is None else "")
         for name, size in sizes.items():
             if (fd := open_regular(directory, name)) is None:
                 walk.problem(name, None, None, "is not a regular file")
@@ -157,7 +160,7 @@ def verify(directory: Path) -> Report:
 
 
 def _snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
-    """Return the head's bytes, None when it is missing, and the files' sizes at one moment between writes."""
+    """Return the head's bytes, None when it is no file, and the files' sizes at one moment between writes."""
     if not directory.is_dir():
         raise LedgerError(
             f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
@@ -171,6 +174,17 @@ def _snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
         os.close(fd)
 
 
+def _instead_of_head(directory: Path) -> str:
+    """Return what is where the head should be, such as "is a pipe and no regular file"."""
+    path = directory / HEAD
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        facts = None
+    wrong = judge_file(facts, path) if facts and not stat.S_ISREG(facts.st_mode) else None
+    return wrong.why if wrong else "is missing"
+
+
 def _sizes(directory: Path) -> dict[str, int]:
     return {name: (directory / name).lstat().st_size for name in dated_files(directory)}
 
@@ -178,13 +192,14 @@ def _sizes(directory: Path) -> dict[str, int]:
 class _Walk:
     """One pass over the chain: what it found, and the last record that is sure."""
 
-    def __init__(self, raw: bytes | None, newest: str) -> None:
+    def __init__(self, raw: bytes | None, newest: str, *, instead: str) -> None:
         self.seq = 0
         self.hash = GENESIS
         self.records = 0
         self.problems: list[Finding] = []
         self.notes: list[Finding] = []
         self._raw = raw
+        self._instead = instead
         self._head = None if raw is None else Head.parse(raw)
         self._newest = newest
         self._bad: _Bad | None = None
@@ -226,7 +241,9 @@ class _Walk:
     def end(self) -> None:
         """Compare the end of the chain with the head."""
         if self._raw is None:
-            self.problem(HEAD, None, None, "is missing, so records cut from the end would not be noticed")
+            self.problem(
+                HEAD, None, None, f"{self._instead}, so records cut from the end would not be noticed"
+            )
         elif self._head is None:
             if self._raw or self._newest:
                 self.problem(HEAD, None, None, "is damaged, so records cut from the end would not be noticed")

@@ -48,6 +48,9 @@ class Unopened:
     def close(self) -> None:
         """Do nothing."""
 
+    def abandon(self) -> None:
+        """Do nothing."""
+
 
 class Lenient:
     """Writes to a sink, and goes on without a record when its ledger cannot be written: then the id is empty.

@@ -23,6 +23,14 @@ _INT64 = 1 << 63
 _SPELLED = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
 
 
+LIMITS: dict[str, dict[str, Json]] = {
+    "wall_ms": {"type": "integer"},
+    "output_kb": {"type": "integer"},
+    "deterministic": {"type": "boolean"},
+    "partial": {"type": "boolean", "description": "keep output on error"},
+}
+
+
 class InvalidInput(PaddockError):
     """What was sent is no request for a computation; the text says why."""
 
@@ -110,10 +118,35 @@ async def compute(session: "Session", body: Json, *, workspace: Path | None = No
     return envelope(await session.gate.execute(request))
 
 
+def schema(*, jit: bool) -> dict[str, Json]:
+    """Return the schema of a request as every surface but the compatible profile takes it."""
+
+    def members(**properties: Json) -> dict[str, Json]:
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+    limits = {**LIMITS, "jit": {"type": "boolean"}} if jit else LIMITS
+    text: Json = {"type": "string"}
+    asked_for = members(source=text, input=text, limits=members(**limits))
+    return {**asked_for, "required": ["source"]}
+
+
+def check(body: Json, problems: tuple[str, ...]) -> None:
+    """Raise InvalidInput for a request that breaks the schema, whose `problems` say how, or has no text to run."""
+    if not problems and isinstance(body, dict) and not cast("dict[str, Json]", body)["source"]:
+        problems = ("`source` is empty",)
+    if problems:
+        raise InvalidInput("; ".join(problems))
+
+
 def read(raw: bytes) -> Asked:
     """Return what a JSON text asks for. Raises InvalidInput."""
+    return asked(parse(raw))
+
+
+def parse(raw: bytes) -> Json:
+    """Return the value of a JSON text. Raises InvalidInput."""
     try:
-        body = json.loads(raw.decode(), parse_constant=_no_constant)
+        return json.loads(raw.decode(), parse_constant=_no_constant)
     except RecursionError:
         raise InvalidInput("invalid JSON: it is nested too deeply") from None
     except UnicodeDecodeError as problem:
@@ -123,7 +156,6 @@ def read(raw: bytes) -> Asked:
     except ValueError as problem:
         told = str(problem) if isinstance(problem, _NoValueError) else "a number has too many digits"
         raise InvalidInput(f"invalid JSON: {told}") from None
-    return asked(body)
 
 
 def asked(body: Json) -> Asked:

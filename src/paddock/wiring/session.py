@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from platformdirs import user_cache_path
 
 from paddock.ends import to_the_end
+from paddock.forced_ends import do_before
 from paddock.gate import Engines, Gate
 from paddock.guest import answers
 from paddock.guest.engine import GuestEngine
@@ -156,7 +157,7 @@ async def open_session(
     be opened: without a record nothing runs, but for what `audit.required` lets run.
     """
     _check_name(workspace)
-    with closing(_open_ledger(settings.audit)) as ledger:
+    with closing(_open_ledger(settings.audit)) as ledger, do_before(ledger.abandon):
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
         intake = Intake(launcher, answers.Answers(answers.directory()))

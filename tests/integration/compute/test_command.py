@@ -53,6 +53,37 @@ def test_g1_g2_g5_g9_streams_and_exit_codes(run):
     assert run(rb'{"source": "emit(\ud83d)"}') == (1, "", f'{{"code":"EVAL_ERROR","message":"{told}"}}\n')
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"code": "emit(1)"}, "`code` is unknown; known: source, input, limits; `source` is missing"),
+        ({"source": "emit(1)", "inptu": "x"}, "`inptu` is unknown; did you mean `input`?"),
+        ({"source": 5}, "`source` must be a text, not 5"),
+        ({"source": ""}, "`source` is empty"),
+        ({"source": "emit(1)", "limits": {"wall_ms": 50.5}}, "`limits.wall_ms` must be a whole number, not 50.5"),
+        ({"source": "emit(1)", "limits": {"wal_ms": 50}}, "`limits.wal_ms` is unknown; did you mean `wall_ms`?"),
+        ({"source": "emit(1)", "limits": {"partial": 1}}, "`limits.partial` must be true or false, not 1"),
+        ({"source": "emit(1)", "limits": {"wall_ms": 5, "wallMs": 5}}, "`wall_ms` and `wallMs` are one argument, given twice: give `limits.wall_ms` alone"),
+        ([1], "the value must be an object, not a list"),
+    ],
+)  # fmt: skip
+def test_a_request_that_makes_no_sense_is_explained_as_by_other_commands(run, body, told):
+    code, output, errors = run(body)
+    assert (code, output, json.loads(errors)) == (1, "", {"code": "INVALID_INPUT", "message": told})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"source": "emit(1)", "input": None, "limits": None},
+        {"source": "emit(1)", "limits": {"wall_ms": None, "output_kb": "64", "partial": "true"}},
+        {"source": "emit(1)", "limits": {"wallMs": 5e3}},
+    ],
+)
+def test_a_request_is_read_as_an_agents_arguments_are(run, body):
+    assert run(body) == (0, '{"output":"1"}\n', "")
+
+
 def test_the_whole_outcome(run):
     code, output, errors = run({"source": "emit(1); throw 5", "limits": {"partial": True}}, "--json")
     outcome = json.loads(output)

@@ -409,12 +409,26 @@ def test_a_server_that_is_not_there_is_explained(workspace):
     for name, told in (
         ("off", off),
         ("bad", bad),
-        ("of", "Unknown server: of"),
+        ("of", "Unknown server: of; known: g."),
         ("G", "Unknown server: G; did you mean `g`?"),
     ):
         assert workspace.run(f"return await servers.{name}.x({{}})")[1]["message"] == told
     assert workspace.paddock("servers", "search", "x", "--server", "off") == (1, "", f"{off}\n")
     assert workspace.paddock("servers", "describe", "off.x")[2] == f"off.x: {off}\n"
+
+
+def test_an_unknown_server_lists_those_that_the_program_may_call(workspace):
+    workspace.says()
+    servers = json.loads((workspace.directory / ".mcp.json").read_text())["mcpServers"]
+    servers |= dict.fromkeys(("hidden", "other"), servers["g"])
+    (workspace.directory / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    rule = '[[policy.rule]]\ntool = "hidden/*"\neffect = "deny"\n'
+    (workspace.directory / "paddock.toml").write_text(rule)
+    told = "try { await servers.of.x({}) } catch (error) { return error.message }"
+    assert workspace.run(told)[1] == "Unknown server: of; known: g, other."
+    # As the systems that it stands in for say it.
+    raw = "try { await servers.of.callRaw('x') } catch (error) { return error.message }"
+    assert workspace.run(raw)[1] == "Unknown server: of"
 
 
 def test_where_no_tool_and_no_server_is_that_is_said(workspace):

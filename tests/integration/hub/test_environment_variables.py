@@ -5,9 +5,11 @@ import contextlib
 import struct
 from collections.abc import AsyncGenerator, Mapping
 
+import httpx2
 import pytest
 
 from paddock.hub.config import HttpServer
+from paddock.hub.unreached import build_client, find_proxy
 from paddock.model.errors import ServerUnavailable
 
 from .conftest import failure, text
@@ -115,9 +117,9 @@ def test_a_proxy_that_cannot_be_reached_is_named(hub, variables, name):
     ("name", "value", "why"),
     [
         (
-            "HTTPS_PROXY",
+            "HTTP_PROXY",
             "http://[::1",
-            "HTTPS_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
+            "HTTP_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
         ),
         (
             "ALL_PROXY",
@@ -125,9 +127,9 @@ def test_a_proxy_that_cannot_be_reached_is_named(hub, variables, name):
             "ALL_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
         ),
         (
-            "HTTPS_PROXY",
+            "http_proxy",
             "http://user:password@127.0.0.1:99999",
-            "HTTPS_PROXY names port 99999, and a port is 1 to 65535; correct it, or unset it",
+            "http_proxy names port 99999, and a port is 1 to 65535; correct it, or unset it",
         ),
         (
             "HTTP_PROXY",
@@ -164,6 +166,114 @@ def test_a_variable_that_cannot_be_used_is_named(hub, variables, name, value, wh
                 return await failure(opened.call("web", "anything", {}), ServerUnavailable)
 
     assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}."
+
+
+BAD = "http://[::1"
+NO_ADDRESS = "is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"HTTPS_PROXY": BAD},
+        {"https_proxy": BAD},
+        {"HTTPS_PROXY": "ftp://127.0.0.1:9"},
+        {"HTTPS_PROXY": "http://127.0.0.1:99999"},
+        *(
+            {name: BAD, "NO_PROXY": exempt}
+            for name in ("HTTP_PROXY", "ALL_PROXY")
+            for exempt in ("127.0.0.1", "example.com, 127.0.0.0/8", "*", "http://127.0.0.1")
+        ),
+        {"HTTPS_PROXY": BAD, "ALL_PROXY": BAD, "no_proxy": "127.0.0.1"},
+        {"NO_PROXY": "[, ://, 1.2.3.4/99, a..b, 127.0.0.1:x"},
+    ],
+)
+def test_a_variable_that_applies_to_other_addresses_is_in_nobodys_way(hub, variables, values):
+    async def main():
+        async with rude() as server:
+            variables(values)
+            return await call(hub, server.url)
+
+    assert asyncio.run(main()) == "fine"
+
+
+def test_the_proxy_of_a_scheme_comes_before_the_one_for_all(hub, variables):
+    async def main():
+        async with socks_proxy() as (port, connected), rude() as server:
+            variables({"HTTP_PROXY": f"socks5://127.0.0.1:{port}", "HTTPS_PROXY": BAD, "ALL_PROXY": BAD})
+            assert await call(hub, server.url) == "fine"
+            return set(connected), server.url
+
+    connected, url = asyncio.run(main())
+    assert connected == {url.split("/")[2]}
+
+
+@pytest.mark.parametrize(
+    ("url", "values", "told"),
+    [
+        ("https://127.0.0.1:9/mcp", {"HTTPS_PROXY": BAD, "HTTP_PROXY": BAD}, f"HTTPS_PROXY {NO_ADDRESS}"),
+        ("https://127.0.0.1:9/mcp", {"https_proxy": BAD}, f"https_proxy {NO_ADDRESS}"),
+        ("https://127.0.0.1:9/mcp", {"ALL_PROXY": BAD, "HTTP_PROXY": BAD}, f"ALL_PROXY {NO_ADDRESS}"),
+        ("http://127.0.0.1:9/mcp", {"ALL_PROXY": BAD, "HTTPS_PROXY": BAD}, f"ALL_PROXY {NO_ADDRESS}"),
+        (
+            "http://127.0.0.1:9/mcp",
+            {"HTTP_PROXY": BAD, "NO_PROXY": "example.com"},
+            f"HTTP_PROXY {NO_ADDRESS}",
+        ),
+        (
+            "https://127.0.0.1:9/mcp",
+            {"HTTP_PROXY": BAD},
+            "no connection to server web at https://127.0.0.1:9: connection refused. Start it, or correct its `url`",
+        ),
+    ],
+)
+def test_the_variable_that_applies_is_the_one_that_is_named(hub, variables, url, values, told):
+    async def main():
+        variables(values)
+        async with hub(HttpServer("web", url)) as opened:
+            return await failure(opened.call("web", "anything", {}), ServerUnavailable)
+
+    assert str(asyncio.run(main())) == f"Failed to connect to server web: {told}."
+
+
+@pytest.mark.parametrize("entry", [
+    "*", "example.com", ".example.com", "*.example.com", "EXAMPLE.com", "www.example.com", "ample.com", "localhost",
+    "127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "::1", "[::1]", "fe80::/10", "example.com:8080", "127.0.0.1:8080",
+    "http://example.com", "https://example.com", "all://example.com", "http://*", "", "://", "[", "1.2.3.4/99", "a..b",
+])  # fmt: skip
+def test_no_proxy_is_read_as_the_http_library_reads_it(variables, entry):
+    variables({"ALL_PROXY": "http://127.0.0.1:9", "NO_PROXY": entry})
+    library = httpx2.AsyncClient()
+    for host in (
+        "example.com",
+        "www.example.com",
+        "badexample.com",
+        "localhost",
+        "127.0.0.1",
+        "10.1.2.3",
+        "[::1]",
+    ):
+        for scheme in ("http", "https"):
+            for port in ("", ":8080"):
+                url = httpx2.URL(f"{scheme}://{host}{port}/mcp")
+                direct = library._transport_for_url(url) is library._transport
+                assert (find_proxy(url, httpx2.ConnectError("")) is None) is direct, (entry, url)
+
+
+def test_a_redirect_to_https_goes_through_the_proxy_of_https(variables):
+    async def main():
+        variables({"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": BAD, "NO_PROXY": ""})
+        client = build_client(
+            lambda transport: httpx2.AsyncClient(transport=transport), httpx2.URL("http://example.com")
+        )
+        async with client:
+            with pytest.raises(httpx2.ConnectError):
+                await client.get("http://example.com/")
+            with pytest.raises(httpx2.ProxyError) as caught:
+                await client.get("https://example.com/")
+        return str(caught.value)
+
+    assert asyncio.run(main()) == f"HTTPS_PROXY {NO_ADDRESS}"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -124,11 +125,15 @@ CUT_SHORT = {
 }
 
 
+def records(place: Place) -> list[dict[str, Any]]:
+    """Return all records, the oldest first."""
+    files = sorted((place.home / ".local/state/paddock/audit").glob("*.ndjson"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
 def finished(place: Place, run: str) -> list[dict[str, Any]]:
     """Return the records that say how a run ended."""
-    lines = (place.home / ".local/state/paddock/audit").glob("*.ndjson")
-    records = [json.loads(line) for file in lines for line in file.read_text().splitlines()]
-    return [each for each in records if (each["event"], each["request"]) == ("finished", run)]
+    return [each for each in records(place) if (each["event"], each["request"]) == ("finished", run)]
 
 
 @pytest.mark.parametrize("kind", [*CALLS])
@@ -236,3 +241,37 @@ def test_a_client_that_closes_its_end_waits_for_no_grace(place: Place) -> None:
             assert await asyncio.wait_for(lines.process.wait(), 60) == 0
 
     asyncio.run(main())
+
+
+SAME_S = 0.5
+"""Seconds in which a signal counts as the one before it."""
+
+
+@pytest.mark.parametrize("kind", [*CALLS])
+def test_a_second_signal_ends_the_server_at_once_and_the_record_is_whole(place: Place, kind: str) -> None:
+    place.settings(LONG + "[limits.compute]\nwall_ms = 60000\n")
+    gate = Gate(place.workspace)
+    tool(place, "waits", f"open({str(place.workspace / 'gate')!r}).read()", workspace="read-only")
+
+    async def main() -> None:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            running = asyncio.create_task(post(http, web, call(*CALLS[kind])))
+            async with gate.reached() if kind in READS else nullcontext():
+                await started(web, kind)
+                handles = watched(descendants(web.process.pid))
+                await ending(http, web)
+                known = time.monotonic()
+                while time.monotonic() - known <= SAME_S:
+                    assert (await http.get(web.url.replace("/mcp", "/livez"))).status_code == 200
+                web.process.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(web.process.wait(), 60) == -signal.SIGTERM
+                with pytest.raises(httpx2.TransportError):
+                    await running
+            assert await web.process.stderr.read() == b""
+            assert await asyncio.to_thread(all_end, handles)
+
+    asyncio.run(main())
+    told = [(each["event"], each["request"], each.get("status")) for each in records(place)]
+    begun = [(event, request) for event, request, _ in told if event == "started"]
+    assert len(begun) == 1
+    assert told == [("started", begun[0][1], None), ("finished", begun[0][1], "cancelled")]

@@ -76,7 +76,7 @@ def test_what_is_given_stays_as_it_is():
     assert json.dumps(value) == before
 
 
-HELD = {"pattern": "acme-secret", "vault": "hunter2hunter2", "aws-access-key": "AKIA" + "IOSFODNN7EXAMPLE"}
+HELD = {"pattern": "acme-secret", "vault": "hunter2hunter2", "aws-access-key": "AKIA" + "IOSFODNN7ABCDEFG"}
 """A secret of each kind, by what stands in its place."""
 
 

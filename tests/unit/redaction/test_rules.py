@@ -26,7 +26,9 @@ RULES = [
     for line in (ROOT / "src/paddock/redaction/rules.jsonl").read_text().splitlines()[1:]
     if "profile" not in json.loads(line)
 ]
-SHAPES = [rule for rule in RULES if rule.get("check") not in {"value", "argument", "random", "address"}]
+SHAPES = [
+    rule for rule in RULES if rule.get("check") not in {"value", "data", "password", "random", "address"}
+]
 """Those whose pattern alone says what a secret looks like."""
 
 

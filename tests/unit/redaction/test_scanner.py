@@ -466,3 +466,101 @@ def test_a_secret_is_known_by_what_stands_around_it(line: str, redacted: str) ->
 )
 def test_what_looks_alike_and_holds_no_secret_stays(line: str) -> None:
     assert redact(line) == line
+
+
+USER_PASSWORD = """
+curl -u ada:PASSWORD https://x.example
+curl https://x.example -u ada:PASSWORD
+curl --user=ada:PASSWORD https://x.example
+curl -uada:PASSWORD x
+curl -sSLu ada:PASSWORD x
+curl -sSLu 'ada@x.example:PASSWORD' x
+curl -u :PASSWORD x
+curl -x proxy:1 --proxy-user ada:PASSWORD -u ada:PASSWORD x
+curl -U "ada:PASSWORD" x
+wget --user ada:PASSWORD x
+  -u ada:PASSWORD \\
+  --proxy-user="ada:PASSWORD" \\
+["curl", "-u", "ada:PASSWORD", "x"]
+['--user', 'ada:PASSWORD']
+{"command": "curl -X POST \\\n-u \"ada:PASSWORD\""}
+"""
+"""Commands with a user and a password; the word PASSWORD stands for one."""
+ELEMENTS = """
+<apiKey>PASSWORD</apiKey>
+<ns:ApiKey> PASSWORD </ns:ApiKey>
+<api-key type="x">PASSWORD</api-key>
+<accessToken>PASSWORD</accessToken>
+<clientSecret><![CDATA[PASSWORD]]></clientSecret>
+<db.Password>PASSWORD</db.Password>
+<string name="api_key">PASSWORD</string>
+<setting name="ApiKey" serializeAs="String"><value>PASSWORD</value></setting>
+<add key="ApiKey" value="PASSWORD" />
+<add key='Mail.Password' lock="1" value='PASSWORD'/>
+<add value="PASSWORD" key="ApiKey"/>
+<a/><add key=\\"ApiKey\\" value=\\"PASSWORD\\"/>
+{"apiKey": ["PASSWORD"]}
+{"apiKey": "PASSWORD", "clientSecret": [["PASSWORD"], "PASSWORD"]}
+private_key = 'PASSWORD'
+"""
+
+
+@pytest.mark.parametrize("line", [*USER_PASSWORD.strip("\n").split("\n"), *ELEMENTS.strip().split("\n")])
+@pytest.mark.parametrize("secret", ["hunter2secret", "tr0ub4dor!3x", "Kx9f86d081884c7d659a"])
+def test_a_chosen_password_is_known_by_what_stands_around_it(line: str, secret: str) -> None:
+    assert redact(line.replace("PASSWORD", secret)) == line.replace("PASSWORD", "[REDACTED:secret]")
+
+
+def test_signs_of_a_shell_belong_to_a_password_in_quotes_alone() -> None:
+    assert redact("curl -u 'ada:tr0ub&4dor;3(x' y") == "curl -u 'ada:[REDACTED:secret]' y"
+    assert redact("(curl -u ada:tr0ub4dor x)&& y") == "(curl -u ada:[REDACTED:secret] x)&& y"
+    assert redact("curl x -u ada:tr0ub4dor;y") == "curl x -u ada:[REDACTED:secret];y"
+
+
+@pytest.mark.parametrize("line", """
+curl -u $USER:$TOKEN https://x.example
+curl -u "$USER:$TOKEN" https://x.example
+curl -u ${USER}:${TOKEN2X} --proxy-user %USER1%:%TOKEN2% x
+curl -u "$(cat user1x):$(cat token1x)" x
+curl -u user:password x; curl --user 'name:password123' x
+curl -u <user>:<token1x2y> x
+curl -H "User-Agent: curl1x2y" -o out:put1x x
+docker run -u 1000:1000 --user=node:node image1x
+docker run --user "$(id -u):$(id -g)" -v /a1b2c3:/d4e5f6 x
+git push -u origin main:feature1x2y
+python -u -m http.server:abc
+redis-cli -u redis://localhost1x:6379/0a1b2c
+journalctl -u ssh1x --user-unit a1:b2c3d4e5f
+<password>$PASSWORD</password>
+<apiKey>${env.API_KEY1X}</apiKey>
+<apiKey>@API_KEY2@</apiKey><apiKey>your-api-key-1x2y</apiKey>
+<apiKey>see the documentation2x</apiKey>
+<token>identifier</token><tokenType>oauth2bearer</tokenType>
+<xs:element name="apiKey" type="xs:string2x3y"/>
+<add key="ApiKeyName" value="header1x2y" />
+<add key="ApiKey" value="" /><add key="ApiKey" value="%API_KEY%" />
+<input name="password" type="password" value="{{ password1x }}"/>
+<secretName>tls</secretName>
+{"apiKey": ["string"], "secret": ["utf8", "sha256"]}
+api_key = None
+apiKey = process.env.API_KEY2X
+secret: "path/to/value1"
+""".strip().split("\n"))  # fmt: skip
+def test_what_names_no_secret_stays(line: str) -> None:
+    assert redact(line) == line
+
+
+def test_keys_of_the_documentation_of_amazon_stay() -> None:
+    """As under gitleaks, whose rule lets through what ends in EXAMPLE: they open nothing, and documents are full of them.
+
+    They are as long as a real key: what only begins with a real one is none of them.
+    """
+    documented = "AKIA" + "IOSFODNN7EXAMPLE"
+    real = "AKIA" + "IOSFODNN7ABCDEFG"
+    assert redact(f"aws_access_key_id = {documented}") == f"aws_access_key_id = {documented}"
+    assert (
+        redact(f'{{"AccessKeyId": "ASIA{documented[4:]}"}}') == f'{{"AccessKeyId": "ASIA{documented[4:]}"}}'
+    )
+    for key in (real, f"{real}EXAMPLE", f"{documented}{real[4:]}", f"{real[:-7]}EXAMPL7"):
+        assert redact(f"id {key}.") == "id [REDACTED:aws-access-key]."
+    assert redact(documented, ANSWER) == "[REDACTED:KEY]"

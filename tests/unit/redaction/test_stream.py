@@ -17,7 +17,7 @@ from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import LONGEST, OVERLAP, WITHHELD, StreamRedactor
 
 GITHUB = "ghp_" + "aB3" * 12
-AWS = "AKIA" + "IOSFODNN7EXAMPLE"
+AWS = "AKIA" + "IOSFODNN7ABCDEFG"
 LINES = ["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw", "ggSjAgEAAoIBAQC7VJTUt9Us8cKB", "abc="]
 BEGIN, END = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
 KEY = "\n".join([BEGIN, *LINES, END])

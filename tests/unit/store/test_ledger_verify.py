@@ -267,6 +267,26 @@ def test_special_files_are_not_followed(three_days: Path) -> None:
     assert [record.seq for record in read(three_days)] == [9, 8, 7, 6, 5, 4]
 
 
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (os.mkfifo, "is a pipe and no regular file"),
+        (os.mkdir, "is a directory and no regular file"),
+        (lambda path: path.symlink_to("aside"), "is a link and no regular file"),
+        (lambda path: path.symlink_to("nowhere"), "is a link and no regular file"),
+        (lambda _path: None, "is missing"),
+    ],
+)
+def test_what_is_in_the_place_of_the_head_is_said(
+    three_days: Path, place: Callable[[Path], None], told: str
+) -> None:
+    (three_days / "head").rename(three_days / "aside")
+    place(three_days / "head")
+    assert problems(three_days) == [
+        ("head", None, None, f"{told}, so records cut from the end would not be noticed")
+    ]
+
+
 def resigned(body: bytes) -> bytes:
     """Give hostile bytes the hash they need to be looked at."""
     return body[:-1] + b',"hash":"' + hashlib.sha256(body).hexdigest().encode() + b'"}\n'

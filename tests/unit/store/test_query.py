@@ -251,7 +251,7 @@ def test_a_manifest_that_is_no_file_keeps_nobody_from_the_others(artifacts: Arti
         manifest.symlink_to("/etc/passwd")
     else:
         manifest.mkdir()
-    found = {str(each.handle): each.manifest is not None for each in artifacts.newest(None)[0]}
+    found = {str(each.handle): each.manifest is not None for each in artifacts.readable(None)}
     assert found == {good: True, handle: False}
     assert ask(artifacts, handle, queryTerms=["needle"])["matchCount"] == 1
     assert artifacts.sweep() == Swept(0, 1)

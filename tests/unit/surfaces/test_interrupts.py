@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 from pydantic_core import SchemaError
 
+from paddock import forced_ends
 from paddock.surfaces.cli import interrupts
 
 SWALLOWED = """
@@ -42,6 +44,68 @@ def test_the_second_signal_ends_the_process_unless_it_is_the_first_one_again(
         signal.raise_signal(signal.SIGUSR1)
         assert sent == [(os.getpid(), signal.SIGUSR1)] * ends
         assert (signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL) is ends
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+ABANDONS = """
+import os, signal, sys, time
+from paddock import forced_ends
+from paddock.surfaces.cli import interrupts
+interrupts.SAME_S = {same_s}
+def fails(): raise OSError
+def acts(): {acts}
+with forced_ends.do_before(acts), forced_ends.do_before(fails):
+    interrupts.end_at_next(signal.SIGTERM)
+    for _ in range({count}):
+        os.kill(os.getpid(), signal.SIGTERM)
+    while True: signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("acts", "count", "same_s", "out"),
+    [
+        ("print('done', flush=True)", 1, 0, "done\n"),
+        ("signal.pause()", 2, 0, ""),
+    ],
+)
+def test_what_must_come_before_comes_before_the_end_by_force(
+    acts: str, count: int, same_s: float, out: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ABANDONS.format(acts=acts, count=count, same_s=same_s)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, out)
+
+
+def test_a_signal_that_comes_twice_does_not_cut_short_what_comes_before(
+    monkeypatch: pytest.MonkeyPatch, sent: list[tuple[int, int]]
+) -> None:
+    before, may_end, ended = signal.getsignal(signal.SIGUSR1), threading.Event(), threading.Event()
+    now = [100.0]
+
+    def act() -> None:
+        may_end.wait()
+        ended.set()
+
+    try:
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        with forced_ends.do_before(act):
+            interrupts.end_at_next(signal.SIGUSR1)
+            for now[0] in (101.0, 101.0, 101.4):
+                signal.raise_signal(signal.SIGUSR1)
+            assert sent == []
+            now[0] = 101.6
+            signal.raise_signal(signal.SIGUSR1)  # it is not waited for any longer
+            assert sent == [(os.getpid(), signal.SIGUSR1)]
+            assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+            may_end.set()
+            ended.wait()
     finally:
         signal.signal(signal.SIGUSR1, before)
 

@@ -16,6 +16,7 @@ function print(level, values) {
 }
 // As node shows it where neither its text nor JSON says anything: JSON cannot be made of what is very deep.
 function printed(value) {
+  if (!rawResults && (typeof value === "number" || typeof value === "bigint")) return asText(value);
   const text = shown(value);
   if (rawResults || typeof value !== "object" || value === null) return text;
   return text === "[object Object]" || (text === NO_TEXT && !isRevoked(value) && isArray(value)) ? inspect(value) : text;
@@ -93,12 +94,15 @@ function asText(value) {
   if (typeof value !== "object" || value === null) return textOf(value);
   return isError(value) || hasOwnText(value) ? textOf(value) : inspect(value, FLAT_LOOK);
 }
-// Whether an object has a toString that its author wrote.
+// Whether an object has a text that its author wrote, or a list of numbers as typed arrays have.
 function hasOwnText(value) {
+  if (isWritten(value[toPrimitive])) return true;
   const method = value.toString;
   if (typeof method !== "function") return false;
-  return kindOf(value) === "Date" || !holds(apply(functionText, method, []), "[native code]");
+  return getOwnPropertyDescriptor(value, "toString") !== undefined || isWritten(method) || apply(typedKind, value, []) !== undefined;
 }
+const isWritten = (method) => typeof method === "function" && !holds(apply(functionText, method, []), "[native code]");
+const toPrimitive = Symbol.toPrimitive;
 function asJson(value) {
   try {
     return StringOf(stringify(value));

@@ -162,6 +162,7 @@ function objectShown(context, value, level) {
     }
     case "": case "Object":
       if (name !== "Object" || tag !== "") open = prefixOf(name, tag, "Object", "") + "{";
+      else if (apply(objectText, value, []) === "[object Arguments]") open = "[Arguments] {";
       if (names.length === 0) return open + "}";
       break;
     case "Function":
@@ -174,7 +175,7 @@ function objectShown(context, value, level) {
       break;
     case "Date": {
       const time = apply(valueOfKind.Date, value, []);
-      base = time !== time ? "Invalid Date" : apply(dateIso, value, []);
+      base = (name === "Date" && tag === "" ? "" : prefixOf(name, tag, "Date", "")) + (time !== time ? "Invalid Date" : apply(dateIso, value, []));
       if (names.length === 0) return base;
       break;
     }

@@ -104,20 +104,40 @@ def tail(
     "show",
     epilog=examples(
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D",
+        "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --all",
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --json",
     ),
 )
 @click.argument("id_", metavar="ID")
+@click.option("--all", "everything", is_flag=True, help="All records of its calls; --json prints all, too.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    help=f"How many records of its calls, the newest; {options.NEWEST} without --all.",
+)
 @options.workspace
 @options.settings
 @options.as_json
-def show(id_: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show every record of a request and of what it called, or the one record with that id."""
+def show(
+    id_: str,
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    everything: bool,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show every record of a request and the newest of what it called, or the one record with that id."""
     directory = _directory(workspace, flags)
-    found = _found(directory, Wanted(name=id_))[::-1]
-    if not found:
+    newest_first = _found(directory, Wanted(name=id_))
+    if not newest_first:
         raise Failure(f"No record of {id_} in {directory}")
-    _print(found, as_json=as_json)
+    count = options.count(limit, everything=everything or as_json)
+    calls = [record for record in newest_first if record.parent == id_]
+    hidden = {record.id for record in calls[count:]} if count else set[str]()
+    options.report_hidden(len(calls) - len(hidden), len(hidden))
+    _print([record for record in reversed(newest_first) if record.id not in hidden], as_json=as_json)
 
 
 @command.command("verify", epilog=examples("paddock audit verify", "paddock audit verify --json"))

@@ -4,6 +4,7 @@ Where looking fails there is nothing to offer: a shell has no place for errors.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -56,8 +57,8 @@ def _handles(settings: Settings, workspace: Path) -> Iterable[str]:
 
     if settings.artifacts.url is not None:
         return ()
-    newest, _ = open_artifacts(settings).newest(workspace, _MOST)
-    return [str(each.handle) for each in newest]
+    readable = open_artifacts(settings).readable(workspace)
+    return [str(each.handle) for each in islice(readable, _MOST)]
 
 
 runtimes = _among(lambda _settings, _workspace: RUNTIMES)

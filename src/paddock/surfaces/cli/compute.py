@@ -1,13 +1,16 @@
 """`paddock compute`: one JSON object on standard input, one line of JSON as the answer."""
 
 import asyncio
+import contextlib
 import logging
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import click
 
 from paddock.configuration import load
+from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import holds_more
 from paddock.model.outcome import Outcome
@@ -17,7 +20,17 @@ from paddock.surfaces.cli.execution import INTERRUPTED, carry_out
 from paddock.surfaces.cli.help import examples
 from paddock.surfaces.cli.session import actor
 from paddock.surfaces.cli.table import print_json, warn
-from paddock.surfaces.compute import Envelope, InvalidInput, envelope, read, refused
+from paddock.surfaces.compute import (
+    Asked,
+    Envelope,
+    InvalidInput,
+    asked,
+    check,
+    envelope,
+    parse,
+    refused,
+    schema,
+)
 
 
 @click.command(
@@ -73,5 +86,30 @@ def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, in
     if holds_more(raw, values := settings.limits.compute.frame_values):
         how = "send less, or raise `limits.compute.frame_values`"
         raise InvalidInput(f"invalid JSON: the request holds more than {values} values; {how}")
-    request = read(raw).request(actor=actor(), surface="cli", workspace=workspace)
+    request = _asked(parse(raw)).request(actor=actor(), surface="cli", workspace=workspace)
     return asyncio.run(carry_out(request, settings))
+
+
+def _asked(body: Json) -> Asked:
+    """Return what a request asks for; null stands for what was not given. Raises InvalidInput."""
+    wanted = schema(jit=True)
+    if _has_only_known(body, wanted):
+        with contextlib.suppress(InvalidInput):
+            return asked(body)
+    from paddock.model.schema import Schema
+    from paddock.surfaces.mcp.arguments import NamedTwiceError, read_arguments
+
+    try:
+        given = read_arguments(wanted, body)
+    except NamedTwiceError as problem:
+        raise InvalidInput(str(problem)) from None
+    check(given, Schema(wanted).problems(given))
+    return asked(given)
+
+
+def _has_only_known(value: Json, wanted: dict[str, Any]) -> bool:
+    if not isinstance(value, dict):
+        return True
+    known = wanted.get("properties", {})
+    members = cast("dict[str, Json]", value).items()
+    return all(name in known and _has_only_known(each, known[name]) for name, each in members)

@@ -141,7 +141,7 @@ def command(
             surface="cli",
             workspace=workspace,
             work=_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
-            limits=LimitOverrides(timeout_ms=timeout if timeout_ms is None else timeout_ms),
+            limits=LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms)),
         )
         context.exit(_execute(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:

@@ -3,11 +3,14 @@
 What waits for signals is in `signals`.
 """
 
+import _thread
 import os
 import signal
 import sys
 import time
 from typing import TYPE_CHECKING
+
+from paddock import forced_ends
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -55,5 +58,32 @@ def end_at_next(number: int) -> None:
 
 
 def _end_by(number: int) -> None:
+    """End the process by a signal, after what must come before; another signal, half a second later, does not wait."""
+    if not forced_ends.has_acts():
+        _kill(number)
+        return
+    heard, done = time.monotonic(), False
+
+    def act() -> None:
+        nonlocal done
+        try:
+            forced_ends.do_all()
+        finally:
+            done = True
+            os.kill(os.getpid(), number)  # only the main thread may give the signal its own meaning back
+
+    def again(_number: int, _frame: "FrameType | None") -> None:
+        if done or time.monotonic() - heard >= SAME_S:
+            _kill(number)
+
+    signal.signal(number, again)
+    try:
+        # The interrupted code may hold the locks that are needed; `threading` itself takes some.
+        _thread.start_new_thread(act, ())
+    except RuntimeError:  # there may be no more threads
+        _kill(number)
+
+
+def _kill(number: int) -> None:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

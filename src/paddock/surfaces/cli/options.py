@@ -78,6 +78,13 @@ timeout_ms = click.option("--timeout-ms", type=click.IntRange(1), hidden=True)
 """The older spelling of `--timeout`, in milliseconds."""
 
 
+def choose_timeout_ms(timeout: int | None, timeout_ms: int | None) -> int | None:
+    """Return the wall time that `--timeout` or its older spelling gives. Raises UsageError for both."""
+    if timeout is not None and timeout_ms is not None:
+        raise click.UsageError("The timeout is given twice: with --timeout and with --timeout-ms.")
+    return timeout if timeout_ms is None else timeout_ms
+
+
 def _moment(_context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
     try:
         return None if text is None else parse_moment(text)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -173,9 +174,9 @@ def list_(
 ) -> None:
     """List stored output of this workspace, the newest at the end."""
     count = options.count(limit, everything=everything)
-    found, others = _artifacts(workspace, flags).newest(None if everything else workspace, count)
-    found.reverse()
-    options.report_hidden(len(found), others)
+    readable = _artifacts(workspace, flags).readable(None if everything else workspace)
+    found = list(islice(readable, count))[::-1]
+    options.report_hidden(len(found), sum(1 for _ in readable))
     if as_json:
         print_json([_facts(each) for each in found])
     else:

@@ -181,7 +181,7 @@ def _request(
         raise click.BadParameter(
             f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
         )
-    limits = LimitOverrides(timeout_ms=timeout if timeout_ms is None else timeout_ms)
+    limits = LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms))
     try:
         return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
     except ValidationError as problem:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from paddock.ends import stopped_first
 from paddock.gate import Gate
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
@@ -39,10 +38,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
         request = _request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
         )
-        outcome = await stopped_first(
-            lambda stop: gate.execute(request, on_console=caller.on_console, asker=caller.asker, stop=stop),
-            caller.stop,
-        )
+        outcome = await caller.execute(gate, request, on_console=caller.on_console)
         shown = answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
         cut = "truncated" in data or outcome.artifact is not None
@@ -55,9 +51,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
             server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
         )
         request = _request(work, workspace, caller)
-        outcome = await stopped_first(
-            lambda stop: gate.execute(request, asker=caller.asker, stop=stop), caller.stop
-        )
+        outcome = await caller.execute(gate, request)
         shown = forwarded(outcome, cap)
         cut = outcome.ok and is_larger(outcome, cap)
         return await rest.told(outcome, shown, what="call_tool", value=written(outcome)) if cut else shown

@@ -3,43 +3,29 @@
 from pathlib import Path
 from typing import cast
 
-from paddock.ends import stopped_first
 from paddock.gate import Gate
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
-from paddock.surfaces.compute import Envelope, InvalidInput, asked, envelope, refused
+from paddock.surfaces.compute import LIMITS, Envelope, InvalidInput, asked, check, envelope, refused, schema
 from paddock.surfaces.mcp import answer_schemas
 from paddock.surfaces.mcp.reply import cut
 from paddock.surfaces.mcp.rest import Rest
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, object_schema, text_block
+from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, text_block
 
 COMPUTE = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
 SEED_NAME = "code.sandbox.js.run"
 
 _ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
-_LIMITS: dict[str, dict[str, Json]] = {
-    "wall_ms": {"type": "integer"},
-    "output_kb": {"type": "integer"},
-    "deterministic": {"type": "boolean"},
-    "partial": {"type": "boolean", "description": "keep output on error"},
-}
 _COMPAT_SCHEMA: dict[str, Json] = {
     "type": "object",
     "properties": {
         "source": {"type": "string"},
         "input": {"type": "string"},
-        "limits": {"type": "object", "properties": _LIMITS},
+        "limits": {"type": "object", "properties": LIMITS},
     },
     "required": ["source"],
 }
 """The compat tool overlooks members that it does not know."""
-
-
-def _schema(*, jit: bool) -> dict[str, Json]:
-    limits = {**_LIMITS, "jit": {"type": "boolean"}} if jit else _LIMITS
-    return object_schema(
-        ["source"], source={"type": "string"}, input={"type": "string"}, limits=object_schema([], **limits)
-    )
 
 
 def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> Tool:
@@ -60,11 +46,13 @@ def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool
         name="compute",
         title="Compute a text",
         description=COMPUTE,
-        input_schema=_schema(jit=jit),
+        input_schema=schema(jit=jit),
         run=compute,
         output_schema=answer_schemas.COMPUTED,
         annotations=_ANNOTATIONS,
-        explain=lambda _tool, given, problems: render_envelope(_invalid(given, problems), cap),
+        explain=lambda _tool, _given, problems: render_envelope(
+            refused(InvalidInput("; ".join(problems))), cap
+        ),
     )
 
 
@@ -90,17 +78,18 @@ async def _computed(
 ) -> tuple[Envelope, Outcome | None]:
     """Return what a computation gave, and its outcome where it was one."""
     try:
+        if exact:
+            check(cast("Json", arguments), ())
         wish = asked(cast("Json", arguments))
     except InvalidInput as problem:
         return refused(problem), None
     request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace, exact=exact)
-    asker = caller.asker
-    outcome = await stopped_first(lambda stop: gate.execute(request, asker=asker, stop=stop), caller.stop)
+    outcome = await caller.execute(gate, request)
     return envelope(outcome), outcome
 
 
 def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:
-    """Return the refusal of arguments that break the schema, in the words of the other surfaces where they have any."""
+    """Return the refusal of arguments that break the schema."""
     try:
         asked(arguments)
     except InvalidInput as problem:

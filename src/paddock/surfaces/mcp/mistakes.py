@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paddock.model.outcome import Status
-from paddock.model.program import LEAST_MS, MOST_MS
 from paddock.surfaces.mcp.arguments import to_snake_case
 from paddock.surfaces.mcp.tools import Answer, refusal
 
@@ -32,7 +31,8 @@ _WHOLE = "must be a whole number"
 _WORDS = {
     "missing": "is missing",
     "extra_forbidden": "is unknown",
-    "greater_than": f"must be {LEAST_MS} to {MOST_MS}",  # the timeout alone has this bound
+    "greater_than": "must be above {gt}",
+    "less_than": "must be below {lt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "too_long": "has {actual_length} entries; there may be {max_length}",

@@ -5,19 +5,18 @@ import base64
 import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mcp.shared.uri_template import UriTemplate
 
-from paddock.model.artifact import STREAMS, Handle, Stream, safe_name
+from paddock.model.artifact import STREAMS, Handle, Stream
 from paddock.model.base import Json
-from paddock.model.errors import ArtifactError, UnknownArtifact
+from paddock.model.errors import ArtifactError
 
 if TYPE_CHECKING:
-    from paddock.store.artifacts import Artifacts, Found
+    from paddock.store.artifacts import Found
     from paddock.wiring.session import Session
 
 PAGE = 100
@@ -68,7 +67,7 @@ class StoredOutput:
         before = _place(cursor)
         artifacts = self._session.output.artifacts()
         older = (handle for handle in self._handles() if before is None or _age(handle) < before)
-        found = list(islice(_readable(artifacts, older, self._workspace), PAGE + 1))
+        found = list(islice(artifacts.readable(self._workspace, older), PAGE + 1))
         entries = [each for artifact in found[:PAGE] for each in _entries(artifact)]
         if len(found) <= PAGE:
             return entries, None
@@ -77,10 +76,7 @@ class StoredOutput:
 
     def _handles(self) -> list[Handle]:
         """Return what is stored, newest first, whether it may be read or not; of this workspace alone, as a rule."""
-        artifacts = self._session.output.artifacts()
-        own = None if artifacts.settings.cross_workspace else safe_name(self._workspace.name)
-        handles = (handle for handle in artifacts.list() if own in (None, handle.repo))
-        return sorted(handles, key=_age, reverse=True)
+        return self._session.output.artifacts().newest_handles(self._workspace)
 
     def _read(self, uri: str, asked: Mapping[str, str]) -> dict[str, Json]:
         from paddock.store.query import Reading, read_bytes
@@ -134,12 +130,6 @@ def _entries(found: "Found") -> Iterator[dict[str, Json]]:
     for stream in STREAMS:
         if sizes.get(stream, 1):
             yield {**_entry(str(found.handle), stream, title), "annotations": when}
-
-
-def _readable(artifacts: "Artifacts", handles: Iterable[Handle], workspace: Path) -> Iterator["Found"]:
-    for handle in handles:
-        with suppress(UnknownArtifact):
-            yield artifacts.find(str(handle), workspace)
 
 
 def _age(handle: Handle) -> tuple[int, str]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
-from paddock.ends import stopped_first
 from paddock.model.artifact import STREAMS, OutputQuery, Stream
 from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
@@ -98,10 +97,7 @@ class Programs:
             limits=LimitOverrides(timeout_ms=arguments.get("timeout_ms")),
         )
         take = OutputLines(caller.on_console).take if caller.on_console else None
-        execute, asker = self._session.gate.execute, caller.asker
-        outcome = await stopped_first(
-            lambda stop: execute(request, on_output=take, asker=asker, stop=stop), caller.stop
-        )
+        outcome = await caller.execute(self._session.gate, request, on_output=take)
         return outcome, work
 
     async def find(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from paddock.ends import stopped_first
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
@@ -84,8 +83,7 @@ class ScriptTools:
                 workspace=self._workspace,
                 work=await asyncio.to_thread(self._work, name, arguments),
             )
-            execute, asker = self._gate.execute, caller.asker
-            outcome = await stopped_first(lambda stop: execute(request, asker=asker, stop=stop), caller.stop)
+            outcome = await caller.execute(self._gate, request)
             given = await self._answer(outcome, name)
             changed = put_back(outcome)
             return replace(given, content=[*given.content, text_block(changed)]) if changed else given

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from paddock.ends import stopped_first
 from paddock.hub.provision import NOTHING
 from paddock.hub.search import confidence, keyword_search
 from paddock.model.base import Json
@@ -92,8 +91,7 @@ class SeedTools:
         server, tool = arguments["server"], arguments["tool"]
         work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
         request = self._request(work, caller)
-        execute, asker = self._session.gate.execute, caller.asker
-        outcome = await stopped_first(lambda stop: execute(request, asker=asker, stop=stop), caller.stop)
+        outcome = await caller.execute(self._session.gate, request)
         if outcome.ok:
             return result_of(outcome)
         return _error(_told(outcome, server, tool))
@@ -104,10 +102,7 @@ class SeedTools:
             return _missing(["code"])
         work = GuestRun(source=arguments["code"], raw_results=True)
         request = self._request(work, caller)
-        execute, heard, asker = self._session.gate.execute, caller.on_console, caller.asker
-        outcome = await stopped_first(
-            lambda stop: execute(request, on_console=heard, asker=asker, stop=stop), caller.stop
-        )
+        outcome = await caller.execute(self._session.gate, request, on_console=caller.on_console)
         text = render.output_text(outcome)
         if outcome.ok:
             return Answer([text_block(text or NO_OUTPUT)])

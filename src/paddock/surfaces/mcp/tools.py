@@ -14,6 +14,7 @@ import orjson
 from mcp.shared.exceptions import MCPError
 
 from paddock.approvals import Asker
+from paddock.ends import stopped_first
 from paddock.guest.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.model.base import Json
@@ -30,6 +31,11 @@ from paddock.surfaces.terminal_text import encodable
 
 if TYPE_CHECKING:
     from mcp_types import InputRequests
+
+    from paddock.gate import Gate
+    from paddock.model.outcome import Outcome
+    from paddock.model.request import ExecutionRequest
+    from paddock.store.recording import OnOutput
 
 Arguments = Mapping[str, Json]
 Inquire = Callable[["InputRequests"], Awaitable[Mapping[str, object]]]
@@ -62,6 +68,25 @@ class Caller:
     """Whether the client itself asks its person, while the call lasts."""
     stop: asyncio.Event | None = None
     """Set when the call is to end as `cancelled`, with what it did until then."""
+
+    async def execute(
+        self,
+        gate: "Gate",
+        request: "ExecutionRequest",
+        *,
+        on_console: OnConsole | None = None,
+        on_output: "OnOutput | None" = None,
+    ) -> "Outcome":
+        """Return what became of a request of the caller, whose person is asked; listeners as of `Gate.execute`.
+
+        A cancelled call ends its request in order before the cancellation goes on.
+        """
+        return await stopped_first(
+            lambda stop: gate.execute(
+                request, on_console=on_console, on_output=on_output, asker=self.asker, stop=stop
+            ),
+            self.stop,
+        )
 
 
 @dataclass(frozen=True, slots=True)
