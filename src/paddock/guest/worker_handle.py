@@ -16,6 +16,10 @@ _STDERR_BYTES = 4096
 _READ_BYTES = 64 * 1024
 _GREETING_BYTES = 4096
 """Maximum size of a message before the worker has a program: it says that it is ready, and nothing else."""
+SHORT_S = 0.05
+"""Seconds after which a program is no short one, and gets a lower priority."""
+NICENESS = 5
+"""Of such a program, setpriority(2): against one of 0 it gets a quarter of a processor."""
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 
@@ -51,6 +55,7 @@ class Worker(asyncio.BufferedProtocol):
         self._errors = errors
         self._clock = -1
         self._status = -1
+        self._aging: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._reader = frames.FrameReader(_GREETING_BYTES, _GREETING_BYTES)
@@ -62,6 +67,7 @@ class Worker(asyncio.BufferedProtocol):
         """Tell `listener` what comes from now on, in messages within the limits of its program."""
         self._reader = frames.FrameReader(limits.frame_bytes, limits.frame_values)
         self.listener = listener
+        self._aging = asyncio.get_running_loop().call_later(SHORT_S, self._lower_priority)
 
     def born(self, pid: int, pidfd: int) -> None:
         """Learn the process behind the socket. Without a pidfd, for want of a descriptor, it cannot be used."""
@@ -93,6 +99,12 @@ class Worker(asyncio.BufferedProtocol):
     def go_on(self) -> None:
         """Let a process that was held go on; harmless when it is gone."""
         self._signal(signal.SIGCONT)
+
+    def _lower_priority(self) -> None:
+        """Let this process and programs that have just begun run first, where processors are scarce."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(OSError):  # it has ended, or the kernel refuses: then all share alike
+                os.setpriority(os.PRIO_PROCESS, self.pid, NICENESS)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0:
@@ -159,6 +171,8 @@ class Worker(asyncio.BufferedProtocol):
             if descriptor >= 0:
                 os.close(descriptor)
         self._errors, self._status, self._clock = -1, -1, -1
+        if self._aging is not None:
+            self._aging.cancel()
         if self._decoding is not None:
             self._decoding.cancel()
         if self.transport is not None:
