@@ -169,10 +169,18 @@ def test_other_work_in_slices_is_done_at_once_where_it_is_short_and_gives_others
     asyncio.run(use())
 
 
-def test_a_decoded_value_is_nothing_that_the_collector_looks_at_soon():
+def test_a_decoded_value_is_old_before_the_collector_goes_on(monkeypatch):
+    young: list[int] = []
+    enable = gc.enable
+
+    def enable_after_a_look() -> None:
+        young.append(len(gc.get_objects(generation=0)) + len(gc.get_objects(generation=1)))
+        enable()
+
+    monkeypatch.setattr(gc, "enable", enable_after_a_look)
     value = asyncio.run(large_json.decode_in_slices("[" + "[]," * 100_000 + "[]]", DECODE))
-    old = {id(each) for each in gc.get_objects(generation=2)}
-    assert {id(each) for each in value} | {id(value)} <= old
+    assert (len(value), len(young)) == (100_001, 1)
+    assert young[0] < 1000
 
 
 def test_what_others_drop_while_texts_are_decoded_is_collected_in_the_end():
