@@ -123,9 +123,7 @@ def measure(scale: Scale) -> list[Line]:
         ),
         *[
             line
-            for what, (ratio_, peak, note) in zip(
-                ("refused", "allowed"), swelling, strict=True
-            )
+            for what, (ratio_, peak, note) in zip(("refused", "allowed"), swelling, strict=True)
             for line in (
                 Line(
                     f"the same beside four programs with messages that swell, {what}",
