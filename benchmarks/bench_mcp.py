@@ -123,15 +123,13 @@ def measure(scale: Scale) -> list[Line]:
         ),
         *[
             line
-            for what, bound, (ratio_, peak, note) in zip(
-                ("refused", "allowed"), (at_most(3), None), swelling, strict=True
-            )
+            for what, (ratio_, peak, note) in zip(("refused", "allowed"), swelling, strict=True)
             for line in (
                 Line(
                     f"the same beside four programs with messages that swell, {what}",
                     ratio_,
                     "x",
-                    bound,
+                    at_most(3),
                     note,
                 ),
                 Line(f"peak memory of the server beside them, {what}", peak, "MB"),

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import time
+import weakref
 from collections.abc import Generator
 
 import pytest
@@ -166,3 +167,59 @@ def test_other_work_in_slices_is_done_at_once_where_it_is_short_and_gives_others
         others.cancel()
 
     asyncio.run(use())
+
+
+def test_a_decoded_value_is_old_before_the_collector_goes_on(monkeypatch):
+    young: list[int] = []
+    enable = gc.enable
+
+    def enable_after_a_look() -> None:
+        young.append(len(gc.get_objects(generation=0)) + len(gc.get_objects(generation=1)))
+        enable()
+
+    monkeypatch.setattr(gc, "enable", enable_after_a_look)
+    value = asyncio.run(large_json.decode_in_slices("[" + "[]," * 100_000 + "[]]", DECODE))
+    assert (len(value), len(young)) == (100_001, 1)
+    assert young[0] < 1000
+
+
+def test_what_others_drop_while_texts_are_decoded_is_collected_in_the_end():
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    dropped: list[weakref.ref[Cycle]] = []
+
+    def decode(part: str, at: int) -> tuple[object, int]:
+        dropped.append(weakref.ref(Cycle()))
+        return DECODE(part, at)
+
+    async def use(count: int, decode: large_json.Decode) -> None:
+        for _ in range(count):
+            await large_json.decode_in_slices("[]", decode)
+
+    asyncio.run(use(1, decode))
+    asyncio.run(use(100, DECODE))
+    assert [each() for each in dropped] == [None]
+
+
+@pytest.mark.parametrize(("ready", "had"), [(3, 3), (100, 8)])
+def test_others_have_all_the_turns_that_they_need_before_the_next_slice_but_not_endlessly(
+    monkeypatch, ready, had
+):
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        for _ in range(ready):
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def use() -> int:
+        others = asyncio.create_task(take_turns())
+        monkeypatch.setattr(large_json.time, "perf_counter", lambda: turns)  # a turn of theirs takes a second
+        await large_json._let_others_run()
+        others.cancel()
+        return turns
+
+    assert asyncio.run(use()) == had

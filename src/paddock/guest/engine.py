@@ -94,6 +94,7 @@ class GuestEngine:
         self._pool = pool
         self._intake = intake
         self._vigil = Vigil()
+        self._running: set[Worker] = set()
         self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(most))
 
     @property
@@ -155,6 +156,9 @@ class GuestEngine:
             raise
         placed = _Placed(places, worker)
         self._vigil.programs += 1
+        for other in self._running:
+            other.make_way()
+        self._running.add(worker)
         try:
             facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
             dialogue = begin(worker)
@@ -165,6 +169,7 @@ class GuestEngine:
         finally:
             placed.leave()
             self._vigil.programs -= 1
+            self._running.remove(worker)
             # In the loop's next step: the kernel tears a process down on its killer's time, here a
             # millisecond for which a program that has given its result need not wait.
             asyncio.get_running_loop().call_soon(worker.end)

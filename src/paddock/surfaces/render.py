@@ -5,7 +5,8 @@ import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from functools import partial
+
+import orjson
 
 from paddock.model.base import Json
 from paddock.model.numbers import ExactFloat, dumps
@@ -33,11 +34,18 @@ _BLAMES_THE_PROGRAM = frozenset(
 )
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
-compact = partial(dumps, ensure_ascii=False, separators=(",", ":"))
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
 
 _DATA_SHOWN = 500
 """Characters of the data of a server's error that are printed."""
+
+
+def compact(value: Json) -> str:
+    """Return a value as JSON on one line, with the digits of all numbers."""
+    try:
+        return orjson.dumps(value).decode()  # a tenth of the time that `dumps` takes, which others wait for
+    except TypeError:
+        return dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def console_text(line: ConsoleLine) -> str:

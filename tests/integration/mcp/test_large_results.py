@@ -37,7 +37,7 @@ def test_the_rest_of_a_large_value_is_searched_and_read(place: Place, mode: str)
             found = await call(
                 client, "query_output", artifactHandle=handle, queryTerms=["item 1234"], contextLines=0
             )
-            assert found.structured_content["excerpts"][0]["content"] == '  "name": "item 1234"'
+            assert found.structured_content["excerpts"][0]["content"] == '    "name": "item 1234"'
             whole = (await client.read_resource(links[0])).contents[0].text
             assert [each["id"] for each in json.loads(whole)] == [*range(2000)]
             assert (await client.read_resource(links[1])).contents[0].text == "noise"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from paddock.model.base import Json, count
 from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
 from paddock.surfaces import render
-from paddock.surfaces.mcp.media import lifted
+from paddock.surfaces.mcp.media import lifted, may_hold_media
 from paddock.surfaces.mcp.tools import Answer, text_block
 from paddock.surfaces.render import compact
 from paddock.surfaces.terminal_text import encodable
@@ -37,8 +37,10 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     room = cap - sum(map(len, parts))
     blocks: list[dict[str, Json]] = []
     if outcome.has_value and outcome.ok:
-        value, blocks = lifted(outcome.value)
-        text = value_text(value)
+        value, text = outcome.value, value_text(outcome.value)
+        if may_hold_media(text):
+            value, blocks = lifted(value)
+            text = value_text(value)
         shown = cut(text, room)
         parts.append(shown)
         if shown == text:

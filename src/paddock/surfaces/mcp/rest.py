@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
+
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
@@ -87,7 +89,12 @@ def _write(recording: "Recording", streams: dict[Stream, str]) -> None:
 def _spelled(outcome: Outcome) -> str:
     """Return a value in lines, so that it can be searched; a text as it is."""
     value = outcome.value
-    return value if isinstance(value, str) else dumps(value, ensure_ascii=False, indent=1)
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()  # see `render.compact`
+    except TypeError:
+        return dumps(value, ensure_ascii=False, indent=2)
 
 
 def _with(shown: Answer, line: str) -> Answer:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.model.numbers import ExactFloat
 from paddock.model.outcome import (
     CallRecord,
     ConsoleLine,
@@ -179,3 +180,24 @@ def test_an_error_has_the_path_of_calls_that_led_to_it():
     }
     alone = error.model_copy(update={"frames": frames[:1]})
     assert "frames" not in answer(outcome(Status.FAILED, error=alone), 1000).structured["error"]
+
+
+@pytest.mark.parametrize("beside", [None, "\ud800", 2**64, ExactFloat("0.12345678901234567890123")])
+@pytest.mark.parametrize(
+    "media",
+    [
+        {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+        {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
+        {"type": "resource", "resource": {"uri": "file:///a", "blob": "AAAA"}},
+    ],
+)
+def test_media_are_found_beside_whatever_a_value_holds(media, beside):
+    answered = answer(outcome(value=[{"a": media}, beside], has_value=True), 1000)
+    assert answered.content[1:] == [media]
+    assert answered.structured["value"][0]["a"]["block"] == 1
+
+
+def test_what_only_speaks_of_media_stays_as_it_is():
+    value = ["image", {"type": "audio"}, {"resource": 1e-7}]
+    answered = answer(outcome(value=value, has_value=True), 1000)
+    assert (answered.structured["value"], len(answered.content)) == (value, 1)
