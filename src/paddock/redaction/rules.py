@@ -5,7 +5,7 @@ until a process has looked at enough text that RE2 pays for itself.
 """
 
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
@@ -24,6 +24,8 @@ Untyped = Any
 _FILE = Path(__file__).with_name("rules.jsonl")
 _LOAD_AFTER_BYTES = 64 * 1024
 """Text that a process looks at without RE2."""
+_NAMES_KEPT = 256
+"""Maximum number of names whose answer is kept."""
 _NESTED_CHARS = 256
 """Maximum length of a rejected value that is searched for a name and value of its own."""
 
@@ -75,6 +77,12 @@ def may_match(data: bytes) -> bool:
     if keywords.beginnings.isdisjoint(beginnings) and not any(word in lowered for word in keywords.short):
         return False
     return any(word in lowered and also in lowered for word, also in keywords.also.items())
+
+
+@lru_cache(_NAMES_KEPT)
+def may_match_name(text: str) -> bool:
+    """Tell what `may_match` tells of a short text that comes again and again; the answer is kept."""
+    return may_match(text.encode("utf-8", "surrogatepass"))
 
 
 class Match(NamedTuple):
