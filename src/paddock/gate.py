@@ -398,7 +398,8 @@ class Gate:
             case ServerCall() as work:
                 counted = beside.on_result is None  # a program never hears what a call used
                 calling = self._call_server(request, work, decision.limits.timeout_ms, counted=counted)
-                return await _unless_stopped(calling, beside.stop)
+                # Programs, which may call thousands of times, stop their calls themselves.
+                return await (calling if beside.stop is None else _unless_stopped(calling, beside.stop))
             case RuntimeRun() as work:
                 return await self._engines.programs.run(
                     request, work, decision, beside.on_output, beside.stop

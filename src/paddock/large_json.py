@@ -139,14 +139,12 @@ def is_large(value: object) -> bool:
         left -= len(level)
         below: list[Any] = []
         for each in level:
-            if isinstance(each, dict | list):
-                below += (
-                    cast("Container", each)
-                    if isinstance(each, list)
-                    else cast("dict[str, Any]", each).values()
-                )
-                if len(below) > left:
-                    return True
+            if isinstance(each, list):
+                below += cast("list[Any]", each)
+            elif isinstance(each, dict):
+                below += cast("dict[str, Any]", each).values()
+            if len(below) > left:
+                return True
         level = below
     return left <= 0
 

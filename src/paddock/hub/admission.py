@@ -148,7 +148,11 @@ class Admission:
     def unchecked(self, server: str, tool: str) -> str:
         """Return what of a tool's arguments is not checked, and why; empty when all is."""
         definition = self.definition(server, tool)
-        return self._schema(server, definition).unchecked if definition is not None else ""
+        return self.unchecked_by(server, definition) if definition is not None else ""
+
+    def unchecked_by(self, server: str, tool: ToolInfo) -> str:
+        """Return what of the arguments of a tool of this definition is not checked, and why; empty when all is."""
+        return self._schema(server, tool).unchecked
 
     def _schema(self, server: str, tool: ToolInfo) -> ArgumentSchema:
         key = (server, tool.name)

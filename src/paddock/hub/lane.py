@@ -110,7 +110,7 @@ class Lane:
         if answer is None:
             return False
         number = answer.get("id")
-        if "method" in answer or isinstance(number, bool | dict | list):
+        if "method" in answer or isinstance(number, (bool, dict, list)):
             return False
         if isinstance(number, str):  # as the library does: some servers give every number back as a text
             number = coerce_request_id(number)

@@ -15,6 +15,7 @@ from mcp_types import (
     INTERNAL_ERROR,
     ErrorData,
     JSONRPCError,
+    JSONRPCMessage,
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
@@ -98,7 +99,7 @@ class PipeWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
-        data = unmarked_text(written(item.message.model_dump(by_alias=True, exclude_unset=True)))
+        data = unmarked_text(written(_fields(item.message)))
         try:
             await wait_for_room(self._stdin)
             if self._stdin.is_closing():
@@ -109,6 +110,13 @@ class PipeWriter(PipeStream):
             await self._stdin.drain()
         except ConnectionError:
             raise anyio.BrokenResourceError from None
+
+
+def _fields(message: JSONRPCMessage) -> dict[str, Any]:
+    """Return a message as its members. The result of an answer is JSON already, and may be large: it is not copied."""
+    if isinstance(message, JSONRPCResponse):
+        return {"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result}
+    return message.model_dump(by_alias=True, exclude_unset=True)
 
 
 def parse(line: bytes) -> SessionMessage | None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Self
 
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
@@ -114,7 +113,9 @@ class ServerSecrets:
         written = dumps(scalar)
         return scalar if (hidden := self.hide(written)) == written else hidden
 
-    def __or__(self, other: Self) -> "ServerSecrets":
+    def __or__(self, other: "ServerSecrets") -> "ServerSecrets":
+        if not other._values:  # as for each answer of a server without a login
+            return self
         return ServerSecrets(self._values + other._values)
 
     def __eq__(self, other: object) -> bool:

@@ -5,7 +5,7 @@ until a process has looked at enough text that RE2 pays for itself.
 """
 
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
@@ -24,6 +24,8 @@ Untyped = Any
 _FILE = Path(__file__).with_name("rules.jsonl")
 _LOAD_AFTER_BYTES = 64 * 1024
 """Text that a process looks at without RE2."""
+_NAMES_KEPT = 256
+"""Maximum number of names whose answer is kept."""
 _NESTED_CHARS = 256
 """Maximum length of a rejected value that is searched for a name and value of its own."""
 
@@ -36,10 +38,10 @@ _QUOTES = frozenset({b'"', b"'", b"`", b";"})
 
 
 class _Keywords(NamedTuple):
-    also: dict[bytes, bytes]
-    """By keyword: what must be in the text besides."""
-    beginnings: frozenset[tuple[int, int, int]]
-    short: tuple[bytes, ...]
+    """Keywords, each with what must be in the text besides."""
+
+    by_beginning: dict[tuple[int, int, int], list[tuple[bytes, bytes]]]
+    short: list[tuple[bytes, bytes]]
     """Those that are shorter than a beginning."""
 
 
@@ -52,9 +54,13 @@ def _read() -> list[bytes]:
 def _keywords() -> _Keywords:
     with _FILE.open("rb") as lines:
         words: dict[str, str] = orjson.loads(lines.readline())["keywords"]
-    also = {word.encode(): more.encode() for word, more in words.items()}
-    beginnings = frozenset((word[0], word[1], word[2]) for word in also if len(word) > 2)
-    return _Keywords(also, beginnings, tuple(word for word in also if len(word) <= 2))
+    found = _Keywords({}, [])
+    for word, also in ((word.encode(), also.encode()) for word, also in words.items()):
+        if len(word) > 2:
+            found.by_beginning.setdefault((word[0], word[1], word[2]), []).append((word, also))
+        else:
+            found.short.append((word, also))
+    return found
 
 
 class _Looked:
@@ -71,10 +77,16 @@ def may_match(data: bytes) -> bool:
     if _Looked.size > _LOAD_AFTER_BYTES:
         return load_rules().has_keyword(data)
     lowered, keywords = drop_colours(data).lower(), _keywords()
-    beginnings = zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
-    if keywords.beginnings.isdisjoint(beginnings) and not any(word in lowered for word in keywords.short):
-        return False
-    return any(word in lowered and also in lowered for word, also in keywords.also.items())
+    beginnings = keywords.by_beginning.keys() & zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
+    words = [each for beginning in beginnings for each in keywords.by_beginning[beginning]]
+    # `find` because `in` makes and drops an exception for each look into bytes.
+    return any(lowered.find(word) >= 0 and lowered.find(also) >= 0 for word, also in words + keywords.short)
+
+
+@lru_cache(_NAMES_KEPT)
+def may_match_name(text: str) -> bool:
+    """Tell what `may_match` tells of a short text that comes again and again; the answer is kept."""
+    return may_match(text.encode("utf-8", "surrogatepass"))
 
 
 class Match(NamedTuple):

@@ -9,7 +9,16 @@ from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, Uncoloured
 from paddock.redaction.keys import KEY_SIGN, find_written_keys
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.rules import Match, Profile, Refused, Rule, Untyped, load_rules, may_match
+from paddock.redaction.rules import (
+    Match,
+    Profile,
+    Refused,
+    Rule,
+    Untyped,
+    load_rules,
+    may_match,
+    may_match_name,
+)
 
 _MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
 _LINE_END = re.compile(rb"([\n\r])")
@@ -122,6 +131,12 @@ class Scanner:
         if self._settings or self._known:
             return False
         return not self._has_rules or not may_match(data)
+
+    def leaves_name_alone(self, text: str) -> bool:
+        """Tell what `leaves_alone` tells of a short text that comes again and again, such as the name of a tool."""
+        if self._settings or self._known:
+            return False
+        return not self._has_rules or not may_match_name(text)
 
     def find_keywords(self, data: bytes) -> tuple[str, ...] | None:
         """Return the keywords in a text; None where more than the built-in rules is looked for."""

@@ -93,7 +93,7 @@ class Servers:
         result = await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.admission.definition(server, tool)) is not None:
             self.observed.learn(self.config.servers[server], definition, result)
-            if unchecked := self.unchecked(server, tool):
+            if unchecked := self.admission.unchecked_by(server, definition):
                 return result._replace(unchecked=unchecked)
         return result
 

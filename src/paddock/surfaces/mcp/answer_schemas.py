@@ -57,7 +57,7 @@ _WAITS: dict[str, Schema] = {
 
 OUTCOME = object_schema(
     ["status"],
-    status=_one_of(*Status, _WAITING),
+    status=_one_of(*(status.value for status in Status), _WAITING),
     **_WAITS,
     ms=_described(_WHOLE, "Wall time in milliseconds."),
     redactions=_REDACTIONS,
