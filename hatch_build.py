@@ -17,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-GUEST = Path("src/paddock/guest")
+GUEST = Path("src/paddock/javascript/js")
 NPM = (
     "ci",
     "--ignore-scripts",
@@ -81,7 +81,7 @@ return load("");
 
 
 class CustomBuildHook(BuildHookInterface):
-    """Write `src/paddock/guest/vendor/` when it is missing or older than the lock file."""
+    """Write `src/paddock/javascript/js/vendor/` when it is missing or older than the lock file."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Make the vendored files current before hatchling collects files. Raises RuntimeError except on Linux."""

@@ -1,6 +1,6 @@
 """Generate the seccomp filters that Paddock ships as data: `python scripts/seccomp_filters.py [--check]`.
 
-The filters are plain BPF programs in src/paddock/confine/filters/, one per profile and architecture, so that no
+The filters are plain BPF programs in src/paddock/sandbox/child/filters/, one per profile and architecture, so that no
 libseccomp is needed where Paddock runs. `--check` compares instead of writing and exits with 1 on a difference.
 
 `guest` is an allow-list: V8 without compilers needs little more than memory, time and its one socket, and a worker that
@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pyseccomp as seccomp
 
-TARGET = Path(__file__).parent.parent / "src/paddock/confine/filters"
+TARGET = Path(__file__).parent.parent / "src/paddock/sandbox/child/filters"
 ARCHITECTURES = {"x86_64": seccomp.Arch.X86_64, "aarch64": seccomp.Arch.AARCH64}
 PROT_EXEC = 4
 UNBOUNDED = (0x01, 0x100)
@@ -120,9 +120,9 @@ SOCKET_TYPE, DATAGRAMS = 0xF, (2, 3)
 INTERNET = (2, 10)
 """AF_INET and AF_INET6."""
 SOL_SOCKET, SO_SNDBUF = 1, 7
-"""Who enlarges what a socket holds hears that it is done: `paddock.confine.nameless` counts on the default."""
+"""Who enlarges what a socket holds hears that it is done: `anonymous_memory` counts on the default."""
 CORE = 4
-"""RLIMIT_CORE, which keeps the machine's handler of crashes from being started (`paddock.confine.lockdown`)."""
+"""RLIMIT_CORE, which keeps the machine's handler of crashes from being started (`paddock.sandbox.child.lockdown`)."""
 SET_USER_ID = 0o4000
 CREATE = (0o100, 0o20000000)
 """Flags of open that make a file: O_CREAT, and the bit of O_TMPFILE that O_DIRECTORY is not."""

@@ -21,7 +21,7 @@ import hypothesis
 import pytest
 from tests.processes import running_workers
 
-from paddock.guest import answers
+from paddock.javascript import parse_cache
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
@@ -41,7 +41,7 @@ ODD_SERVER = ROOT / "tests/servers/odd.py"
 _STATE = tempfile.TemporaryDirectory(prefix="paddock-tests-")
 atexit.register(_STATE.cleanup)
 os.environ["XDG_STATE_HOME"] = _STATE.name
-answers.directory = lambda: Path(_STATE.name) / "intake"
+parse_cache.directory = lambda: Path(_STATE.name) / "intake"
 
 
 class Guest:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
-from paddock.guest.clock import Clock
 from paddock.hub.person import Form, Unanswerable
+from paddock.javascript.clock import Clock
 from paddock.model.approval import YES, Answer, Question, Verdict
 from paddock.model.base import Json
 from paddock.model.ids import new_id

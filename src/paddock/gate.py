@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from paddock import offered
 from paddock.approvals import Approvals, Asker, Behind, refusal_name
 from paddock.ends import to_the_end, unless_stopped
-from paddock.guest.engine import GuestEngine
-from paddock.guest.job import GuestJob, OnConsole
 from paddock.host_calls import HostCalls, OnResult
 from paddock.hub.person import PERSON
 from paddock.hub.result import ToolResult, blame, read_native
+from paddock.javascript.engine import GuestEngine
+from paddock.javascript.job import GuestJob, OnConsole
 from paddock.large_json import run_in_slices
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
@@ -485,7 +485,7 @@ def _waited(since: float) -> Usage:
 
 async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
     """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
-    from paddock.guest.absent import called
+    from paddock.javascript.hints import called
 
     error = result.error
     if error is None or work.computes or not (call := await calls.meant(called(error, work.source))):

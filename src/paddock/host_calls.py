@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from paddock.approvals import CODES
-from paddock.guest.job import HostReply, OnReply
 from paddock.hub.result import blame
+from paddock.javascript.job import HostReply, OnReply
 from paddock.model.base import Json
 from paddock.model.errors import (
     ConfigurationError,

@@ -22,10 +22,10 @@ from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.model.settings import ToolSettings
 
 if TYPE_CHECKING:
-    from paddock.confine.process import Sandbox
     from paddock.model.process import ProcessGrants
     from paddock.runtimes.found import Toolchains
     from paddock.runtimes.steps import Steps
+    from paddock.sandbox.sandbox import Sandbox
     from paddock.tools.engine import Command, NoCommand, ToolEngine
     from paddock.tools.library import Tool, ToolLibrary
     from paddock.tools.prompting import Prompting, Run

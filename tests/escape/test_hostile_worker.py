@@ -21,9 +21,9 @@ from tests.escape.puppet import (
     saying,
 )
 
-from paddock.guest import frames
-from paddock.guest.engine import GuestEngine
-from paddock.guest.job import GuestJob
+from paddock.javascript import frames
+from paddock.javascript.engine import GuestEngine
+from paddock.javascript.job import GuestJob
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.request import GuestRun
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from paddock.guest import frames
-from paddock.guest.worker_handle import Worker
+from paddock.javascript import frames
+from paddock.javascript.worker_client import Worker
 
 NUMBERS = "return [Math.random(), Math.random(), Math.random()]"
 

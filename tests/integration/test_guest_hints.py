@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.guest.absent import INSTEAD
+from paddock.javascript.hints import INSTEAD
 
 NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
 BYTES = "use Uint8Array: TextEncoder and TextDecoder for texts, fromBase64 and toBase64, fromHex and toHex"

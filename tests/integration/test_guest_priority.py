@@ -3,11 +3,11 @@
 import asyncio
 import os
 
-from paddock.guest import worker_handle
+from paddock.javascript import worker_client
 
 
 def test_a_program_makes_way_when_another_one_begins(guest, monkeypatch):
-    monkeypatch.setattr(worker_handle, "SHORT_S", -1.0)  # every program has run for long
+    monkeypatch.setattr(worker_client, "SHORT_S", -1.0)  # every program has run for long
 
     async def use() -> tuple[int, object, int]:
         stop, begun = asyncio.Event(), asyncio.Event()
@@ -24,4 +24,4 @@ def test_a_program_makes_way_when_another_one_begins(guest, monkeypatch):
         return before, short.value, after
 
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert guest.runner.run(use()) == (own, 1, own + worker_handle.NICENESS)
+    assert guest.runner.run(use()) == (own, 1, own + worker_client.NICENESS)

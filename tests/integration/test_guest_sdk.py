@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from paddock.guest.job import GuestJob, HostReply
+from paddock.javascript.job import GuestJob, HostReply
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
 from paddock.model.request import GuestRun

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from paddock.guest import launch
+from paddock.javascript import launch
 
 MIB = 1 << 20
 
@@ -15,7 +15,8 @@ DRIVEN = """
 import ctypes, os, sys, threading
 from importlib.util import find_spec
 from pathlib import Path
-from paddock.guest import frames, glue, v8, worker, zygote
+from paddock.javascript import frames
+from paddock.javascript.child import bootstrap, fork_server, v8, worker
 
 class Parent:
     '''Stands in for the channel to the parent: what a worker is to hear, and what it says.'''
@@ -38,8 +39,8 @@ class Parent:
         print(*self.said, sep="\\n", file=sys.stderr, flush=True)  # V8 says what it cannot report on the other
         os._exit(0)
 
-def guest(text=glue.source()):
-    library = v8.load(Path(find_spec("py_mini_racer").origin).parent, zygote.PROFILES[sys.argv[1]])
+def guest(text=bootstrap.source()):
+    library = v8.load(Path(find_spec("py_mini_racer").origin).parent, fork_server.PROFILES[sys.argv[1]])
     return worker.Guest(v8.Isolate(library), text)
 
 def run(source):
@@ -145,7 +146,7 @@ def test_large_texts_leave_in_order(guest):
 
 
 THROWING = """
-text = glue.source().replace('if (message[0] === "wake")', 'if (message[0] === "wake") throw new NativeError("odd"); else if (false)')
+text = bootstrap.source().replace('if (message[0] === "wake")', 'if (message[0] === "wake") throw new NativeError("odd"); else if (false)')
 """
 TWICE = (
     THROWING
@@ -202,7 +203,8 @@ def test_what_ends_a_turn_from_outside_ends_this_one_alone(program, end):
 
 HIDDEN = """
 import socket, sys
-from paddock.guest import launch, v8_native, worker, zygote
+from paddock.javascript import launch
+from paddock.javascript.child import fork_server, v8_native, worker
 
 class Hidden(v8_native.Native):
     def bind(self, name, *arguments, **result):
@@ -212,7 +214,7 @@ worker.Native = Hidden
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 sys.argv[1:] = [str(theirs.detach()), "guest", launch._engine_directory()]
 try:
-    zygote.main()
+    fork_server.main()
 finally:
     print(ours.recv(4096).decode())
 """

@@ -225,10 +225,10 @@ READ_GLOBALS = """
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from paddock.guest import glue, v8, zygote
-library = v8.load(Path(find_spec("py_mini_racer").origin).parent, zygote.PROFILES[sys.argv[1]])
+from paddock.javascript.child import bootstrap, fork_server, v8
+library = v8.load(Path(find_spec("py_mini_racer").origin).parent, fork_server.PROFILES[sys.argv[1]])
 isolate = v8.Isolate(library)
-isolate.evaluate(glue.source())
+isolate.evaluate(bootstrap.source())
 print(isolate.evaluate("JSON.stringify(Reflect.ownKeys(this).map(String).sort())").decode(), flush=True)
 import os
 os._exit(0)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from paddock.guest.answers import Answers
-from paddock.guest.intake import Intake, ProgramError
-from paddock.guest.launch import Child, Launcher
+from paddock.javascript.launch import Child, Launcher
+from paddock.javascript.parse import Intake, ProgramError
+from paddock.javascript.parse_cache import Answers
 
 TYPED = "const a: number = 1\na + 1"
 

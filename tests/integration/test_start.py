@@ -13,7 +13,7 @@ import pytest
 _REPORT = """
 import json, sys
 sys.argv[1:] = {arguments!r}
-from paddock.guest.launch import Launcher
+from paddock.javascript.launch import Launcher
 early = []
 def noted(begin):
     def begun(self, *profile):
@@ -73,8 +73,8 @@ LIBRARIES = {
 
 ROOMS = {
     *(
-        "paddock.confine.ladder",
-        "paddock.confine.plan",
+        "paddock.sandbox.tiers",
+        "paddock.sandbox.spec",
         "paddock.flows",
         "paddock.hub.config",
         "paddock.hub.meaning",

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from paddock.confine import interpreter
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.settings import AuditSettings, Settings
+from paddock.sandbox import interpreter
 from paddock.wiring.session import open_session
 
 JUMPING = """
-import paddock.guest.glue as glue, time
+import paddock.javascript.child.bootstrap as glue, time
 source = glue.source
 jumps = "{ const real = Date.now; let hours = 0; Date.now = () => real() + DIRECTION * 3600e3 * hours++; }"
 glue.source = lambda: jumps.replace("DIRECTION", "@") + source()

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
-from paddock.confine import cgroup
 from paddock.hub.wire import parse
+from paddock.sandbox.child import cgroup
 from paddock.store.ledger import Ledger
 from paddock.store.ledger_read import read
 from paddock.store.ledger_verify import verify

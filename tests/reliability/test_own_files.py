@@ -14,12 +14,12 @@ from typing import NamedTuple
 import pytest
 from cryptography.fernet import Fernet
 
-from paddock.guest.answers import Answers
 from paddock.hub.config import StdioServer
 from paddock.hub.observed import Observed
 from paddock.hub.pins import Pins, memory_of
 from paddock.hub.provision import load_registry, load_trust
 from paddock.hub.result import ToolInfo, ToolResult
+from paddock.javascript.parse_cache import Answers
 from paddock.logins import KeptLogins
 from paddock.model.artifact import Handle
 from paddock.model.errors import PaddockError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.guest.job import HostReply
 from paddock.host_calls import HostCalls
+from paddock.javascript.job import HostReply
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import (
     CallRecord,

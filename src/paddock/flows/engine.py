@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from paddock.flows.filling import Filling, Missing, condition, look_up
 from paddock.flows.sequence import Rescue, Sequence, Step, find, listed, read
-from paddock.guest.job import OnConsole
+from paddock.javascript.job import OnConsole
 from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import LimitOverrides

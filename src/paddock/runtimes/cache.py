@@ -19,11 +19,11 @@ from pathlib import Path
 from random import random
 from typing import NamedTuple
 
-from paddock.confine import scratch
 from paddock.files import is_ours, make_private
 from paddock.model.canonical import canonical
 from paddock.model.limits import MIB
 from paddock.runtimes import trees
+from paddock.sandbox.child import scratch
 
 _PROGRAM = "program"
 _MOST_SEEN = 4096

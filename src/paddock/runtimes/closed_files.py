@@ -13,9 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from paddock.confine import reach
 from paddock.runtimes.job import ProgramJob
 from paddock.runtimes.toolchain import identity_of
+from paddock.sandbox.child import permissions
 
 _DENIED = re.compile(
     r"permission denied|permissiondenied|eacces|accessdenied|access to the path .* is denied", re.IGNORECASE
@@ -81,14 +81,19 @@ def _walk(parts: Sequence[str], job: ProgramJob, user: int | None) -> _Closed | 
             try:
                 facts = os.stat(part, dir_fd=folder, follow_symlinks=False)
             except FileNotFoundError:
-                if depth < len(parts) or depth == 1 or not writes or reach.may_write(above, number, groups):
+                if (
+                    depth < len(parts)
+                    or depth == 1
+                    or not writes
+                    or permissions.may_write(above, number, groups)
+                ):
                     return None
                 return _Closed(os.path.join(*parts[:-1]), above, "write to")
             if depth == len(parts):
                 return _judge(_Closed(name, facts, ""), number, groups, writes=writes)
             if not stat.S_ISDIR(facts.st_mode):
                 return None
-            if not reach.may_pass(facts, number, groups):
+            if not permissions.may_pass(facts, number, groups):
                 return _Closed(name, facts, "enter")
             inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             os.close(folder)
@@ -102,9 +107,9 @@ def _judge(found: _Closed, number: int, groups: set[int], *, writes: bool) -> _C
     facts = found.facts
     if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
         return None
-    if not reach.may_read(facts, number, groups):
+    if not permissions.may_read(facts, number, groups):
         return found._replace(what="read")
-    if writes and not reach.may_write(facts, number, groups):
+    if writes and not permissions.may_write(facts, number, groups):
         return found._replace(what="write to")
     return None
 

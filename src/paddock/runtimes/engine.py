@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddock.confine import plan
-from paddock.confine.process import Sandbox, Streams
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -34,9 +32,11 @@ from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
 from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.verdict import Begun, error_of, is_out_of_memory, result_of, slow, withheld
+from paddock.sandbox import spec as plan
+from paddock.sandbox.sandbox import Sandbox, Streams
 
 if TYPE_CHECKING:
-    from paddock.confine.process import Place
+    from paddock.sandbox.sandbox import Place
 
 LEAST_RUN_MS = 1000
 """A compiled program with less time left than this is not started."""

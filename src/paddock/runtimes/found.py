@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from paddock.confine import plan
 from paddock.model.settings import RuntimeSettings, Tier
 from paddock.runtimes import directories, environments
 from paddock.runtimes.environments import Environment, PassedOver
 from paddock.runtimes.job import ProgramJob
 from paddock.runtimes.recipe import Recipe, recipes
 from paddock.runtimes.toolchain import INSTALLED, Missing, Search, Toolchain, find
+from paddock.sandbox import spec
 
 _MOST = 64
 """Toolchains that are remembered; the one not used for longest goes."""
@@ -55,7 +55,7 @@ class Toolchains:
         """Return what runs a program, as its job will see it: what its user can reach, and nobody but us put there."""
         return await self.find(
             recipes()[job.work.runtime],
-            user=plan.user(job.first_grants, job_user, tier),
+            user=spec.user(job.first_grants, job_user, tier),
             untrusted=(job.workspace,),
             names=job.terms.grants.executables,
             environment=environments.chosen(self._settings, job, self._environ, tier),
@@ -66,8 +66,8 @@ class Toolchains:
         if environments.chosen(self._settings, job, self._environ, tier) is not None:
             return []
         grants = job.first_grants
-        user = plan.user(grants, job_user, tier)
-        usual = plan.user(grants.but(workspace=job.workspace, access="read-only"), job_user, tier)
+        user = spec.user(grants, job_user, tier)
+        usual = spec.user(grants.but(workspace=job.workspace, access="read-only"), job_user, tier)
         recipe = recipes()[job.work.runtime]
         found = (
             environments.passed_over(self._settings, job, self._environ, tier),

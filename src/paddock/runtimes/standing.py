@@ -7,10 +7,10 @@ import os
 import stat
 from pathlib import Path
 
-from paddock.confine import reach
 from paddock.runtimes.job import ProgramJob
 from paddock.runtimes.steps import Steps
 from paddock.runtimes.toolchain import Toolchain, identity_of, reachable_to_read
+from paddock.sandbox.child import permissions
 
 
 def standing(job: ProgramJob, planned: Steps, toolchain: Toolchain, user: int | None) -> Path | None:
@@ -41,5 +41,5 @@ def _holds(path: Path, code: bytes, user: int | None) -> bool:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # a descriptor
         facts = os.fstat(descriptor)
-        plain = stat.S_ISREG(facts.st_mode) and reach.may_read(facts, *identity_of(user))
+        plain = stat.S_ISREG(facts.st_mode) and permissions.may_read(facts, *identity_of(user))
         return plain and facts.st_size == len(code) and file.read(len(code) + 1) == code

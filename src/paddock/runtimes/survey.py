@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paddock.confine.process import Sandbox
 from paddock.model.outcome import Status
 from paddock.model.process import ProcessLimits
 from paddock.runtimes.found import Toolchains
 from paddock.runtimes.job import ProgramJob
 from paddock.runtimes.steps import Job, Step
 from paddock.runtimes.toolchain import Missing, Toolchain
+from paddock.sandbox.sandbox import Sandbox
 
 _LIMITS = ProcessLimits(timeout_ms=60_000)
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Self
 
-from paddock.confine import reach
-from paddock.confine.paths import links
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import PLACE, Recipe, Way
+from paddock.sandbox.child import permissions
+from paddock.sandbox.child.paths import links
 
 _SYSTEM = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"))
-"""What every job can read; `paddock.confine.plan` grants it."""
+"""What every job can read; `paddock.sandbox.spec` grants it."""
 _DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _STAND_INS = frozenset({"rustup", "volta-shim", "mise", "asdf"})
 _SCRIPT = b"#!"
@@ -171,7 +171,7 @@ def reachable(path: Path, user: int | None) -> bool:
     try:
         real = path.resolve(strict=True)
         chains = {*path.absolute().parents, *real.parents, real}
-        return all(reach.may_pass(place.stat(), number, groups) for place in chains)
+        return all(permissions.may_pass(place.stat(), number, groups) for place in chains)
     except OSError:
         return False
 

@@ -17,7 +17,7 @@ from functools import partial
 from io import FileIO
 from typing import NamedTuple
 
-from paddock.confine import lockdown
+from paddock.sandbox.child import lockdown
 
 StrPath = str | os.PathLike[str]
 

@@ -16,8 +16,8 @@ from paddock.model.outcome import Status
 from paddock.model.program import signal_name
 
 if TYPE_CHECKING:
-    from paddock.confine.process import Sandbox
     from paddock.model.process import ProcessGrants, ProcessResult
+    from paddock.sandbox.sandbox import Sandbox
 
 _TOLD = 2_000
 _ERROR = "CommandError"
@@ -61,8 +61,8 @@ class Commands:
     async def _process(
         self, command: SdkCommand, argv: list[str], stdin: bytes, grants: "ProcessGrants"
     ) -> "ProcessResult":
-        from paddock.confine.process import Streams
         from paddock.model.process import ProcessLimits
+        from paddock.sandbox.sandbox import Streams
 
         limits = ProcessLimits(
             timeout_ms=command.timeout_ms,

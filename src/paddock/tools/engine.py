@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from paddock.confine.process import Sandbox, Streams
 from paddock.model.base import Json, count
 from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.nesting import MAX_DEPTH, is_deeper
@@ -27,6 +26,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Captured
 from paddock.model.request import ToolRun
 from paddock.model.tool import REFUSED, SIGNALLED, ToolEnd, ToolTerms
+from paddock.sandbox.sandbox import Sandbox, Streams
 from paddock.tools.environment import VariableError, environment
 from paddock.tools.inputs import check
 from paddock.tools.library import Tool, ToolError, inside

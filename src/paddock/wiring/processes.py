@@ -12,8 +12,8 @@ from platformdirs import user_cache_path, user_config_path, user_data_path, user
 from paddock.model.settings import SandboxSettings, Settings
 
 if TYPE_CHECKING:
-    from paddock.confine.private import File
-    from paddock.confine.process import Sandbox
+    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.state_paths import File
 
 
 def own_directories(settings: Settings) -> list[Path]:
@@ -43,21 +43,21 @@ def installation() -> list[Path]:
 
 def own_files(settings: Settings) -> "tuple[File, ...]":
     """Return the files outside of those directories that Paddock keeps, or that say what it runs and whom it trusts."""
-    from paddock.confine import private
+    from paddock.sandbox import state_paths
 
     named = [
-        private.File("sdk.webhooks", str(settings.sdk.webhooks)),
-        private.File("sdk.signals", str(settings.sdk.signals)),
-        private.File("servers.trust", str(settings.servers.trust), readable=True),
-        private.File("servers.registry", str(settings.servers.registry), readable=True),
+        state_paths.File("sdk.webhooks", str(settings.sdk.webhooks)),
+        state_paths.File("sdk.signals", str(settings.sdk.signals)),
+        state_paths.File("servers.trust", str(settings.servers.trust), readable=True),
+        state_paths.File("servers.registry", str(settings.servers.registry), readable=True),
     ]
     if settings.servers.config is not None:
-        named.append(private.File("servers.config", str(settings.servers.config), readable=True))
+        named.append(state_paths.File("servers.config", str(settings.servers.config), readable=True))
     if (source := settings.servers.registry_source) and "://" not in source:
         place = os.path.expanduser(source)  # one without a home is refused where it is read
-        named.append(private.File("servers.registry_source", place, readable=True))
-    own = private.known(own_directories(settings))
-    return tuple(file for file in named if not private.keeper(own, os.path.realpath(file.path)))
+        named.append(state_paths.File("servers.registry_source", place, readable=True))
+    own = state_paths.known(own_directories(settings))
+    return tuple(file for file in named if not state_paths.keeper(own, os.path.realpath(file.path)))
 
 
 class Processes:
@@ -84,18 +84,18 @@ class Processes:
         Raises EngineError, with the fix, when this machine gives less than the minimum, and ConfigurationError when
         the configured user is not there. The next call tries again.
         """
-        from paddock.confine import ladder, plan, private
+        from paddock.sandbox import spec, state_paths, tiers
 
         self._prepare()
         async with self._choosing:
             if self._sandbox is None:
-                self._sandbox = await ladder.choose(
+                self._sandbox = await tiers.choose(
                     self._settings.minimum_tier,
-                    job_user=plan.configured_user(self._settings.job_user),
+                    job_user=spec.configured_user(self._settings.job_user),
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
-                    own=private.known(self._own),
-                    installed=private.known(installation()),
+                    own=state_paths.known(self._own),
+                    installed=state_paths.known(installation()),
                     files=self._files(),
                 )
         return self._sandbox

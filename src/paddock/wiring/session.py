@@ -14,11 +14,11 @@ from platformdirs import user_cache_path
 from paddock.ends import to_the_end
 from paddock.forced_ends import do_before
 from paddock.gate import Engines, Gate
-from paddock.guest import answers
-from paddock.guest.engine import GuestEngine
-from paddock.guest.intake import Intake
-from paddock.guest.launch import Launcher
-from paddock.guest.pool import Pool
+from paddock.javascript import parse_cache
+from paddock.javascript.engine import GuestEngine
+from paddock.javascript.launch import Launcher
+from paddock.javascript.parse import Intake
+from paddock.javascript.pool import Pool
 from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.model.settings import AuditSettings, Settings
 from paddock.programs import Programs
@@ -160,7 +160,7 @@ async def open_session(
     with closing(_open_ledger(settings.audit)) as ledger, do_before(ledger.abandon):
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
-        intake = Intake(launcher, answers.Answers(answers.directory()))
+        intake = Intake(launcher, parse_cache.Answers(parse_cache.directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)
         own, files = own_directories(settings), partial(own_files, settings)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import places
 
-from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.sandbox.sandbox import Sandbox
 
 ATTACKS = Path(__file__).parent / "attacks"
 CLIENTS = (

@@ -14,11 +14,11 @@ from pathlib import Path
 import endless
 import places
 
-from paddock.confine import namespaces
-from paddock.confine.output import Sink
-from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.sandbox.child import namespaces
+from paddock.sandbox.io import Sink
+from paddock.sandbox.sandbox import Sandbox, Streams
 
 
 def strangers(sandbox: Sandbox) -> list[str]:

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from paddock.guest.computation import fixed_by
+from paddock.javascript.computation import fixed_by
 
 PADDOCK = Path(sys.executable).with_name("paddock")
 EVERYTHING = """

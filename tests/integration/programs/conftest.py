@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from paddock.confine.lockdown import JOB_USER
-from paddock.confine.process import Sandbox
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.settings import ArtifactSettings, AuditSettings, RuntimeSettings, Settings, Tier
+from paddock.sandbox.child.lockdown import JOB_USER
+from paddock.sandbox.sandbox import Sandbox
 from paddock.wiring.session import Session, open_session
 
 PATIENT_MS = 120_000

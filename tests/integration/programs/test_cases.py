@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.confine.process import Sandbox
 from paddock.model.limits import LimitOverrides
 from paddock.model.program import Captured
 from paddock.runtimes import engine
+from paddock.sandbox.sandbox import Sandbox
 
 SHORT = LimitOverrides(timeout_ms=200)
 C_ECHO = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.confine.lockdown import JOB_USER
+from paddock.sandbox.child.lockdown import JOB_USER
 
 READ = {
     "shell": "cat 'their file.csv'",

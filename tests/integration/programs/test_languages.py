@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
+from paddock.sandbox.sandbox import Sandbox
 
 PROGRAMS = tomllib.loads(
     (Path(__file__).parents[1] / "runtimes" / "programs.toml").read_text(encoding="utf-8")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from paddock.confine.process import Sandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import GIB, ProcessGrants, ProcessLimits
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
 from paddock.runtimes.steps import Job, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
+from paddock.sandbox.sandbox import Sandbox, Streams
 
 NOBODY = 65534
 JOB_USER = NOBODY if os.geteuid() == 0 else None

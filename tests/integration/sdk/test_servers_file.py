@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from paddock.confine.process import Sandbox
 from paddock.model.outcome import SandboxFacts
 from paddock.model.settings import RuntimeSettings
+from paddock.sandbox.sandbox import Sandbox
 
 WRITES = """
 import os

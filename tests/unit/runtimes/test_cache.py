@@ -9,11 +9,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from paddock.confine import scratch
 from paddock.runtimes import cache as caches
 from paddock.runtimes import trees
 from paddock.runtimes.cache import Cache, key
 from paddock.runtimes.engine import RuntimeEngine
+from paddock.sandbox.child import scratch
 
 FILES = {"code.c": "int main(){}"}
 

@@ -32,8 +32,8 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     Shows also whether the files that Paddock keeps are closed to others, and changes none of them.
     Exits with 1 when it is less than the setting sandbox.minimum_tier asks for, so that nothing would run.
     """
-    from paddock.confine.ladder import examine  # the help page needs no sandbox
-    from paddock.confine.plan import configured_user
+    from paddock.sandbox.spec import configured_user
+    from paddock.sandbox.tiers import examine  # the help page needs no sandbox
     from paddock.wiring.own_places import look_at_places
 
     settings = load(workspace, flags=flags).settings

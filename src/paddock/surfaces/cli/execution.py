@@ -20,7 +20,7 @@ from paddock.surfaces.cli.terminal import Terminal
 from paddock.surfaces.terminal_text import encodable, escape_but_colour
 
 if TYPE_CHECKING:
-    from paddock.guest.job import OnConsole
+    from paddock.javascript.job import OnConsole
     from paddock.store.recording import OnOutput
 
 INTERRUPTED = 128

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddock.guest.launch import Launcher
+from paddock.javascript.launch import Launcher
 from paddock.model.errors import EngineError, ScriptNotFound
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _was_read(arguments: Sequence[str]) -> bool:
     """Guess whether a program was read before; a wrong guess costs time and nothing else."""
-    from paddock.guest import answers  # while the zygote starts
+    from paddock.javascript import parse_cache  # while the zygote starts
     from paddock.store import scripts
 
     program = next((word for word in arguments if not word.startswith("-")), "-")
@@ -54,4 +54,4 @@ def _was_read(arguments: Sequence[str]) -> bool:
         script = scripts.read(program, Path())
     except (ScriptNotFound, OSError):
         return False
-    return answers.Answers(answers.directory()).has(script.source, script.language)
+    return parse_cache.Answers(parse_cache.directory()).has(script.source, script.language)

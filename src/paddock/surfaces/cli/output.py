@@ -9,8 +9,8 @@ from typing import Literal
 import click
 
 from paddock.configuration import load
-from paddock.confine.output import decoded
 from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
+from paddock.sandbox.io import decoded
 from paddock.store.artifacts import Artifacts, Found
 from paddock.store.query import Reading, query
 from paddock.surfaces.cli import candidates, options

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Literal, TextIO
 
-from paddock.confine.output import decoded
+from paddock.sandbox.io import decoded
 from paddock.surfaces.cli.streams import why_broken, write_escaped
 from paddock.surfaces.terminal_text import NO_COLOUR, encodable, escape_line, escape_piece, stays_coloured
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from paddock.configuration import load
-from paddock.confine import plan
 from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
 from paddock.model.program import RUNTIMES
@@ -27,6 +26,7 @@ from paddock.runtimes.steps import hello
 from paddock.runtimes.survey import Found, survey
 from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.warm import warm as make_warm
+from paddock.sandbox import spec
 from paddock.surfaces.cli import candidates, options
 from paddock.surfaces.cli.failure import Failure
 from paddock.surfaces.cli.help import Group, examples
@@ -35,8 +35,8 @@ from paddock.surfaces.cli.signals import heeding_signals
 from paddock.surfaces.cli.table import print_json, print_table
 
 if TYPE_CHECKING:
-    from paddock.confine.process import Sandbox
     from paddock.model.program import Runtime
+    from paddock.sandbox.sandbox import Sandbox
     from paddock.wiring.session import Session
 
 
@@ -117,7 +117,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 
     What npm and pip install goes beside Paddock's own files; what the others install is the machine's.
     """
-    target = directories.installed(plan.user(ProcessGrants(), None, "landlock"))
+    target = directories.installed(spec.user(ProcessGrants(), None, "landlock"))
     wanted: dict[tuple[str, ...], None] = {}
     impossible: list[str] = []
     for name in names:

@@ -17,7 +17,7 @@ from paddock.surfaces.cli.signals import cancelled_by_signals
 from paddock.surfaces.cli.table import warn
 
 if TYPE_CHECKING:
-    from paddock.guest.launch import Launcher
+    from paddock.javascript.launch import Launcher
     from paddock.model.settings import Settings
     from paddock.surfaces.mcp.door import Door
     from paddock.surfaces.mcp.service import Names, SettingsOf
@@ -92,7 +92,7 @@ def mcp(
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
     door = None if address is None else _door(address, token_file, hosts)
-    from paddock.guest.launch import Launcher
+    from paddock.javascript.launch import Launcher
 
     launcher = Launcher()
     try:

@@ -32,7 +32,7 @@ from paddock.wiring.session import Session, open_session
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from paddock.guest.job import OnConsole
+    from paddock.javascript.job import OnConsole
     from paddock.model.artifact import OutputFound, OutputQuery
     from paddock.redaction.outgoing import OnCall
     from paddock.store.audit import AuditRecord

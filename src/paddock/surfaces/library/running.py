@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec
 from paddock.model.errors import PaddockError
 
 if TYPE_CHECKING:
-    from paddock.guest.job import OnConsole
+    from paddock.javascript.job import OnConsole
     from paddock.model.outcome import Outcome
     from paddock.model.request import ExecutionRequest
     from paddock.redaction.outgoing import OnCall

@@ -37,7 +37,7 @@ from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.approvals import Asker, ClientAsker
-from paddock.guest.job import OnConsole
+from paddock.javascript.job import OnConsole
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 
 from paddock.approvals import ClientAsker
-from paddock.guest.job import OnConsole
+from paddock.javascript.job import OnConsole
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json

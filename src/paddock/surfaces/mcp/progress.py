@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from paddock.confine.output import decoded
-from paddock.guest.job import OnConsole
+from paddock.javascript.job import OnConsole
 from paddock.model.artifact import Stream
 from paddock.model.outcome import ConsoleLine
 from paddock.model.redraw import last_frame, unfinished_frame
+from paddock.sandbox.io import decoded
 from paddock.surfaces import render
 from paddock.surfaces.terminal_text import encodable
 

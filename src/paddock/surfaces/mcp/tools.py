@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from paddock.approvals import Asker
 from paddock.ends import stopped_first
-from paddock.guest.job import OnConsole
+from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError

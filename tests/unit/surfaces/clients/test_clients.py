@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from paddock.confine.protected import PROTECTED
+from paddock.sandbox.child.protected_paths import PROTECTED
 from paddock.surfaces.cli.root import command
 from paddock.surfaces.clients import jsonc
 from paddock.surfaces.clients.table import CLIENTS, Client, Scope

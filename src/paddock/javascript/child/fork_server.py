@@ -1,0 +1,137 @@
+"""The zygote: a small process that has V8 running, the glue in it, and forks guest workers.
+
+fork(2) leaves a child with the thread that called it. So V8's thread is the one that forks, between two tasks, and the
+child goes on with a live isolate. The main thread only waits, and holds nothing that a child could need.
+
+    parent -> zygote   one byte, with the worker's socket and standard error as descriptors
+    zygote -> parent   {"born": pid} with a pidfd, or {"unborn": 1}; {"dead": pid, ...} once for every worker, with
+                       what it cost
+
+The control socket is SOCK_SEQPACKET, so messages keep their borders. Its end is the end of the zygote, and the end of
+the zygote kills every worker (PR_SET_PDEATHSIG).
+"""
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+from paddock.javascript.child import bootstrap, v8, worker
+from paddock.sandbox.child import lockdown
+
+FLAGS = ("--single-threaded", "--disallow-code-generation-from-strings")
+PROFILES = {"guest": (*FLAGS, "--jitless"), "guest-jit": (*FLAGS, "--no-maglev")}
+"""Without Maglev, the compiler between the others: long loops would stay in its code, which takes a quarter longer, and
+it would be one more to trust."""
+
+_DESCRIPTORS = 2
+
+
+class Zygote:
+    """The fork server behind one control socket."""
+
+    def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
+        self._control = control
+        self._rules = lockdown.prepare(profile)
+        isolate = v8.Isolate(v8.load(library_directory, PROFILES[profile]))
+        self._guest = worker.Guest(isolate, bootstrap.source(), bootstrap.libraries())
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        self._data_bytes = worker.data_segment(os.open("/proc/self/status", os.O_RDONLY))
+        self._workers: dict[int, int] = {}
+        """pid by pidfd"""
+
+    def serve(self) -> None:
+        """Fork on request and report deaths until the parent goes away."""
+        gc.freeze()
+        self._guest.hand_over(self._fork_on_request)
+        threading.Event().wait()
+
+    def _fork_on_request(self) -> tuple[worker.Channel, int]:
+        """Serve on V8's thread; return in a worker."""
+        self._say({"ready": os.getpid(), "landlock": self._rules.landlock_abi})
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor != self._control.fileno():
+                    self._bury(descriptor)
+                elif (born := self._answer()) is not None:
+                    return born
+
+    def _answer(self) -> tuple[worker.Channel, int] | None:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._control, 16, _DESCRIPTORS)
+        except ConnectionResetError:  # the parent died with unread reports
+            message, descriptors = b"", []
+        if not message:
+            os._exit(0)
+        try:
+            pid = os.fork()
+        except OSError as error:  # it costs this request its worker, and those that live nothing
+            os.write(descriptors[1], str(error).encode())
+            pid = -1
+        if pid == 0:
+            return self._become_worker(*descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if pid < 0:
+            self._say({"unborn": 1})
+            return None
+        pidfd = os.pidfd_open(pid)
+        self._workers[pidfd] = pid
+        self._poll.register(pidfd, select.POLLIN)
+        try:
+            socket.send_fds(self._control, [json.dumps({"born": pid}).encode()], [pidfd])
+        except OSError:  # the parent has died; with this process the worker does
+            os._exit(0)
+        return None
+
+    def _become_worker(self, connection: int, errors: int) -> tuple[worker.Channel, int]:
+        lockdown.die_with_parent()
+        os.dup2(errors, 2)
+        lockdown.close_all_but(connection, self._rules.ruleset)
+        channel = worker.Channel(socket.socket(fileno=connection))
+        lockdown.shed(self._rules)
+        lockdown.seal(self._rules)
+        return channel, self._data_bytes
+
+    def _bury(self, pidfd: int) -> None:
+        pid = self._workers.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status, usage = os.wait4(pid, 0)
+        self._say(
+            {
+                "dead": pid,
+                "code": os.waitstatus_to_exitcode(status),
+                "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
+                "peak_bytes": usage.ru_maxrss * 1024,
+            }
+        )
+
+    def _say(self, message: dict[str, object]) -> None:
+        try:
+            self._control.send(json.dumps(message).encode())
+        except OSError:
+            os._exit(0)
+
+
+def main() -> None:
+    """Serve: `python -I -S -c ... CONTROL_FD PROFILE LIBRARY_DIRECTORY`."""
+    control_fd, profile, library_directory = sys.argv[1:]
+    gc.disable()  # a collection in a child would touch, and so copy, every page it shares with this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    control = socket.socket(fileno=int(control_fd))
+    try:
+        zygote = Zygote(control, profile, Path(library_directory))
+    except OSError as error:
+        control.send(json.dumps({"failed": f"the guest cannot be confined here: {error}"}).encode())
+        sys.exit(1)
+    except v8.LoadError as error:
+        control.send(json.dumps({"failed": str(error)}).encode())
+        sys.exit(1)
+    zygote.serve()

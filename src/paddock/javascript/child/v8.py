@@ -1,0 +1,226 @@
+"""A thin binding of the V8 library that mini-racer ships, for processes that run nothing but one guest.
+
+Theory of operation. mini-racer gives every context a thread of its own that takes tasks from a queue (evaluate, call)
+and reports each result through one C callback *on that thread*. `py_mini_racer` hops between that thread and an asyncio
+thread for every step (0.1 ms a hop). Here the callback itself waits for the next message, and no thread is ever woken.
+No JavaScript frame is on the stack meanwhile, and no lock is held: so the callback may queue the next task and return,
+or call V8 itself (`paddock.javascript.child.v8_native`).
+
+Scripts go into V8 as a task's argument, and large texts come out as a task's value. All other text goes through one
+ArrayBuffer that both sides see.
+"""
+
+import ctypes
+import errno
+import os
+import resource
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_U64 = ctypes.c_uint64
+
+# Value types of the C interface (py_mini_racer._objects).
+_STRING = 5
+_ARRAY_BUFFER = 102
+_PROMISE = 103
+_EXCEPTIONS = range(200, 210)
+
+EXIT_BROKEN, EXIT_MEMORY = 70, 71
+"""Exit statuses of a process whose Python side failed, and of one whose Python side ran out of memory."""
+
+_TASK_DONE = 1
+
+_ADDRESSES = 160 << 30
+"""Bytes of addresses that V8 and all else have room in. It needs 145 GiB, most of it for objects of C++ (measured)."""
+
+
+class _Payload(ctypes.Union):
+    _fields_ = (("pointer", ctypes.c_void_p), ("integer", ctypes.c_int64))
+
+
+class _Value(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"  # what `_pack_` means anyway; Python 3.14 wants it said
+    _fields_ = (("payload", _Payload), ("length", ctypes.c_size_t), ("type", ctypes.c_uint8))
+
+
+_Handle = ctypes.POINTER(_Value)
+_Pointer: TypeAlias = "ctypes._Pointer[_Value]"  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - has no public name
+_Callback = ctypes.CFUNCTYPE(None, _U64, _Handle)
+
+
+class Promised(NamedTuple):
+    """A promise that a script evaluated to. It is never freed: a process runs one program, then ends."""
+
+    handle: object
+
+
+class ScriptError(Exception):
+    """A script that Paddock itself evaluates failed; the text is V8's."""
+
+
+class LoadError(Exception):
+    """V8 cannot be had here; the text says why, and is for whoever installed or started Paddock."""
+
+
+class LibraryError(LoadError):
+    """The library is not the one that Paddock was written for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"mini-racer's library has no {name}: reinstall Paddock with the version of mini-racer that it names"
+        )
+
+
+def give_up(error: BaseException) -> NoReturn:
+    """End the process: ctypes would print what a callback raises and go on, and the guest would hang."""
+    if isinstance(error, MemoryError):
+        os._exit(EXIT_MEMORY)
+    os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    os._exit(EXIT_BROKEN)
+
+
+def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
+    """Load the library from mini-racer's package `directory` and start V8 with `flags`.
+
+    No thread exists afterwards as long as `--single-threaded` is among the flags, so the process may fork. Raises
+    OSError when there is no library, and LoadError when it is another one or V8 could not start.
+    """
+    library = ctypes.CDLL(str(directory / "libmini_racer.so"))
+    signatures: dict[str, tuple[list[object], object]] = {
+        "mr_init_v8": ([ctypes.c_char_p, ctypes.c_char_p], None),
+        "mr_init_context": ([_Callback], _U64),
+        "mr_eval": ([_U64, _Handle, _U64], _U64),
+        "mr_call_function": ([_U64, _Handle, _Handle, _Handle, _U64], _U64),
+        "mr_alloc_string_val": ([_U64, ctypes.c_char_p, _U64, ctypes.c_uint8], _Handle),
+        "mr_free_value": ([_U64, _Handle], None),
+    }
+    for name, (arguments, result) in signatures.items():
+        function = getattr(library, name, None)
+        if function is None:
+            raise LibraryError(name)
+        function.argtypes = arguments
+        function.restype = result
+    _check_limits()
+    library.mr_init_v8(" ".join(flags).encode(), str(directory / "icudtl.dat").encode())
+    return library
+
+
+def _check_limits() -> None:
+    """Raise LoadError where V8 would abort in the middle of its start, and tell nobody why."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESSES:
+        raise LoadError(
+            f"V8 reserves {_ADDRESSES >> 30} GiB of addresses, whatever memory it uses, and this process may have "
+            f"{limit / (1 << 30):.1f} (ulimit -v); run Paddock without that limit: limits.script.memory_bytes "
+            "bounds the memory"
+        )
+    thread = threading.Thread(target=int)
+    try:
+        thread.start()
+    except RuntimeError:
+        raise LoadError(os.strerror(errno.EAGAIN)) from None
+    thread.join()
+
+
+def keep_thread() -> None:
+    """Have Python know the calling thread for good, not only for as long as a callback runs.
+
+    A forked child whose one thread Python forgets cannot be entered again (CPython 3.11, init_threadstate).
+    """
+    ctypes.pythonapi.PyGILState_Ensure()
+
+
+class Isolate:
+    """One V8 isolate with one context.
+
+    Set-up runs on the caller's thread: `evaluate` blocks. Once `on_turn` is set everything happens on V8's thread: it
+    is called whenever a task has ended and no JavaScript runs. What it raises ends the process.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        self._callback = _Callback(self._called)  # must outlive the context
+        self._ended = threading.Event()
+        self._result: object = None
+        self.on_turn: Callable[[object], None] | None = None
+        self._context = library.mr_init_context(self._callback)
+        self._undefined = self.evaluate("undefined", keep=True)
+
+    def evaluate(self, source: str, *, keep: bool = False) -> object:
+        """Evaluate a script and wait for it; return its value.
+
+        Strings come back as `str`, array buffers as a writable memoryview, everything else as None, or as an opaque
+        handle when `keep` is set. Raises ScriptError when the script throws.
+        """
+        self._ended.clear()
+        argument = self._string(source)
+        self._keep = keep
+        self.library.mr_eval(self._context, argument, _TASK_DONE)
+        self._ended.wait()
+        self.library.mr_free_value(self._context, argument)
+        if isinstance(self._result, ScriptError):
+            raise self._result
+        return self._result
+
+    def call(self, function: object, arguments: object) -> object:
+        """Call `function` during set-up and wait for it; return its value. Raises ScriptError when it throws."""
+        self._ended.clear()
+        self._keep = False
+        self.queue(function, arguments)
+        self._ended.wait()
+        if isinstance(self._result, ScriptError):
+            raise self._result
+        return self._result
+
+    def queue(self, function: object, arguments: object) -> None:
+        """Queue a call of `function`; its end is reported to `on_turn`."""
+        self.library.mr_call_function(self._context, function, self._undefined, arguments, _TASK_DONE)
+
+    def follow(self, function: object, promised: Promised, arguments: object) -> None:
+        """Queue a call of `function` with the promise as its `this`; its end is reported to `on_turn`."""
+        self.library.mr_call_function(self._context, function, promised.handle, arguments, _TASK_DONE)
+
+    def queue_script(self, source: bytes) -> None:
+        """Queue the evaluation of a script given as UTF-8; its end is reported to `on_turn`."""
+        handle = self.library.mr_alloc_string_val(self._context, source, len(source), _STRING)
+        self.library.mr_eval(self._context, handle, _TASK_DONE)
+
+    def _string(self, text: str) -> object:
+        data = text.encode("utf-8", "surrogatepass")
+        return self.library.mr_alloc_string_val(self._context, data, len(data), _STRING)
+
+    def _called(self, _: int, handle: _Pointer) -> None:
+        try:
+            self._dispatch(handle)
+        except BaseException as error:  # noqa: BLE001 - give_up says why
+            give_up(error)
+
+    def _dispatch(self, handle: _Pointer) -> None:
+        if self.on_turn is not None:
+            self.on_turn(self._read(handle))
+            return
+        self._result = handle if self._keep else self._read(handle)
+        if self._keep and handle.contents.type in _EXCEPTIONS:
+            self._result = self._read(handle)
+        self._ended.set()
+
+    def _read(self, handle: _Pointer) -> object:
+        value = handle.contents
+        kind, pointer, length = value.type, value.payload.pointer, value.length
+        result: object = None
+        if kind == _STRING:
+            result = ctypes.string_at(pointer, length) if length else b""
+        elif kind == _ARRAY_BUFFER and self.on_turn is None:  # not a program's own
+            # The buffer lives as long as the context does: the glue never lets go of it. Its handle stays alive too.
+            return memoryview((ctypes.c_uint8 * length).from_address(pointer)).cast("B")
+        elif kind == _PROMISE and self.on_turn is not None:
+            return Promised(handle)
+        elif kind in _EXCEPTIONS:
+            result = ScriptError(ctypes.string_at(pointer, length).decode("utf-8", "replace"))
+        self.library.mr_free_value(self._context, handle)
+        return result

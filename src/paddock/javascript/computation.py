@@ -1,0 +1,218 @@
+"""Pure computations: a program that is given one text, emits another, and can ask the host for nothing.
+
+The program goes to V8 as it is: no parser of ours reads it, nothing is wrapped around it. Whatever its worker says
+besides what it emits and how it ends breaks the protocol, so not even a breached worker has a way to a server.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+import struct
+
+from paddock.javascript import frames
+from paddock.javascript.job import GuestJob
+from paddock.javascript.outcome_mapping import POSITION, STOPPED, End, Judged, Verdict
+from paddock.javascript.parse import Program
+from paddock.javascript.source_map import Positions
+from paddock.javascript.worker_client import Cost, Listener, Worker
+from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
+
+_SOURCE_URL = "\n//# sourceURL=paddock:program"
+"""A line of its own, so that it makes no text a program that is none."""
+
+_FIXED = struct.Struct("<4IQ")
+"""What a hash fixes: the start of `Math.random`, and the instant."""
+_FIRST_INSTANT = 946_684_800_000
+_INSTANTS = 1 << 40
+"""The instant is one of these milliseconds after the year 2000 began; they end in 2034."""
+
+_THROWN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*?)\n[^\n]*\n( *)\^+\n", re.DOTALL)
+"""What V8 says: place, what was thrown, the line of the source, a caret below it. The stack follows.
+
+The place has the name that the program gives itself, or `<anonymous>` for a text that V8 has not read to its end."""
+_BARE = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
+"""The same, cut off in a long line."""
+_NAMED = re.compile(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
+
+_WARNINGS = 8
+"""Maximum number of warnings; glue/numbers.js has the same number."""
+_WARNING_CHARS = 1000
+
+_NEVER_SETTLED = ErrorInfo(
+    name="Error",
+    message="the program evaluates to a promise that nothing can settle any more",
+    hint="a computation has no timers and nothing to wait for: what comes after such an `await` never runs",
+)
+
+
+class Computation(Listener):
+    """One computation's conversation with the host."""
+
+    def __init__(self, worker: Worker, job: GuestJob) -> None:
+        self._worker = worker
+        self._job = job
+        source = job.work.source
+        self._program = Program(
+            source=source, code=source + _SOURCE_URL, language="javascript", positions=Positions(prefix=0)
+        )
+        self._ended = asyncio.get_running_loop().create_future()
+        self._emitted: list[str] = []
+        self._bytes = 0
+        self._warnings: list[ConsoleLine] = []
+        self._end: End = None
+
+    async def run(self) -> None:
+        """Send the program and wait until it has ended or the worker has gone."""
+        limits, work = self._job.limits, self._job.work
+        *seed, instant = fixed_by(work.source, _text(work.input)) if work.deterministic else _chance()
+        settings = {
+            "input": _text(work.input),
+            "output": limits.output_bytes,
+            "partial": work.partial,
+            "seed": seed,
+            "instant": instant,
+            "exact": work.exact,
+            "frame": limits.frame_bytes,
+        }
+        self._worker.serve(self, limits)
+        self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes, world="compute"))
+        if self._worker.is_alive():
+            await self._ended
+
+    def heard(self, message: frames.Message) -> None:
+        """Act on a message; what comes after the end counts for nothing."""
+        if self._ended.done():
+            return
+        match message:
+            case frames.Emitted(text):
+                self._take(text)
+            case frames.Done(value=str(text)):
+                self._take(text)
+                self._finish(message)
+            case frames.Overflow() | frames.Broken() | frames.Failed() | frames.Stuck():
+                self._finish(message)
+            case ConsoleLine(level="warn", text=text) if (
+                len(self._warnings) < _WARNINGS and len(text) <= _WARNING_CHARS
+            ):
+                self._warnings.append(message)
+            case frames.ConsoleCut():
+                pass
+            case _:
+                self._refuse("what no computation says")
+
+    def broken(self, error: frames.FrameError) -> None:
+        """End the conversation with a worker that broke the rules."""
+        self._finish(error)
+
+    def gone(self) -> None:
+        """End the conversation with a worker that died."""
+        self._finish(None)
+
+    async def stop_calls(self) -> None:
+        """Do nothing: a computation makes no calls."""
+
+    def time_is_up(self) -> None:
+        """Record that the wall limit had passed."""
+        limit = self._job.limits.timeout_ms
+        error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
+        self._end = self._end or Judged(Status.TIMEOUT, error)
+
+    def stop(self) -> None:
+        """End the program, which nobody wants to go on."""
+        self._finish(STOPPED)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the conversation itself tells how the program ended: by a message, by the clock, or stopped."""
+        return self._end is not None
+
+    @property
+    def has_word(self) -> bool:
+        """Whether the program itself said how it ended, and now waits."""
+        said = frames.Done | frames.Overflow | frames.Broken | frames.Failed | frames.Stuck
+        return isinstance(self._end, said)
+
+    def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+        """Return the facts of the computation; what was emitted before an error is told if it was asked for."""
+        status, error = self._judged()
+        if cost is None:
+            cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
+        told = status in (Status.OK, Status.OUTPUT_LIMIT) or self._job.work.partial
+        return RawResult(
+            status=status,
+            value="".join(self._emitted) if told else None,
+            has_value=told,
+            console=tuple(self._warnings),
+            error=error,
+            usage=Usage(
+                wall_ms=round(wall_ms, 3),
+                cpu_ms=round(cost.cpu_ms, 3),
+                peak_bytes=cost.peak_bytes,
+                emitted_bytes=self._bytes,
+            ),
+            sandbox=facts,
+        )
+
+    def _take(self, text: str) -> None:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            self._refuse("half of a character")
+            return
+        if self._bytes + size > self._job.limits.output_bytes:
+            self._refuse(
+                "more output than allowed"
+            )  # the glue keeps this limit itself; a breached one does not
+            return
+        self._bytes += size
+        self._emitted.append(text)
+
+    def _refuse(self, what: str) -> None:
+        self._worker.kill()
+        self._finish(frames.FrameError(what))
+
+    def _finish(self, end: End) -> None:
+        if not self._ended.done():
+            self._end = end
+            self._ended.set_result(None)
+
+    def _judged(self) -> tuple[Status, ErrorInfo | None]:
+        if isinstance(self._end, frames.Broken):
+            return Status.FAILED, self._thrown(self._end.text)
+        if isinstance(self._end, frames.Stuck):
+            return Status.FAILED, _NEVER_SETTLED
+        return Verdict(self._job, self._program, self._worker).on(self._end)
+
+    def _thrown(self, text: str) -> ErrorInfo:
+        """Read V8's message about a program. Whoever forges one deceives himself."""
+        head = _THROWN.match(text) or _BARE.match(text)
+        if head is None:
+            return ErrorInfo(name="Error", message="the engine cannot run the program")
+        told = head[2]
+        named = _NAMED.match(told)
+        name, message = (named[1], told[named.end() :]) if named else ("Thrown", told)
+        place = POSITION.search(text, head.end())
+        line, column = (int(place[1]), int(place[2])) if place else (int(head[1]), len(head[3]) + 1)
+        from paddock.javascript.hints import advice_for_computations
+
+        error = self._program.error(name, message, "" if named else told, line, column)
+        return error.model_copy(update={"hint": advice_for_computations(error, self._program.source)})
+
+
+def fixed_by(source: str, given: str) -> tuple[int, int, int, int, int]:
+    """Return what program and input fix by their SHA-256: four words for `Math.random`, and the instant in ms."""
+    digest = hashlib.sha256()
+    for text in (source, given):
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    *seed, instant = _FIXED.unpack_from(digest.digest())
+    return seed[0], seed[1], seed[2], seed[3], _FIRST_INSTANT + instant % _INSTANTS
+
+
+def _chance() -> tuple[int | None, ...]:
+    return *_FIXED.unpack(os.urandom(_FIXED.size))[:4], None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,227 @@
+"""The guest engine: one JavaScript or TypeScript program, one worker, one raw result.
+
+    source -> intake (parse, strip types, wrap) -> worker (run, host calls) -> RawResult
+    a pure computation's source -> worker (run) -> RawResult
+
+The parent owns the clock and the budgets. Whatever the worker does, the result is there when the wall limit has passed:
+the worker is killed, and what it had said up to then is kept.
+"""
+
+import asyncio
+import re
+import time
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from paddock.javascript.busy_poll import Vigil
+from paddock.javascript.computation import Computation
+from paddock.javascript.execution import Dialogue
+from paddock.javascript.job import GuestJob, Host, OnConsole
+from paddock.javascript.parse import Intake, ProgramError
+from paddock.javascript.pool import Pool
+from paddock.javascript.worker_client import Worker
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status
+from paddock.sandbox.child import lockdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from paddock.javascript.launch import EngineProfile
+
+_BURY_SECONDS = 5.0
+
+_HALF = ErrorInfo(
+    name="SyntaxError",
+    message="Half of a character (a lone surrogate); write it as an escape like \\ud83d",
+    phase="parse",
+)
+"""What parse.js says of other programs, to V8 in UTF-8, which has no form for it."""
+
+
+class _Places(asyncio.Semaphore):
+    """Places for programs, and how many wait for one."""
+
+    waiting = 0
+
+    async def acquire(self) -> Literal[True]:
+        self.waiting += 1
+        try:
+            return await super().acquire()
+        finally:
+            self.waiting -= 1
+
+
+class _Placed:
+    """A worker that has a place, and gives it up while it is held: a program that waits for a person keeps none out."""
+
+    def __init__(self, places: _Places, worker: Worker) -> None:
+        self._places = places
+        self._worker = worker
+        self._has_place = True
+
+    def stop(self) -> None:
+        self._worker.stop()
+        self.leave()
+
+    async def ready(self) -> None:
+        if not self._has_place:
+            await self._places.acquire()
+            self._has_place = True
+
+    def go_on(self) -> None:
+        self._worker.go_on()
+
+    def leave(self) -> None:
+        """Give the place up, if it has one."""
+        if self._has_place:
+            self._has_place = False
+            self._places.release()
+
+
+class GuestEngine:
+    """Runs programs in the workers of a pool."""
+
+    def __init__(self, pool: Pool, intake: Intake, most: int) -> None:
+        """Run at most `most` programs at a time; further ones wait their turn, first come first served.
+
+        Programs that others wait for have places of their own, `most` for each depth: whoever holds a place waits
+        only for those who compete for others.
+        """
+        self._pool = pool
+        self._intake = intake
+        self._vigil = Vigil()
+        self._running: set[Worker] = set()
+        self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(most))
+
+    @property
+    def waiting(self) -> int:
+        """How many programs wait for a place."""
+        return sum(places.waiting for places in list(self._places.values()))
+
+    @property
+    def workers(self) -> int:
+        """How many workers live, spares included."""
+        return self._pool.workers
+
+    def expect(self, *, jit: bool) -> None:
+        """Have a worker wake up, or start, while what it is for is still being recorded."""
+        self._pool.expect(_profile(jit))
+
+    async def run(
+        self,
+        job: GuestJob,
+        host: Host,
+        on_console: OnConsole | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> RawResult:
+        """Return what became of the program. Cancelling the task kills the worker first.
+
+        When `stop` is set, the program ends as `cancelled`, with what it said and called until then.
+
+        Raises EngineError when Paddock's own machinery failed before the program started, PaddockError after.
+        """
+        profile = _profile(job.grants.jit)
+        if job.work.computes:
+            if re.search("[\ud800-\udfff]", job.work.source):
+                return RawResult(status=Status.FAILED, error=_HALF)
+            return await self._run(job, profile, lambda worker: Computation(worker, job), stop)
+        try:
+            program = await self._intake.read(job.work.source, job.work.language)
+        except ProgramError as error:
+            return RawResult(status=Status.FAILED, error=error.info)
+        return await self._run(
+            job,
+            profile,
+            lambda worker: Dialogue(worker, job, program, host, on_console, vigil=self._vigil),
+            stop,
+        )
+
+    async def _run(
+        self,
+        job: GuestJob,
+        profile: "EngineProfile",
+        begin: "Callable[[Worker], Dialogue | Computation]",
+        stop: asyncio.Event | None,
+    ) -> RawResult:
+        places = self._places[job.depth]
+        await places.acquire()
+        try:
+            worker = await self._pool.take(profile)
+        except BaseException:
+            places.release()
+            raise
+        placed = _Placed(places, worker)
+        self._vigil.programs += 1
+        for other in self._running:
+            other.make_way()
+        self._running.add(worker)
+        try:
+            facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
+            dialogue = begin(worker)
+            if stop is None:
+                return await _run(dialogue, worker, placed, job, facts)
+            with _stopped_by(stop, dialogue):
+                return await _run(dialogue, worker, placed, job, facts)
+        finally:
+            placed.leave()
+            self._vigil.programs -= 1
+            self._running.remove(worker)
+            # In the loop's next step: the kernel tears a process down on its killer's time, here a
+            # millisecond for which a program that has given its result need not wait.
+            asyncio.get_running_loop().call_soon(worker.end)
+
+
+async def _run(
+    dialogue: Dialogue | Computation, worker: Worker, placed: _Placed, job: GuestJob, facts: SandboxFacts
+) -> RawResult:
+    started = time.perf_counter()
+    try:
+        async with job.clock.limit(job.limits.timeout_ms / 1000, placed):
+            await dialogue.run()
+    except TimeoutError:
+        dialogue.time_is_up()
+    finally:
+        cost = worker.cost()
+        worker.listener = None
+        if not dialogue.has_word:
+            worker.kill()
+        await dialogue.stop_calls()
+    wall_ms = (time.perf_counter() - started) * 1000
+    if not dialogue.has_end:  # it crashed: how, its parent knows
+        try:
+            async with asyncio.timeout(_BURY_SECONDS):
+                await worker.death
+        except TimeoutError as error:
+            # No EngineError, which says that nothing ran and that it is safe to try again.
+            raise PaddockError(f"guest worker {worker.pid} did not end after SIGKILL") from error
+    return dialogue.result(cost, wall_ms, facts)
+
+
+@contextmanager
+def _stopped_by(stop: asyncio.Event, dialogue: Dialogue | Computation) -> Generator[None]:
+    """Stop what is under way when `stop` is set."""
+    waiting = asyncio.ensure_future(stop.wait())
+    waiting.add_done_callback(lambda done: None if done.cancelled() else dialogue.stop())
+    try:
+        yield
+    finally:
+        waiting.cancel()
+
+
+def _profile(jit: bool) -> "EngineProfile":
+    return "guest-jit" if jit else "guest"
+
+
+@lru_cache
+def _facts(jit: bool, landlock_abi: int) -> SandboxFacts:
+    """Return what confines a worker; each of these has succeeded, or the worker would not have said ready."""
+    own_user = lockdown.has_own_user()
+    layers = ["process", "no_new_privs", f"landlock-{landlock_abi}", "seccomp"]
+    layers += ["uid"] if own_user else []
+    layers += [] if jit else ["jitless"]
+    residual = () if own_user else ("the worker has the user of Paddock",)
+    return SandboxFacts(tier="landlock", layers=tuple(layers), residual=residual)

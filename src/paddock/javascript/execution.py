@@ -1,0 +1,415 @@
+"""One program's conversation with the host, seen from the host, which keeps every budget itself."""
+
+import asyncio
+import os
+import select
+import struct
+import time
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.javascript import frames
+from paddock.javascript.busy_poll import SOON_S, Vigil
+from paddock.javascript.job import GuestJob, Host, HostReply, OnConsole
+from paddock.javascript.outcome_mapping import STOPPED, End, Judged, Verdict, rejection_text, uncalled_text
+from paddock.javascript.parse import Program
+from paddock.javascript.worker_client import Cost, Listener, Worker
+from paddock.large_json import count_in_slices
+from paddock.model.errors import PaddockError
+from paddock.model.json_meter import COUNTED_BYTES, MOST_CHECKED_VALUES
+from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
+
+if TYPE_CHECKING:
+    from paddock.model.base import Json
+
+TRUNCATED = "[output truncated]"
+
+_SEED = struct.Struct("4I")
+"""What the program's `Math.random` starts from."""
+
+_STOP_SECONDS = 5.0
+_CONSOLE_LINES = 100_000
+"""Lines kept: an empty one costs the output budget nothing, and the host a good deal."""
+_OTHER_MESSAGES = 16
+_HELD_FRAMES = 4
+"""How many largest messages the arguments of calls in flight may add up to."""
+
+
+class Dialogue(Listener):
+    """One program's conversation with the host."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        job: GuestJob,
+        program: Program,
+        host: Host,
+        on_console: OnConsole | None,
+        *,
+        vigil: Vigil,
+    ) -> None:
+        self._vigil = vigil
+        self._answered = 0.0
+        """When the last answer went to the program."""
+        self._quick = False
+        """Whether its last call came soon after an answer."""
+        self._worker = worker
+        self._job = job
+        self._program = program
+        self._host = host
+        self._on_console = on_console
+        self._ended = asyncio.get_running_loop().create_future()
+        self._console: list[ConsoleLine] = []
+        self._console_bytes = 0
+        self._heard = 0
+        self._cut = False
+        self._calls: list[tuple[tuple[str, str], Status, float]] = []
+        """What was called, how it ended, and after how many seconds: the records are made when nobody waits."""
+        self._asked = 0
+        self._held_bytes = 0
+        self._held_values = 0
+        self._fault: BaseException | None = None
+        self._waiting: deque[frames.Call | frames.SdkCall] = deque()
+        self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
+        self._end: End = None
+        self._in_flight = 0
+        self._room = 0 if job.sink is None else job.sink.limit
+        """How many characters of a result over its limit are still taken."""
+
+    async def run(self) -> None:
+        """Send the program and wait until the worker has gone."""
+        limits, work = self._job.limits, self._job.work
+        settings = {
+            "output": limits.output_bytes,
+            "lines": _CONSOLE_LINES,
+            "calls": limits.host_calls,
+            "frame": limits.frame_bytes,
+            "result": limits.result_bytes,
+            "kept": self._room,
+            "sleep": limits.sleep_ms,
+            "seed": _SEED.unpack(os.urandom(_SEED.size)),
+            "raw": work.raw_results,
+            "vars": work.vars,
+            "commands": self._job.commands,
+            "workspace": str(self._job.workspace),
+        }
+        if work.input is not None:
+            settings["input"] = work.input
+        places = self._program.positions
+        if places.map is not None and not work.raw_results:
+            settings["positions"] = places.prefix, places.insertions, places.map
+        if self._program.numbers:
+            settings["numbers"] = self._program.numbers
+        frame = frames.start(settings, self._program.code, limits.memory_bytes)
+        if len(frame) > COUNTED_BYTES and (refused := await self._refuse_input(settings)) is not None:
+            self._end = refused
+            return
+        self._worker.serve(self, limits)
+        self._worker.send(frame)
+        if not self._worker.is_alive():
+            return
+        await self._ended
+        if self._fault is not None:
+            what = type(self._fault).__name__
+            raise PaddockError(f"what serves the program failed outside of it ({what})") from self._fault
+
+    async def _refuse_input(self, settings: "dict[str, Json]") -> Judged | None:
+        """Return why a program is not started with its input; None where it is."""
+        most = self._job.limits.frame_values
+        meter = await count_in_slices(frames.written(settings), most)
+        if meter.values <= most:
+            return None
+        what = "variables" if self._job.work.input is None else "input"
+        message = f"The {what} of the program holds more than {most} values"
+        error = ErrorInfo(name="RangeError", message=message, hint=f"pass less, or raise `{self._key}`")
+        return Judged(Status.INVALID, error)
+
+    @property
+    def _key(self) -> str:
+        """The setting that bounds the values in a message."""
+        return f"limits.{self._job.work.profile}.frame_values"
+
+    def heard(self, message: frames.Message) -> None:
+        """Act on a message; what comes after the end counts for nothing."""
+        if self._ended.done():
+            return
+        if isinstance(message, frames.ResultPiece):
+            self._take(message.text)
+            return
+        self._heard += 1
+        self._vigil.end()
+        if self._heard > _CONSOLE_LINES + 2 * self._job.limits.host_calls + _OTHER_MESSAGES:
+            self._refuse("messages beyond all bounds")
+            return
+        match message:
+            case frames.Call() | frames.SdkCall():
+                self._call(message)
+            case frames.RefusedCall():
+                self._refuse_call(message)
+            case ConsoleLine():
+                self._print(message)
+            case frames.ConsoleCut():
+                self._print_cut()
+            case frames.Unhandled():
+                self._warn(rejection_text(self._program, message))
+            case frames.Ready() | frames.Emitted() | frames.Overflow():
+                again = isinstance(message, frames.Ready)
+                self._refuse("a second greeting" if again else "what only computations say")
+            case _:
+                self._conclude(message)
+
+    def _conclude(self, message: End) -> None:
+        if isinstance(message, frames.Done) and not self._job.work.raw_results:
+            self._warn(uncalled_text(self._program))
+        self._end = self._end or message
+        self._finish()
+
+    def broken(self, error: frames.FrameError) -> None:
+        """End the dialogue with a worker that broke the rules."""
+        self._end = self._end or error
+        self._finish()
+
+    def gone(self) -> None:
+        """End the dialogue with a worker that died."""
+        self._finish()
+
+    def _take(self, text: str) -> None:
+        self._room -= len(text)
+        if self._job.sink is None or self._room < 0:
+            self._refuse("a result larger than may be kept")  # the glue keeps this limit itself
+        else:
+            self._job.sink.take(text)
+
+    def _refuse(self, what: str) -> None:
+        """End a worker that does what the glue never does."""
+        self._worker.kill()
+        self.broken(frames.FrameError(what))
+
+    def _finish(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _print(self, line: ConsoleLine) -> None:
+        self._console_bytes += len(line.text.encode("utf-8", "surrogatepass"))
+        if self._cut or self._console_bytes > self._job.limits.output_bytes:
+            self._print_cut()  # the glue keeps this budget itself; a breached one does not
+            if self._console_bytes > 2 * self._job.limits.output_bytes:
+                self._refuse("output beyond all bounds")
+            return
+        self._keep(line)
+
+    def _warn(self, text: str) -> None:
+        """Add a line to the console, within the program's budget; the glue does not count it. An empty one is none."""
+        if not text:
+            return
+        line = ConsoleLine(level="warn", text=text)
+        if self._console_bytes + len(text.encode("utf-8", "surrogatepass")) <= self._job.limits.output_bytes:
+            self._print(line)
+        else:
+            self._print_cut()
+
+    def _print_cut(self) -> None:
+        if not self._cut:
+            self._cut = True
+            self._keep(ConsoleLine(level="log", text=TRUNCATED))
+
+    def _keep(self, line: ConsoleLine) -> None:
+        self._console.append(line)
+        if self._on_console is None:
+            return
+        try:
+            self._on_console(line)
+        except Exception as error:  # noqa: BLE001 - whoever listens may be anybody
+            self._fault = self._fault or error
+            self._on_console = None
+            self._finish()
+
+    def _call(self, call: frames.Call | frames.SdkCall) -> None:
+        self._asked += 1
+        self._quick = time.perf_counter() < self._answered + SOON_S
+        if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
+            self._refuse("calls beyond their limit")
+            return
+        limits = self._job.limits
+        if self._held_bytes + call.size > (most := _HELD_FRAMES * limits.frame_bytes):
+            text = f"The arguments of the calls in flight are larger than {most} bytes"
+            self._reply_error(call.number, "LimitError", text)
+            return
+        if self._held_values + call.values > (most := limits.frame_values):
+            text = f"The arguments of the calls in flight hold more than {most} values"
+            how = f"Pass less at once, or raise `{self._key}`."
+            self._reply_error(call.number, "LimitError", f"{text}. {how}")
+            return
+        self._held_bytes += call.size
+        self._held_values += call.values
+        if len(self._tasks) < self._job.limits.parallel_calls:
+            self._begin(call)
+        else:
+            self._waiting.append(call)
+
+    def _refuse_call(self, call: frames.RefusedCall) -> None:
+        """Answer a call whose arguments were never decoded."""
+        self._asked += 1
+        if self._asked > self._job.limits.host_calls:
+            self._refuse("calls beyond their limit")
+            return
+        what = f"{'' if call.server == 'paddock' else 'servers.'}{call.server}"
+        most = self._job.limits.frame_values
+        text = f"{what}: the arguments of {call.name} hold more than {most} values"
+        how = f"Pass less at once, or raise `{self._key}`."
+        if most >= MOST_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
+            # Tools have schemas, which would refuse what a higher limit lets through.
+            how = f"Pass less at once: tools take at most {MOST_CHECKED_VALUES}."
+        self._reply_error(call.number, "RangeError", f"{text}. {how}")
+
+    def _reply_error(self, number: int, name: str, text: str) -> None:
+        error: dict[str, Json] = {"name": name, "message": text}
+        self._worker.send(frames.reply(number, ok=False, value=error))
+
+    def _begin(self, call: frames.Call | frames.SdkCall) -> None:
+        self._tasks[asyncio.create_task(self._serve(call))] = call
+
+    async def _serve(self, call: frames.Call | frames.SdkCall) -> None:
+        try:
+            await self._answer(call)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it is not the program's
+            self._fault = self._fault or fault
+            self._finish()
+        finally:
+            # Not by a callback of the task, which would cost each call a turn of the event loop.
+            self._tasks.pop(asyncio.current_task(), None)
+            self._held_bytes -= call.size
+            self._held_values -= call.values
+            if self._waiting and not self._ended.done():
+                self._begin(self._waiting.popleft())
+
+    async def _answer(self, call: frames.Call | frames.SdkCall) -> None:
+        on_reply = partial(self._reply, call, time.perf_counter())
+        if isinstance(call, frames.Call):
+            await self._host.call(
+                call.server, call.tool, call.arguments, on_reply, raw=call.raw, encoded=call.encoded
+            )
+        else:
+            await self._host.sdk(call.name, call.arguments, on_reply)
+        # A worker that does not read gets no further answers: they would pile up here.
+        await self._worker.drained()
+
+    def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
+        self._answered = time.perf_counter()
+        if reply.warning:
+            self._warn(reply.warning)
+        good, status = reply.status is Status.OK, reply.status
+        frame = frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
+        if len(frame) > self._job.limits.frame_bytes:
+            status = Status.OUTPUT_LIMIT
+            frame = frames.reply(call.number, ok=False, value=self._too_large(call, len(frame)))
+        self._worker.send(frame)
+        self._calls.append((_names(call), status, self._answered - started))
+        if self._quick:
+            self._vigil.begin()
+
+    def _too_large(self, call: frames.Call | frames.SdkCall, size: int) -> "Json":
+        """Return the error for an answer that does not fit into a message; the program is not to blame for it."""
+        whose = "Server {0}: the answer of {1}" if isinstance(call, frames.Call) else "{0}: the result of {1}"
+        most, profile = self._job.limits.frame_bytes, self._job.work.profile
+        text = f"{whose.format(*_names(call))} takes {size} bytes, and at most {most} reach a program"
+        return {
+            "name": "ToolError" if isinstance(call, frames.Call) else "LimitError",
+            "message": f"{text}. Ask for less at once, or raise `limits.{profile}.frame_bytes`.",
+            "server": _names(call)[0],
+            "tool": _names(call)[1],
+            "retryable": False,
+        }
+
+    async def stop_calls(self) -> None:
+        """Cancel what the program still waits for: nothing goes on after its end."""
+        self._in_flight = len(self._tasks) + len(self._waiting)
+        self._waiting.clear()
+        if tasks := [task for task in self._tasks if task is not None]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+
+    def time_is_up(self) -> None:
+        """Record where the program stood when the wall limit had passed."""
+        limit = self._job.limits.timeout_ms
+        if _is_computing(self._worker.pid) or _has_more_to_say(self._worker):
+            text = f"Script execution timed out after {limit}ms"
+            hint = "it was computing when its time was up"
+        elif self._tasks:
+            waited = sorted(".".join(_names(call)) for call in (*self._tasks.values(), *self._waiting))
+            text, hint = "Execution timeout", f"it was waiting for {', '.join(waited)}"
+        else:
+            text, hint = "Execution timeout", "it was waiting for a timer"
+        error = ErrorInfo(name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms")
+        self._end = self._end or Judged(Status.TIMEOUT, error)
+
+    def stop(self) -> None:
+        """End the program, which nobody wants to go on."""
+        self._end = self._end or STOPPED
+        self._finish()
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the dialogue itself tells how the program ended: by a message, by the clock, or stopped."""
+        return self._end is not None
+
+    @property
+    def has_word(self) -> bool:
+        """Whether the program itself said how it ended, and now waits."""
+        said = frames.Done | frames.Oversized | frames.Failed | frames.Stuck | frames.Broken
+        return isinstance(self._end, said)
+
+    def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+        """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""
+        status, error = Verdict(self._job, self._program, self._worker).on(self._end)
+        if cost is None:
+            cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
+        done = self._end if isinstance(self._end, frames.Done) and status is Status.OK else None
+        return RawResult(
+            status=status,
+            value=done.value if done else None,
+            has_value=done.has_value if done else False,
+            console=tuple(self._console),
+            console_truncated=self._cut,
+            error=error,
+            calls=tuple(_record(*call) for call in self._calls),
+            in_flight=self._in_flight,
+            usage=Usage(
+                wall_ms=round(wall_ms, 3),
+                cpu_ms=round(cost.cpu_ms, 3),
+                peak_bytes=cost.peak_bytes,
+                host_calls=self._asked,
+                console_bytes=self._console_bytes,
+            ),
+            sandbox=facts,
+        )
+
+
+def _names(call: frames.Call | frames.SdkCall) -> tuple[str, str]:
+    """Return what people know the other side and the called by."""
+    return (call.server, call.tool) if isinstance(call, frames.Call) else ("paddock", call.name)
+
+
+def _record(names: tuple[str, str], status: Status, seconds: float) -> CallRecord:
+    server, tool = names
+    return CallRecord(server=server, tool=tool, status=status, ms=round(seconds * 1000, 3))
+
+
+def _is_computing(pid: int) -> bool:
+    """Return whether the process is running right now, that is: not waiting."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
+    return False
+
+
+def _has_more_to_say(worker: Worker) -> bool:
+    """Return whether something that it wrote is unread: a host that reads late holds it in the middle of a line."""
+    if not worker.is_alive() or worker.transport is None:
+        return False
+    poll = select.poll()
+    poll.register(worker.transport.get_extra_info("socket"), select.POLLIN)
+    return [happened for _, happened in poll.poll(0)] == [select.POLLIN]

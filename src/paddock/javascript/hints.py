@@ -1,0 +1,318 @@
+"""What programs ask for and do not have, and what does the same here: advice for those who know other worlds.
+
+A hint that has nothing to do with the error misleads its reader. So each needs what makes it certain: the name alone
+where that means nothing else, otherwise the way in which the name is used. Where it is not clear, there is none.
+"""
+
+import re
+from difflib import get_close_matches
+
+from paddock.javascript.expressions import Site, callee, given, gives_promise, parts
+from paddock.model.outcome import ErrorInfo
+
+_NO_MODULES = "a program is one text without modules; call tools through servers.<name>.<tool>(...)"
+_NO_NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
+_NO_FILES = "there are no files; call a tool: await servers.<name>.<tool>(...)"
+_RETURN = "end the program with `return value`"
+_ESCAPED = "the text is escaped for HTML; send it as it is"
+_BYTES = "use Uint8Array: TextEncoder and TextDecoder for texts, fromBase64 and toBase64, fromHex and toHex"
+_GLOBAL = "the global object is `globalThis`"
+_NO_THIS = "`this` is undefined in a function that is called without an object: call it as `object.method()`"
+_SCHEDULE = "use queueMicrotask(f), or setTimeout(f, 0)"
+_TOOLS = "tools are in `servers`: await servers.<name>.<tool>(...)"
+_GIVEN = "what a program is given is in `input` and `paddock.vars`"
+_NODE = f"there is no Node.js; {_GIVEN}"
+_BROWSER = "there is no browser; a program returns data"
+_PYTHON = "this is JavaScript: true, false, null"
+
+INSTEAD = {
+    "require": _NO_MODULES,
+    "module": _RETURN,
+    "exports": _RETURN,
+    "process": _NODE,
+    "Deno": _NODE,
+    "Bun": _NODE,
+    "os": _NODE,
+    "vars": _GIVEN,
+    "args": _GIVEN,
+    "argv": _GIVEN,
+    "env": _GIVEN,
+    "exec": "programs in other languages run by `await paddock.exec(runtime, code)`",
+    "fs": _NO_FILES,
+    "path": _NO_FILES,
+    "__dirname": _NO_FILES,
+    "__filename": _NO_FILES,
+    "fetch": _NO_NETWORK,
+    "axios": _NO_NETWORK,
+    "XMLHttpRequest": _NO_NETWORK,
+    "WebSocket": _NO_NETWORK,
+    "Request": _NO_NETWORK,
+    "Response": _NO_NETWORK,
+    "Headers": _NO_NETWORK,
+    "FormData": _NO_NETWORK,
+    "tools": _TOOLS,
+    "codemode": _TOOLS,
+    "mcp": _TOOLS,
+    "server": _TOOLS,
+    "callTool": _TOOLS,
+    "call_tool": _TOOLS,
+    "Buffer": _BYTES,
+    "setImmediate": _SCHEDULE,
+    "global": _GLOBAL,
+    "window": _GLOBAL,
+    "document": _BROWSER,
+    "localStorage": _BROWSER,
+    "print": "use console.log",
+    "alert": "use console.log",
+    "True": _PYTHON,
+    "False": _PYTHON,
+    "None": _PYTHON,
+    "lt": _ESCAPED,
+    "gt": _ESCAPED,
+    "amp": _ESCAPED,
+    "quot": _ESCAPED,
+}
+"""Advice by name."""
+
+_CALLED, _LOOKED_INTO = r"\s*\(", r"\s*(?:\?\.|\.|\[)"
+_USED = {
+    **dict.fromkeys(("exec", "print", "alert"), _CALLED),
+    **dict.fromkeys(("tools", "codemode", "mcp", "server", "os", "fs", "module", "exports"), _LOOKED_INTO),
+    **dict.fromkeys(("document", "window", "global"), _LOOKED_INTO),
+    "path": r"\s*\.\s*(?:join|resolve|basename|dirname|extname|relative|parse|normalize|isAbsolute|sep)\b",
+    **dict.fromkeys(("lt", "gt", "amp", "quot"), r"\s*;"),
+}
+"""How a name is used that could as well be one that the program has forgotten to declare."""
+
+_NOT_DEFINED = re.compile(r"([\w$]{1,64}) is not defined")
+_NO_LOG = re.compile(r"console\.\w+ is not a function")
+_NOT_READ = re.compile(r"Cannot read properties of (?:undefined|null) \(reading '([^']{1,64})'\)")
+_NOT_OF_THIS = re.compile(r"Cannot (read|set) properties of undefined \((?:reading|setting) '([^']{1,64})'\)")
+_NO_FUNCTION = re.compile(r"(.{1,200})\.([A-Za-z_$][\w$]{0,40}) is not a function", re.DOTALL)
+_NOT_ITERABLE = re.compile(
+    r"(?:(.{1,200}) is not iterable|undefined is not iterable \(cannot read property Symbol\(Symbol\.iterator\)\))",
+    re.DOTALL,
+)
+_OF_KEYS = re.compile(r"(?:keys|values|entries|getOwnPropertyNames)\(\s*")
+_OF_A_MESSAGE = re.compile(r"\.(?:content|structuredContent)$")
+_OF_ITS_TEXT = re.compile(r"(?:\?\.)?\[?0\]\s*(?:\?\.|\.)\s*(?:text|type|data|resource)\b")
+_READ_AS_JSON = re.compile(r"parse\([^)\n]{0,200}(?:\bcontent\b|\bstructuredContent\b)")
+_LOGS = "console has log, info, warn, error, debug, dir, table, group, count, time, assert and trace"
+_RESULT = (
+    "a tool's result is its data, or its text: data needs no JSON.parse, and there is no `content[0].text`; "
+    "servers.<name>.callRaw(tool, args) gives the whole message"
+)
+_BIG = (
+    "whole numbers beyond 2**53 are BigInt: calculate with BigInt alone (`n + 1n`, `BigInt(m)`), "
+    "or with Number(n), which may lose the last digits"
+)
+_PARSED = "this is data already, as the result of a tool is: leave JSON.parse out"
+_A_PROMISE = "a call gives a promise: put `await` before it"
+_NO_CODE = "a text does not become code: write the code itself; JSON.parse(text) reads data"
+_BY_MESSAGE = {
+    ("EvalError", "Code generation from strings disallowed for this context"): _NO_CODE,
+    ("SyntaxError", '"[object Object]" is not valid JSON'): _PARSED,
+    ("SyntaxError", "Unexpected token 'o', \"[object Promise]\" is not valid JSON"): _A_PROMISE,
+    ("TypeError", "Do not know how to serialize a BigInt"): (
+        "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"
+    ),
+    ("TypeError", "Cannot mix BigInt and other types, use explicit conversions"): _BIG,
+    ("TypeError", "Cannot convert a BigInt value to a number"): _BIG,
+}
+
+
+_METHOD_NAMES = (
+    "at charAt charCodeAt codePointAt concat endsWith includes indexOf lastIndexOf localeCompare match "
+    "matchAll normalize padEnd padStart repeat replace replaceAll search slice split startsWith substring "
+    "toLowerCase toUpperCase toString trim trimEnd trimStart every fill filter find findIndex findLast "
+    "flat flatMap forEach join keys map pop push reduce reduceRight reverse shift some sort splice "
+    "toReversed toSorted toSpliced unshift values with entries has get set add delete clear union "
+    "intersection difference then catch finally all allSettled race any resolve reject assign fromEntries "
+    "hasOwn freeze isArray from of parse stringify toISOString getTime getFullYear getMonth getDate "
+    "getDay getHours getMinutes toFixed toPrecision isInteger isFinite isNaN parseInt parseFloat test "
+    "exec abs ceil floor max min pow random round sqrt trunc groupBy "
+)
+_METHODS = _METHOD_NAMES.split()
+"""Methods of what ECMAScript brings, to compare misspelt ones with."""
+_ELSEWHERE = {
+    "contains": "includes",
+    "append": "push",
+    "strip": "trim",
+    "lower": "toLowerCase",
+    "upper": "toUpperCase",
+}
+"""Methods of other languages, whose names mean nothing else."""
+_NEAR = 0.82
+
+_EMIT = "a computation gives its result by emit(text), as often as it likes"
+_READ = "read_input() gives the input, a text"
+_ALONE = "a computation has its input and nothing else: no modules, files, network or servers"
+_AT_ONCE = "a computation has no timers, and nothing to wait for"
+_INTL = "Intl is there with `limits.deterministic: false`"
+_PLAIN = "a computation is plain JavaScript, without types"
+_FENCE = "send the program alone, without the fence around it"
+_COMPUTING = {
+    _EMIT: "console print alert process document output module exports",
+    _READ: "input readInput stdin args argv paddock",
+    _ALONE: "require fetch axios XMLHttpRequest fs os path servers tools mcp callTool Deno Bun Buffer",
+    _AT_ONCE: "setTimeout setInterval setImmediate sleep clearTimeout queueMicrotask",
+    _INTL: "Intl",
+    _PYTHON: "True False None",
+}
+_IN_COMPUTATIONS = {name: told for told, names in _COMPUTING.items() for name in names.split()}
+_IN_SCRIPTS = {
+    "Illegal return statement": _EMIT,
+    "Cannot use import statement outside a module": _ALONE,
+    "Unexpected token 'export'": _EMIT,
+}
+_USED_IN_COMPUTATIONS = {
+    **dict.fromkeys(("print", "alert", "output", "exec"), _CALLED),
+    **dict.fromkeys(("document", "module", "exports", "servers", "tools", "mcp", "os", "fs"), _LOOKED_INTO),
+    "path": _USED["path"],
+}
+_WAITS = re.compile(r"\bawait\b\s*$")
+_AWAITED = re.compile(r"await\b\s*[\w$(\[{'\"`]")
+_ONLY_ASYNC = "await is only valid in async functions"
+_TYPED = re.compile(
+    r":\s*(?:string|number|boolean|any|unknown|void|Record<|Array<)|^(?:interface|type|enum) \w"
+)
+_NEAR_A_TYPE = 40
+"""Characters around the place of a syntax error where a type is the reason for it."""
+
+
+def advice(error: ErrorInfo, source: str) -> str:
+    """Return what to write in the place of what an error of a program says; empty where that is not clear."""
+    site = Site.of(error, source)
+    if told := _BY_MESSAGE.get((error.name, error.message)):
+        return told
+    if error.name == "SyntaxError" and error.message == '"undefined" is not valid JSON':
+        return _RESULT if site and _READ_AS_JSON.match(site.after) else ""
+    if error.name == "ReferenceError":
+        return _of_a_name(error, site, INSTEAD, _USED)
+    if error.name != "TypeError":
+        return ""
+    if _NO_LOG.fullmatch(error.message):
+        return _LOGS
+    if site is None:
+        return ""
+    if _is_of_this(error, site):
+        return _NO_THIS
+    return _of_a_promise(error, site, source) or _of_a_result(error, site) or _of_a_method(error)
+
+
+def called(error: ErrorInfo, source: str) -> list[str]:
+    """Return the names by which a program reaches for a tool where there is none: `["g", "search"]` for `g.search`."""
+    site = Site.of(error, source)
+    if site is None:
+        return []
+    if error.name == "ReferenceError" and (found := _NOT_DEFINED.fullmatch(error.message)):
+        return parts(site.next(found[1]))
+    if error.name != "TypeError":
+        return []
+    if (found := _NO_FUNCTION.fullmatch(error.message)) and found[1] == "servers":
+        return ["servers", found[2]]
+    if (found := _NOT_READ.fullmatch(error.message)) and site.base().startswith(("paddock.", "mentu.")):
+        return [*parts(site.base()), found[1]]
+    return []
+
+
+def _of_a_name(error: ErrorInfo, site: Site | None, told: dict[str, str], used: dict[str, str]) -> str:
+    """Return the advice on a name that is not defined, if it is used as that of another world is."""
+    found = _NOT_DEFINED.fullmatch(error.message)
+    if found is None or (name := found[1]) not in told:
+        return ""
+    if (way := used.get(name)) is None:
+        return told[name]
+    if site is None:
+        return ""
+    before = "&" if way == _USED["lt"] else r"(?<![\w$.])"
+    text = site.before[-1:] + site.after
+    return told[name] if re.search(rf"{before}{re.escape(name)}{way}", text) else ""
+
+
+def _is_of_this(error: ErrorInfo, site: Site) -> bool:
+    """Tell whether a member of `this` itself was read or written, where `this` is undefined."""
+    if (found := _NOT_OF_THIS.fullmatch(error.message)) is None:
+        return False
+    if found[1] == "read":  # the place is that of the member, and of an assignment that of its sign
+        return site.base() == "this"
+    return re.search(rf"(?<![\w$.])this\s*\.\s*{re.escape(found[2])}\s*$", site.before) is not None
+
+
+def _of_a_promise(error: ErrorInfo, site: Site, source: str) -> str:
+    """Return the advice on what was looked for in the promise of a call, where the text shows that."""
+    if _NOT_READ.fullmatch(error.message):
+        base = site.base()
+    elif found := _NO_FUNCTION.fullmatch(error.message):
+        base = found[1]
+    elif found := _NOT_ITERABLE.fullmatch(error.message):
+        base = found[1] or site.next()
+    elif error.message == "Cannot convert undefined or null to object" and (
+        found := _OF_KEYS.match(site.after)
+    ):
+        base = Site("", site.after[found.end() :]).next()
+    else:
+        return ""
+    base = re.sub(r"^\(\s*await\b\s*(.*)\)$", r"\1", base, flags=re.DOTALL)
+    if (direct := callee(base)) and gives_promise(direct, source):
+        rest = base.rpartition(")")[2]
+        return f"the call gives a promise, of which `await` must come first: `(await {direct}(...)){rest}`"
+    names = parts(base)
+    if not names or not re.match(r"[A-Za-z_$]", base):
+        return ""
+    value, whole = given(names[0], site.before)
+    if re.match(r".*\.map\(\s*async\b|Array\.from\(.*=>\s*servers\.", value.partition("\n")[0]):
+        return f"`{names[0]}` holds promises: `await Promise.all({names[0]})` gives their values"
+    if (call := callee(value)) and gives_promise(call, source):
+        what = "is" if whole else "was read from"
+        return f"`{names[0]}` {what} a promise: put `await` before the call, `await {call}(...)`"
+    return ""
+
+
+def _of_a_result(error: ErrorInfo, site: Site) -> str:
+    """Return the advice on a tool's result that is taken for a message of the protocol."""
+    if _NOT_READ.fullmatch(error.message) is None:
+        return ""
+    base = site.base()
+    if base.endswith(".structuredContent") or (base.endswith("content") and _OF_ITS_TEXT.match(site.after)):
+        return _RESULT
+    if base.startswith("(") and _OF_A_MESSAGE.search(base):
+        return _RESULT if re.match(r"\(\s*await\s+servers\b", base) else ""
+    names = parts(base)
+    if names not in (["content"], [*names[:1], "content"]):
+        return ""
+    return (
+        _RESULT if re.match(r"await\s+servers\b(?!.*\.callRaw\()", given(names[0], site.before).value) else ""
+    )
+
+
+def _of_a_method(error: ErrorInfo) -> str:
+    """Return the method that was meant by one that is not there; the engine has told which that is."""
+    found = _NO_FUNCTION.fullmatch(error.message)
+    if found is None or found[1] == "servers":
+        return _TOOLS if found else ""
+    if found[1].startswith(("servers", "paddock", "mentu")):
+        return ""
+    if name := _ELSEWHERE.get(found[2]):
+        return f"the method is called `{name}` in JavaScript"
+    near = get_close_matches(found[2], _METHODS, n=1, cutoff=_NEAR)
+    return f"did you mean `{near[0]}`?" if near and near[0] != found[2] else ""
+
+
+def advice_for_computations(error: ErrorInfo, source: str) -> str:
+    """Return what to write instead in a computation, which has less; empty for other errors."""
+    site = Site.of(error, source)
+    if error.name == "ReferenceError":
+        return _of_a_name(error, site, _IN_COMPUTATIONS, _USED_IN_COMPUTATIONS)
+    if error.name == "SyntaxError":
+        if "JSON" in error.message or site is None:
+            return ""
+        if told := _IN_SCRIPTS.get(error.message):
+            return told
+        if error.message.startswith(_ONLY_ASYNC) or _WAITS.search(site.before) or _AWAITED.match(site.after):
+            return _AT_ONCE
+        line = error.excerpt.partition("\n")[0]
+        near = site.before.rpartition("\n")[2][-_NEAR_A_TYPE:] + site.after[:_NEAR_A_TYPE]
+        return _PLAIN if _TYPED.search(near) or _TYPED.match(line) else ""
+    fenced = error.name == "TypeError" and error.excerpt.startswith("```")
+    return _FENCE if fenced else _of_a_method(error) if error.name == "TypeError" else ""

@@ -1,0 +1,85 @@
+"""Start this package's own child processes: zygotes, and the reader of programs.
+
+To import the rest of Paddock takes as long as these need to get ready. So this module imports little, and the command
+line starts what it will need before it imports anything else (`begin_zygote`, `begin_reader`).
+"""
+
+import socket
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from paddock.model.errors import EngineError, explained
+from paddock.sandbox import interpreter
+from paddock.sandbox.child import preflight
+
+EngineProfile = Literal["guest", "guest-jit"]
+
+
+class Child(NamedTuple):
+    """A child process and this side of its one socket."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+
+
+class Launcher:
+    """Where children come from: those that were begun early, then new ones. Raises EngineError without mini-racer."""
+
+    def __init__(self) -> None:
+        self._zygotes: dict[EngineProfile, Child] = {}
+        self._readers: list[Child] = []
+
+    def begin_zygote(self, profile: EngineProfile) -> None:
+        """Start a fork server before anybody asks for it."""
+        self._zygotes[profile] = self.zygote(profile)
+
+    def begin_reader(self) -> None:
+        """Start a reader of programs before anybody asks for it."""
+        self._readers.append(self.reader())
+
+    def zygote(self, profile: EngineProfile) -> Child:
+        """Return a fork server (`paddock.javascript.child.fork_server`); the caller ends it."""
+        early = self._zygotes.pop(profile, None)
+        return early or _launch("fork_server", profile, kind=socket.SOCK_SEQPACKET)
+
+    def reader(self) -> Child:
+        """Return a reader of programs (`paddock.javascript.child.parse_worker`); the caller ends it."""
+        return self._readers.pop() if self._readers else _launch("parse_worker", kind=socket.SOCK_STREAM)
+
+    def close(self) -> None:
+        """End what was begun and never asked for."""
+        children = [*self._zygotes.values(), *self._readers]
+        self._zygotes.clear()
+        self._readers.clear()
+        for process, connection in children:
+            connection.close()
+            process.kill()
+            process.wait()
+
+
+def _launch(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
+    """Start a process without site-packages and environment, that has one socket and knows the engine's directory."""
+    if lacking := preflight.powers_lacking(preflight.FOR_GUESTS):
+        raise EngineError(lacking)
+    try:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    except OSError as error:
+        raise EngineError(explained(f"the {module} could not be started ({error.strerror})")) from error
+    number, name = theirs.fileno(), f"paddock.javascript.child.{module}"
+    with theirs:
+        try:
+            process = interpreter.start(name, str(number), *arguments, _engine_directory(), keep=number)
+        except EngineError:
+            ours.close()
+            raise
+    return Child(process, ours)
+
+
+def _engine_directory() -> str:
+    """Return where mini-racer keeps its library, without importing it."""
+    spec = find_spec("py_mini_racer")
+    if spec is None or spec.origin is None:
+        raise EngineError("the V8 library is missing: reinstall Paddock with its dependency mini-racer")
+    return str(Path(spec.origin).parent)

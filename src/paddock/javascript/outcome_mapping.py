@@ -1,0 +1,210 @@
+"""From the end of a program to a status and, where it is not ok, an error in the user's own coordinates."""
+
+import re
+import signal
+from itertools import islice
+from typing import NamedTuple
+
+from paddock.javascript import frames
+from paddock.javascript.child.v8 import EXIT_MEMORY
+from paddock.javascript.job import GuestJob
+from paddock.javascript.parse import Program
+from paddock.javascript.worker_client import Worker
+from paddock.model.limits import KIB
+from paddock.model.outcome import ErrorInfo, Frame, Status
+
+
+class Judged(NamedTuple):
+    """An end that the host itself brought about, or a program that was not started."""
+
+    status: Status
+    error: ErrorInfo | None
+
+
+End = (
+    frames.Done
+    | frames.Oversized
+    | frames.Overflow
+    | frames.Failed
+    | frames.Stuck
+    | frames.Broken
+    | frames.FrameError
+    | Judged
+    | None
+)
+"""How a dialogue ended: by a message, by a broken rule, by the host, or with no word."""
+
+STOPPED = Judged(Status.CANCELLED, ErrorInfo(name="Cancelled", message="Cancelled"))
+"""The end of a program that its user has stopped."""
+
+Judgement = tuple[Status, ErrorInfo | None]
+
+POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
+_FRAME = re.compile(
+    r"^ +at (?:(?:async )?([^\n()]{1,200}) \()?(?:async )?paddock:program:(\d{1,7}):(\d{1,7})\)?$",
+    re.MULTILINE,
+)
+_REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
+)
+_AWAIT = (
+    "put `await` before the call, or collect the calls in `await Promise.all([...])`; "
+    "`forEach` waits for none, `for (... of ...)` does"
+)
+_ASKED_AT_ONCE = 4
+"""What V8 holds and asks for to write a large text as JSON is at most so many times what was resident (measured)."""
+_ALLOCATION_FAILED = "Array buffer allocation failed"
+_NAME_LENGTH = 256 + len("...")
+_TEXT_LENGTH = 65_536 + len("...")
+_CAUSE_LENGTH = 1000 + len("...")
+_SHOWN_CALLS = _SHOWN_CAUSES = _SHOWN_FRAMES = 5
+
+
+def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
+    """Return line and column of the innermost frame of the program, as the engine counts."""
+    position = POSITION.search(stack)
+    return (int(position[1]), int(position[2])) if position else (None, None)
+
+
+def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
+    """Return the program's own functions in a stack, in the user's coordinates."""
+    found = ((each[1] or "", int(each[2]), int(each[3])) for each in _FRAME.finditer(stack))
+    own = (
+        (name, program.place(line, column)) for name, line, column in found if not program.wraps(line, column)
+    )
+    return tuple(
+        Frame(function=name, line=spot.line, column=spot.column) for name, spot in islice(own, _SHOWN_FRAMES)
+    )
+
+
+def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
+    """Return what a program threw, in the user's own coordinates and with bounded texts."""
+    text = "" if thrown.is_error else thrown.thrown[:_TEXT_LENGTH]
+    name, message = thrown.name[:_NAME_LENGTH], thrown.message[:_TEXT_LENGTH]
+    info = program.error(name, message, text, *place_in(thrown.stack))
+    if thrown.code is None:
+        return info
+    return info.model_copy(update={"code": thrown.code, "data": thrown.data})
+
+
+def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
+    """Return what to say of a rejected promise that nobody has asked about."""
+    error = thrown_error(program, rejected.reason)
+    named = f"{error.name}: {error.message}" if rejected.reason.is_error and error.message else error.message
+    if not rejected.reason.is_error:
+        named = "".join(rejected.reason.causes[:1]) or named
+    place = f" (line {error.line}, column {error.column})" if error.line else ""
+    return f"Unhandled rejection: {(named or error.name)[:_CAUSE_LENGTH]}{place}"
+
+
+def uncalled_text(program: Program) -> str:
+    """Return what to say of a program that only declares; empty for any other."""
+    if not program.uncalled:
+        return ""
+    names = " and ".join(", ".join(f"`{each.name}`" for each in program.uncalled).rsplit(", ", 1))
+    example = next(
+        (each for each in program.uncalled if not each.call.startswith("new ")), program.uncalled[0]
+    )
+    return f"Nothing was called: the program only declares {names}. End it with `return await {example.call}`"
+
+
+class Verdict(NamedTuple):
+    """Judges the end of one program."""
+
+    job: GuestJob
+    program: Program
+    worker: Worker
+
+    def on(self, end: End) -> Judgement:
+        """Return whose fault the end is, and what to tell. The worker is dead when it left no word."""
+        match end:
+            case frames.Done() as done:
+                return self._returned(done)
+            case frames.Failed() as failed:
+                return self._threw(failed)
+            case frames.Stuck():
+                hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
+                return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
+            case frames.Overflow() | frames.Oversized():
+                return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=self._too_large(end))
+            case frames.Broken(text):
+                return Status.FAILED, self._refused(text)
+            case frames.FrameError() as error:
+                return self._broke(error)
+            case Judged() as judged:
+                return judged
+            case None:
+                return self._crashed()
+
+    def _too_large(self, end: frames.Overflow | frames.Oversized) -> str:
+        profile, limits = self.job.work.profile, self.job.limits
+        if isinstance(end, frames.Overflow):
+            kib, odd = divmod(limits.output_bytes, KIB)
+            return f"output exceeded {limits.output_bytes} bytes" if odd else f"output exceeded {kib} KB"
+        characters = end.characters
+        if characters > limits.result_bytes:
+            bound = f"limits.{profile}.result_bytes is {limits.result_bytes}"
+        else:
+            bound = f"limits.{profile}.frame_bytes, which holds for its UTF-8, is {limits.frame_bytes}"
+        return f"The result has {characters} characters as JSON, and {bound}"
+
+    def _broke(self, error: frames.FrameError) -> Judgement:
+        if isinstance(error, frames.TooDeep):
+            told = f"The program handed over {error}"
+            return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
+        if isinstance(error, frames.TooMany):
+            told = f"The program handed over {error}"
+            hint = f"return or print less at once, or raise `limits.{self.job.work.profile}.frame_values`"
+            return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint=hint)
+        return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
+
+    def _returned(self, done: frames.Done) -> Judgement:
+        if not done.open_calls or self.job.work.raw_results:
+            return Status.OK, None
+        names = ", ".join(sorted(set(done.open_calls))[:_SHOWN_CALLS])
+        message = f"the program ended while it had not waited for {names}"
+        info = self.program.error("UnawaitedCall", message, "", *place_in(done.site))
+        return Status.FAILED, info.model_copy(update={"hint": _AWAIT})
+
+    def _threw(self, failed: frames.Failed) -> Judgement:
+        info = thrown_error(self.program, failed)
+        if not self.job.work.raw_results:
+            info = info.model_copy(update={"frames": call_path(self.program, failed.stack)})
+        if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
+            return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
+        causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
+        hint = f"{'caused by' if failed.is_error else 'it threw'} {causes}" if causes else ""
+        if not hint and not self.job.work.raw_results:
+            from paddock.javascript.hints import advice, advice_for_computations
+
+            hint = (advice_for_computations if self.job.work.computes else advice)(info, self.program.source)
+        return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info
+
+    def _refused(self, text: str) -> ErrorInfo:
+        """Read V8's message about a program that the parser took and the engine did not."""
+        head = _REFUSAL.match(text)
+        if head is None:
+            return ErrorInfo(name="SyntaxError", message="the engine cannot read the program")
+        column = text.split("\n")[2].find("^") + 1 if text.count("\n") > 1 else 1
+        name, _, message = head[2].partition(": ")
+        return self.program.error(name, message, "", int(head[1]), max(1, column))
+
+    def _crashed(self) -> Judgement:
+        death = self.worker.death.result()
+        words = self.worker.last_words()
+        # V8 says why it crashes; its allocator crashes without a word when the data segment is used up.
+        mute = death.code == -signal.SIGTRAP and not words.strip()
+        starved = mute and _ASKED_AT_ONCE * death.cost.peak_bytes >= self.job.limits.memory_bytes
+        if starved or death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
+            hint = self._memory_hint()
+            return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message="Out of memory", hint=hint)
+        what = f"signal {-death.code}" if death.code < 0 else f"exit status {death.code}"
+        return Status.LOST, ErrorInfo(
+            name="WorkerLost",
+            message=f"the engine crashed ({what})",
+            hint="what the program had done before that remains done",
+        )
+
+    def _memory_hint(self) -> str:
+        return f"the memory limit is {self.job.limits.memory_bytes} bytes"

@@ -1,0 +1,250 @@
+"""What goes to parse.js and what comes back: a program that can run, or why the text is none.
+
+Intake runs in a process of its own, away from programs and from this one: see parse_worker.py, and parse.js for what
+it does to a text.
+"""
+
+import asyncio
+import json
+import struct
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Literal
+
+from paddock.javascript.launch import Launcher
+from paddock.javascript.parse_cache import Answers
+from paddock.javascript.source_map import Place, Positions, locate, place
+from paddock.model.base import Json, Value
+from paddock.model.errors import EngineError, explained
+from paddock.model.json_meter import MOST_VALUES, holds_more
+from paddock.model.outcome import ErrorInfo
+from paddock.model.request import Language
+
+if TYPE_CHECKING:
+    import subprocess
+
+_LENGTH = struct.Struct("<I")
+_ANSWER_BYTES = 64 * 1024 * 1024
+_START_SECONDS = 20.0
+_KNOWN_PROGRAMS = 64
+_KNOWN_CHARACTERS = 64 * 1024
+_READ_SECONDS = 5.0
+"""A parser may backtrack exponentially on a hostile text; nobody else's program waits longer than this."""
+
+
+class Uncalled(Value):
+    """Something that a program declares, and how it would be called."""
+
+    name: str
+    call: str
+
+
+class Program(Value):
+    """A program ready to run."""
+
+    source: str
+    """The text as it was given."""
+    code: str
+    """A script that hands an async function of one parameter, `input`, to the glue."""
+    language: Literal["javascript", "typescript"]
+    positions: Positions
+    numbers: tuple[str, ...] = ()
+    """Numbers in it that a double may not hold, as JSON writes them."""
+    uncalled: tuple[Uncalled, ...] = ()
+    """What a program of nothing but declarations declares, where nothing of it is called."""
+
+    def error(self, name: str, message: str, thrown: str, line: int | None, column: int | None) -> ErrorInfo:
+        """Return an error in the user's coordinates; `line` and `column` are those of the running code, from 1."""
+        if line is None or column is None:
+            return ErrorInfo(name=name, message=message, thrown=thrown)
+        spot = self.place(line, column)
+        return ErrorInfo(
+            name=name,
+            message=message,
+            thrown=thrown,
+            line=spot.line,
+            column=spot.column,
+            excerpt=spot.excerpt,
+        )
+
+    def place(self, line: int, column: int) -> Place:
+        """Return the place in the user's source of one in the running code."""
+        return locate(line, column, self.positions, self.source)
+
+    def wraps(self, line: int, column: int) -> bool:
+        """Return whether a place in the running code is in the head that is put before the program."""
+        return line == 1 and column <= self.positions.prefix
+
+
+class ProgramError(Exception):
+    """The text is no program; `info` says where and why."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
+
+
+class _Answer(Value):
+    ok: bool
+    code: str = ""
+    language: Literal["javascript", "typescript"] = "javascript"
+    positions: Positions = Positions(prefix=0)
+    numbers: tuple[str, ...] = ()
+    uncalled: tuple[Uncalled, ...] = ()
+    error: ErrorInfo | None = None
+
+
+def question(source: str, language: Language) -> bytes:
+    """Return the request that `intake` takes."""
+    return json.dumps({"source": source, "language": language}).encode()
+
+
+def answer(response: bytes, source: str) -> Program:
+    """Read the response of `intake` to a question about `source`.
+
+    Raises ProgramError with the line, column and excerpt of the text as it was given, and ValueError (pydantic's) for
+    a response that parse.js does not make.
+    """
+    if holds_more(response, MOST_VALUES):
+        raise ValueError(f"more than {MOST_VALUES} values")
+    read = _Answer.model_validate_json(response)
+    if read.ok and read.code:
+        return Program(
+            source=source,
+            code=read.code,
+            language=read.language,
+            positions=read.positions,
+            numbers=read.numbers,
+            uncalled=read.uncalled,
+        )
+    if read.ok or read.error is None or read.error.line is None or read.error.column is None:
+        raise ValueError("neither a program nor a refusal that says where")
+    spot = place(read.error.line, read.error.column, source)
+    raise ProgramError(
+        read.error.model_copy(
+            update={"phase": "parse", "line": spot.line, "column": spot.column, "excerpt": spot.excerpt}
+        )
+    )
+
+
+_TOO_LONG = ErrorInfo(
+    name="SyntaxError",
+    message=f"the program takes over {_READ_SECONDS:.0f} s to read",
+    hint="nested generics and arrow functions in parentheses can be ambiguous to a parser; write them apart",
+    phase="parse",
+)
+
+
+class Intake:
+    """The parent's side of the process that reads programs. It starts at `prepare` or at the first text."""
+
+    def __init__(self, launcher: Launcher, answers: Answers) -> None:
+        self._launcher = launcher
+        self._answers = answers
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]] | None = None
+        self._turn = asyncio.Lock()
+        self._asked = 0
+        """How many questions the process has heard."""
+        self._known: OrderedDict[tuple[str, Language], Program] = OrderedDict()
+
+    def prepare(self) -> None:
+        """Start the process without waiting for it."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+
+    async def read(self, source: str, language: Language) -> Program:
+        """Return `source` as a program; a text read lately is not read again.
+
+        Raises ProgramError when it is none, EngineError when intake itself failed.
+        """
+        key = (source, language)
+        program = self._known.get(key)
+        if program is None:
+            program = self._recalled(source, language) or await self._read(source, language)
+            if len(source) <= _KNOWN_CHARACTERS:
+                self._known[key] = program
+                if len(self._known) > _KNOWN_PROGRAMS:
+                    self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return program
+
+    def _recalled(self, source: str, language: Language) -> Program | None:
+        """Return what an earlier process was told of a text."""
+        kept = self._answers.look(source, language)
+        try:
+            return None if kept is None else answer(kept, source)
+        except (ValueError, ProgramError):
+            return None  # damaged: it is read again, and replaced
+
+    async def _read(self, source: str, language: Language) -> Program:
+        async with self._turn:
+            self.prepare()
+            assert self._starting is not None
+            response = None
+            try:
+                async with asyncio.timeout(_START_SECONDS):
+                    reader, writer = await self._starting
+                self._asked += 1
+                async with asyncio.timeout(_READ_SECONDS):
+                    response = await _ask(reader, writer, question(source, language))
+                program = answer(response, source)
+                if self._asked == 1:
+                    # A text that has taken over its reader can change what is said of texts after it; that must
+                    # not outlive the reader. What is said of the text itself can harm nobody but its own run.
+                    self._answers.keep(source, language, response)
+            except TimeoutError:
+                if self._starting.done():
+                    raise ProgramError(_TOO_LONG) from None
+                raise EngineError("the reader of programs did not start in time") from None
+            except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+                raise EngineError(
+                    f"reading the program failed ({error}); the reader is started anew"
+                ) from error
+            finally:
+                if response is None:  # also when the task was cancelled: an answer may still be on its way
+                    await self.close()
+            return program
+
+    async def close(self) -> None:
+        """End the process."""
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            results = await asyncio.gather(starting, return_exceptions=True)
+            for result in results:
+                if isinstance(result, tuple):
+                    result[1].close()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+
+    async def _start(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._asked = 0
+        self._process, connection = self._launcher.reader()
+        connection.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=connection)
+        try:
+            greeting: dict[str, Json] = json.loads(await _receive(reader))
+            if "failed" in greeting:
+                raise EngineError(explained(str(greeting["failed"])))  # noqa: TRY301 - closes too
+        except BaseException:  # also when the task was cancelled: nobody else knows this connection
+            writer.close()
+            raise
+        return reader, writer
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> bytes:
+    writer.write(_LENGTH.pack(len(request)) + request)
+    await writer.drain()
+    return await _receive(reader)
+
+
+async def _receive(reader: asyncio.StreamReader) -> bytes:
+    length = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))[0]
+    if length > _ANSWER_BYTES:
+        raise EngineError(
+            f"the reader of programs answered with {length} bytes where at most {_ANSWER_BYTES} make sense"
+        )
+    return await reader.readexactly(length)

@@ -1,0 +1,87 @@
+"""What intake said of programs, kept for later processes of the same user: a script that ran before need not be read.
+
+An entry is named by the SHA-256 of the text and of the reader itself, appears by one rename, and is never changed. It
+is checked like an answer that just came. This module imports little: the command line asks it before anything else.
+"""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from paddock.files import is_ours, make_private
+from paddock.own_files import read_own
+
+_NEW = ".new-"
+_ANSWER_BYTES = 1024 * 1024
+_ENTRIES = 512
+
+
+def directory() -> Path:
+    """Return where the answers of this user are."""
+    return user_cache_path("paddock") / "intake"
+
+
+class Answers:
+    """Answers of intake below a directory of this user; the most recent 512, of at most 1 MiB each."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._reader = _reader()
+
+    def has(self, source: str, language: str) -> bool:
+        """Return whether there is an answer, as far as one can tell without reading it."""
+        return is_ours(self._directory) and self._entry(source, language).is_file()
+
+    def look(self, source: str, language: str) -> bytes | None:
+        """Return the answer to a question about `source`; None when there is none that could be one."""
+        if not is_ours(self._directory):
+            return None
+        try:
+            entry = self._entry(source, language)
+            answer = read_own(entry, _ANSWER_BYTES)
+            os.utime(entry)
+        except OSError:
+            return None
+        return answer
+
+    def keep(self, source: str, language: str, answer: bytes) -> None:
+        """Keep an answer, unless that is impossible: a full disk costs nobody his result."""
+        if len(answer) > _ANSWER_BYTES:
+            return
+        with contextlib.suppress(OSError):
+            make_private(self._directory)
+            if not is_ours(self._directory):
+                return
+            handle, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)
+            try:
+                with open(handle, "wb") as file:  # a descriptor
+                    file.write(answer)
+                Path(new).replace(self._entry(source, language))
+            finally:
+                Path(new).unlink(missing_ok=True)
+            self._make_room()
+
+    def _entry(self, source: str, language: str) -> Path:
+        text = source.encode("utf-8", "surrogatepass")
+        name = hashlib.sha256(b"\0".join([self._reader, language.encode(), text]))
+        return self._directory / name.hexdigest()
+
+    def _make_room(self) -> None:
+        """Remove what was used longest ago, and with it what writers that died have left."""
+        with os.scandir(self._directory) as entries:
+            found = sorted((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries)
+        for _, path in found[:-_ENTRIES]:
+            Path(path).unlink(missing_ok=True)
+
+
+def _reader() -> bytes:
+    """Return what tells one version of intake from another: its files, their sizes and times."""
+    here = Path(__file__).parent / "js"
+    with os.scandir(here) as own, os.scandir(here / "vendor") as vendored:
+        scripts = [entry for entry in (*own, *vendored) if entry.name.endswith((".js", ".wasm"))]
+        facts = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in scripts)
+    return repr(facts).encode()

@@ -1,0 +1,253 @@
+"""Workers, ready before they are needed: one zygote per engine profile, and a few locked workers that wait.
+
+    open -> take() -> [worker runs one program] -> death reported by the zygote
+
+A worker is used once. Taking one starts the next, off the request's path. A zygote is replaced after `RECYCLE_AFTER`
+forks, because its children share its address layout; one that fails or dies is replaced at the next request.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections import deque
+
+from paddock.javascript.launch import Child, EngineProfile, Launcher
+from paddock.javascript.worker_client import Cost, Death, Worker
+from paddock.model.errors import EngineError, explained
+
+RECYCLE_AFTER = 1000
+_START_SECONDS = 20.0
+_REFILL_SECONDS = 0.003
+_CONTROL_BYTES = 4096
+_CLOSING = "Paddock is closing"
+
+
+class Zygote:
+    """The parent's side of one fork server (`paddock.javascript.child.fork_server`)."""
+
+    def __init__(self, child: Child) -> None:
+        self.forks = 0
+        self.alive = True
+        self._retired = False
+        self.landlock_abi = 0
+        self._loop = asyncio.get_running_loop()
+        self._process, self._control = child
+        self._control.setblocking(False)
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._waiting: deque[Worker] = deque()
+        self.workers: dict[int, Worker] = {}
+        self._loop.add_reader(self._control.fileno(), self._heard)
+
+    async def fork(self) -> Worker:
+        """Return a new worker that is locked down and ready. Raises EngineError when none can be had."""
+        try:
+            ours, theirs, errors, their_errors = _ends()
+        except OSError as error:
+            raise EngineError(explained(f"no guest worker could start: {error.strerror}")) from error
+        os.set_blocking(errors, False)
+        worker = Worker(errors)
+        ours.setblocking(False)
+        try:
+            try:
+                await asyncio.shield(self.ready)  # others wait for it too
+                socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
+                # Only now: a request that was not taken must not stand in line for somebody else's birth.
+                self.forks += 1
+                self._waiting.append(worker)
+            except OSError as error:
+                raise EngineError(f"the guest zygote takes no requests ({error.strerror})") from error
+            finally:
+                theirs.close()
+                os.close(their_errors)
+            await self._loop.create_connection(lambda: worker, sock=ours)
+            try:
+                await _ready(worker.ready)
+            except (TimeoutError, EngineError) as error:
+                why = explained(worker.last_words() or str(error))
+                raise EngineError(f"no guest worker could start: {why}") from error
+        except BaseException:  # also when the task was cancelled: nobody else knows this worker
+            worker.ready.cancel()
+            worker.kill()
+            worker.dispose()
+            ours.close()
+            raise
+        worker.observe()
+        return worker
+
+    def retire(self) -> None:
+        """End once the last worker has ended."""
+        self._retired = True
+        if not self.workers and not self._waiting:
+            self._end("retired")
+            self._process.kill()
+            self._process.wait()
+
+    async def close(self) -> None:
+        """End the zygote and with it every worker."""
+        if not self.alive:
+            return
+        self._end(_CLOSING)
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+
+    def _heard(self) -> None:
+        while True:
+            try:
+                text, descriptors, _, _ = socket.recv_fds(self._control, _CONTROL_BYTES, 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                text, descriptors = b"", []
+            if not text:
+                self._end("the guest zygote died")
+                self._process.wait()
+                return
+            self._take(json.loads(text), descriptors)
+            if not self.alive:
+                return
+
+    def _take(self, message: dict[str, int | float | str], descriptors: list[int]) -> None:
+        if "born" in message:
+            worker = self._waiting.popleft()
+            worker.born(int(message["born"]), descriptors[0] if descriptors else -1)
+            self.workers[worker.pid] = worker
+        elif "dead" in message:
+            death = Death(int(message["code"]), Cost(float(message["cpu_ms"]), int(message["peak_bytes"])))
+            self.workers.pop(int(message["dead"])).died(death)
+            if self._retired and self.alive:
+                self.retire()
+        elif "unborn" in message:
+            self._waiting.popleft()  # it learns that from its socket, and why from its standard error
+        elif "failed" in message:
+            self._end(explained(str(message["failed"])))
+            self._process.kill()
+            self._process.wait()
+        elif not self.ready.done():
+            self.landlock_abi = int(message["landlock"])
+            self.ready.set_result(None)
+
+    def _end(self, why: str) -> None:
+        self.alive = False
+        self._loop.remove_reader(self._control.fileno())
+        self._control.close()
+        if not self.ready.done():
+            self.ready.set_exception(EngineError(why))
+            self.ready.exception()  # retrieved: nobody may be waiting
+        for worker in self.workers.values():
+            worker.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
+        self.workers.clear()
+
+
+async def _ready(ready: asyncio.Future[None]) -> None:
+    """Wait until a worker says so. Raises EngineError when it ends instead, TimeoutError when it does neither.
+
+    In two halves: one may pass while this loop stands still, as in a process that was stopped, and says nothing then.
+    """
+    for _ in range(2):
+        await asyncio.wait({ready}, timeout=_START_SECONDS / 2)
+        if ready.done():
+            return ready.result()
+    raise TimeoutError
+
+
+def _ends() -> tuple[socket.socket, socket.socket, int, int]:
+    """Return the ends of a worker's socket and of its standard error. Raises OSError, with nothing left open."""
+    ours, theirs = socket.socketpair()
+    try:
+        return ours, theirs, *os.pipe()
+    except OSError:
+        ours.close()
+        theirs.close()
+        raise
+
+
+class Pool:
+    """Ready workers per engine profile."""
+
+    def __init__(self, launcher: Launcher, *, spares: int) -> None:
+        self._launcher = launcher
+        self._spares = spares
+        self._zygotes: dict[EngineProfile, Zygote] = {}
+        self._retired: list[Zygote] = []
+        self._waiting: dict[EngineProfile, deque[asyncio.Task[Worker]]] = {}
+        self._refills: dict[EngineProfile, asyncio.TimerHandle] = {}
+        self._closing = False
+
+    def prepare(self, profile: EngineProfile, count: int) -> None:
+        """Have `count` workers ready or on their way, without waiting for them."""
+        waiting = self._waiting.setdefault(profile, deque())
+        while len(waiting) < count:
+            waiting.append(asyncio.create_task(self._fork(profile)))
+
+    def expect(self, profile: EngineProfile) -> None:
+        """Have a worker ready or on its way, and wake one that waits.
+
+        A processor that sleeps takes its time, and a worker's code is slow until it is in the caches again.
+        """
+        self.prepare(profile, 1)
+        first = self._waiting[profile][0]
+        if first.done() and not first.cancelled() and first.exception() is None:
+            first.result().wake()
+
+    async def take(self, profile: EngineProfile) -> Worker:
+        """Return a ready worker, and start the next one. Raises EngineError when none can be had."""
+        waiting = self._waiting.setdefault(profile, deque())
+        while waiting:
+            task = waiting.popleft()
+            try:
+                worker = await task
+            except EngineError:
+                continue
+            if worker.is_alive():
+                self._refill_soon(profile)
+                return worker
+            worker.dispose()
+        worker = await self._fork(profile)
+        self._refill_soon(profile)
+        return worker
+
+    @property
+    def workers(self) -> int:
+        """How many workers live."""
+        return sum(len(zygote.workers) for zygote in (*self._zygotes.values(), *self._retired))
+
+    def landlock_abi(self, profile: EngineProfile) -> int:
+        """Return the Landlock version that confines this profile's workers."""
+        return self._zygotes[profile].landlock_abi
+
+    async def close(self) -> None:
+        """End every process of this pool; from then on it starts none."""
+        self._closing = True
+        for refill in self._refills.values():
+            refill.cancel()
+        for waiting in self._waiting.values():
+            for task in waiting:
+                task.cancel()
+            for result in await asyncio.gather(*waiting, return_exceptions=True):
+                if isinstance(result, Worker):
+                    result.dispose()
+        self._waiting.clear()
+        await asyncio.gather(*(zygote.close() for zygote in [*self._zygotes.values(), *self._retired]))
+        self._zygotes.clear()
+
+    def _refill_soon(self, profile: EngineProfile) -> None:
+        """Replace the worker just taken, but leave the machine to its program for the first moment."""
+        if self._spares and not self._closing:
+            loop = asyncio.get_running_loop()
+            self._refills[profile] = loop.call_later(_REFILL_SECONDS, self.prepare, profile, self._spares)
+
+    async def _fork(self, profile: EngineProfile) -> Worker:
+        return await self._zygote(profile).fork()
+
+    def _zygote(self, profile: EngineProfile) -> Zygote:
+        if self._closing:  # nobody would end another one
+            raise EngineError(_CLOSING)
+        zygote = self._zygotes.get(profile)
+        if zygote is None or not zygote.alive or zygote.forks >= RECYCLE_AFTER:
+            if zygote is not None and zygote.alive:
+                zygote.retire()
+                self._retired = [old for old in self._retired if old.alive] + [zygote]
+            zygote = self._zygotes[profile] = Zygote(self._launcher.zygote(profile))
+        return zygote

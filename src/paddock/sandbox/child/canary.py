@@ -1,0 +1,109 @@
+"""The program that proves a confinement: it tries what must not work, and says what did not.
+
+It runs in the place of a job's program, behind every layer, in the shim's own interpreter: no toolchain is needed.
+Each attempt is harmless should it succeed.
+"""
+
+import ctypes
+import json
+import os
+import platform
+import resource
+import socket
+from collections.abc import Callable
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_NUMBERS = {
+    "x86_64": {"io_uring_setup": 425, "userfaultfd": 323, "bpf": 321, "keyctl": 250, "pidfd_getfd": 438},
+    "aarch64": {"io_uring_setup": 425, "userfaultfd": 282, "bpf": 280, "keyctl": 219, "pidfd_getfd": 438},
+}
+_AF_VSOCK, _AF_NETLINK = 40, 16
+_CLONE_NEWUSER = 0x10000000
+_PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
+_PR_GET_NO_NEW_PRIVS = 39
+_NOBODY = 2**22 + 1
+"""No process has this number: it is above the most that pid_max can be (proc(5))."""
+
+
+def server_facts() -> dict[str, int]:
+    """Return how the calling process is known to a canary."""
+    return {"server": os.getpid(), "processes": _processes()}
+
+
+def attempt_all(target: str) -> bytes:
+    """Return JSON: for each attempt whether it was refused. `target` is JSON: `server_facts`, and a secret file.
+
+    With `take` in it, that much memory is taken instead, which must not end well.
+    """
+    facts = json.loads(target)
+    if "take" in facts:
+        return bytes(str(len(bytearray(b"x" * facts["take"]))), "ascii")
+    secret = str(facts["secret"])
+    # In another pid namespace the server has no number, and its own may be that of this very process.
+    server = int(facts["server"]) if facts["processes"] == _processes() else _NOBODY
+    attempts: dict[str, Callable[[], object]] = {
+        "read a file outside": lambda: os.close(os.open(secret, os.O_RDONLY)),
+        "write a file outside": lambda: os.close(os.open(secret, os.O_WRONLY)),
+        "make a file outside": lambda: os.mkdir(f"{secret}.made"),
+        "read the server's environment": lambda: os.close(os.open(f"/proc/{server}/environ", os.O_RDONLY)),
+        "signal the server": lambda: os.kill(server, 0),
+        "trace the server": lambda: _trace(server),
+        "set the server's limits": lambda: _limit(server),
+        "take the server's descriptors": lambda: _call("pidfd_getfd", _pidfd(server), 0, 0),
+        "open an internet socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close(),
+        "open a unix socket": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close(),
+        "open a vsock": lambda: socket.socket(_AF_VSOCK, socket.SOCK_STREAM).close(),
+        "open a netlink socket": lambda: socket.socket(_AF_NETLINK, socket.SOCK_RAW, 0).close(),
+        "set up io_uring": lambda: _call("io_uring_setup", 1, ctypes.create_string_buffer(120)),
+        "use userfaultfd": lambda: _call("userfaultfd", 1),
+        "load BPF": lambda: _call("bpf", 0, ctypes.create_string_buffer(128), 128),
+        "use kernel keys": lambda: _call("keyctl", 0, -3, 0),
+        "make a user namespace": lambda: _check(_LIBC.unshare(_CLONE_NEWUSER)),
+        "gain privileges": _may_gain_privileges,
+    }
+    return json.dumps({name: _refused(attempt) for name, attempt in attempts.items()}).encode()
+
+
+def _processes() -> int:
+    """Return what tells pid namespaces apart (namespaces(7))."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def _refused(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except OSError:
+        return True
+    return False
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+    return result
+
+
+def _call(name: str, *arguments: object) -> None:
+    _check(int(_LIBC.syscall(_NUMBERS[platform.machine()][name], *arguments)))
+
+
+def _pidfd(pid: int) -> int:
+    return os.pidfd_open(pid)
+
+
+def _trace(pid: int) -> None:
+    _check(int(_LIBC.ptrace(_PTRACE_SEIZE, pid, None, None)))
+    _LIBC.ptrace(_PTRACE_DETACH, pid, None, None)
+
+
+def _limit(pid: int) -> None:
+    kind = resource.RLIMIT_CORE
+    resource.prlimit(pid, kind, resource.prlimit(pid, kind))
+
+
+def _may_gain_privileges() -> None:
+    """Succeed when a set-user-id program could still give privileges, or a capability is left."""
+    held = (ctypes.c_uint32 * 6)()
+    _LIBC.capget((ctypes.c_uint32 * 2)(0x20080522, 0), held)
+    if _LIBC.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 and not any(held):
+        raise PermissionError

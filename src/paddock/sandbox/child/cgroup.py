@@ -1,0 +1,230 @@
+"""Limits that the kernel keeps for all processes of a job together: cgroup v2, where a part of the tree is ours.
+
+    <folder>                         delegated: we may make groups in it, and it hands on `memory` and `pids`
+      paddock-<random>               one per sandbox, locked for as long as its server lives
+        <warden>-<number>            one per job, made and removed by its warden
+
+A subtree is delegated by systemd (`Delegate=yes`), by a container that may write to its own, or to root on a machine
+without either. What a server that was killed left behind is ended and removed by the next one.
+Source of all rules: cgroups(7) and the kernel's cgroup-v2 document.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from typing import NamedTuple
+
+from paddock.sandbox.child.messages import MORE_THREADS
+
+_NEEDED = frozenset({"memory", "pids"})
+_PREFIX = "paddock-"
+_MOUNTED, _MOUNT_POINT = 3, 4
+"""Fields of a line of mountinfo: which part of a file system is where (proc(5))."""
+_EMPTY_WITHIN_S, _PAUSE_S = 0.2, 0.002
+
+
+class Refusal(Exception):
+    """No part of the tree is ours. The text says why."""
+
+
+class Group:
+    """The part of the tree that the jobs of one sandbox are in; `release` it."""
+
+    def __init__(self, folder: str) -> None:
+        """Make a group in a delegated folder, and clear up after servers that are gone. Raises OSError."""
+        _bury_the_dead(folder)
+        self.path = f"{folder}/{_PREFIX}{os.urandom(8).hex()}"
+        os.mkdir(self.path)
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            _write(f"{self.path}/cgroup.subtree_control", "+memory +pids")
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """End what is in the group, and remove it; harmless when that has been done."""
+        if self._lock >= 0:
+            _remove_tree(self.path)
+            os.close(self._lock)
+            self._lock = -1
+
+
+class Leaf:
+    """The group of one job."""
+
+    def __init__(self, group: str, name: str) -> None:
+        """Make the group `name`. Raises OSError."""
+        self._path = f"{group}/{name}"
+        os.mkdir(self._path)
+        self.door = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        """What a process writes `0` to, to be in the group with all that it starts from then on."""
+
+    def limit(self, *, memory_bytes: int, processes: int) -> None:
+        """Have the kernel end everything in the group when it needs more memory, and refuse more processes."""
+        _write(f"{self._path}/memory.max", str(memory_bytes))
+        with contextlib.suppress(FileNotFoundError):  # a kernel without swap
+            _write(f"{self._path}/memory.swap.max", "0")
+        _write(f"{self._path}/memory.oom.group", "1")
+        _write(f"{self._path}/pids.max", str(processes + MORE_THREADS))
+
+    @property
+    def ended_by_memory(self) -> bool:
+        """Tell whether the kernel has ended a process for want of memory."""
+        events = dict(line.split() for line in _read(f"{self._path}/memory.events").splitlines())
+        return int(events.get("oom_kill", 0)) > 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the most memory that counted against the limit, files in the cache included; 0 before Linux 5.19."""
+        with contextlib.suppress(FileNotFoundError):
+            return int(_read(f"{self._path}/memory.peak"))
+        return 0
+
+    def kill(self) -> None:
+        """Kill all that is in the group at once, however fast it forks (Linux 5.14)."""
+        with contextlib.suppress(FileNotFoundError):
+            _write(f"{self._path}/cgroup.kill", "1")
+
+    def remove(self) -> None:
+        """Remove the group, in which nothing may live any more."""
+        os.close(self.door)
+        _remove(self._path)
+
+
+class _Tree(NamedTuple):
+    """The mounted hierarchy, and where this process is in it."""
+
+    top: str
+    own: str
+
+
+def find(root: str = "/") -> str:
+    """Return the delegated folder of this process. Raises Refusal.
+
+    A folder that hands nothing on yet is made to: the top of the tree, or one that this process is alone in and then
+    leaves for a group within. `root` stands for `/` in tests.
+    """
+    tree = _mounted(root)
+    for folder in _delegated(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):
+        if set(_read(f"{folder}/cgroup.subtree_control").split()) >= _NEEDED:
+            return folder
+    missing = _NEEDED - set(_read(f"{tree.own}/cgroup.controllers").split())
+    if missing:
+        several = len(missing) > 1
+        raise Refusal(
+            f"the controller{'s' * several} {' and '.join(sorted(missing))} {'are' if several else 'is'} "
+            "not delegated to the group that Paddock runs in"
+        )
+    return _opened(tree.own)
+
+
+def _delegated(tree: _Tree, *, managed: bool) -> list[str]:
+    """Return the folders from this process's own upwards that are ours. Raises Refusal when there is none.
+
+    Where systemd manages the tree, root may write everywhere and still must not: it marks what it delegates.
+    """
+    found: list[str] = []
+    folder = tree.own
+    while folder.startswith(tree.top) and _is_ours(folder):
+        found.append(folder)
+        if managed and _is_marked(folder):
+            return found
+        folder = os.path.dirname(folder)
+    if managed or not found:
+        raise Refusal("no group is delegated to the user that Paddock runs as")
+    return found
+
+
+def _is_marked(folder: str) -> bool:
+    for name in ("user.delegate", "trusted.delegate"):
+        with contextlib.suppress(OSError):
+            if os.getxattr(folder, name) == b"1":
+                return True
+    return False
+
+
+def _opened(folder: str) -> str:
+    """Have a folder hand controllers on, which it may only with no process in it, or at the top of all."""
+    if os.path.exists(f"{folder}/cgroup.type"):
+        if _read(f"{folder}/cgroup.procs").split() != [str(os.getpid())]:
+            raise Refusal("other processes are in the group that Paddock runs in, so it cannot be divided")
+        server = f"{folder}/server"
+        os.makedirs(server, exist_ok=True)
+        _write(f"{server}/cgroup.procs", "0")
+    _write(f"{folder}/cgroup.subtree_control", "+memory +pids")
+    return folder
+
+
+def _mounted(root: str) -> _Tree:
+    try:
+        own = next(
+            line[3:] for line in _read(f"{root}/proc/self/cgroup").splitlines() if line.startswith("0::")
+        )
+        mounts = [line.partition(" - ") for line in _read(f"{root}/proc/self/mountinfo").splitlines()]
+    except (OSError, StopIteration):
+        raise Refusal("this kernel has no cgroup v2") from None
+    for place, _, kind in mounts:
+        fields = place.split(" ")
+        if len(fields) <= _MOUNT_POINT or kind.partition(" ")[0] != "cgroup2":
+            continue
+        above = fields[_MOUNTED].rstrip("/")
+        if f"{own}/".startswith(f"{above}/"):
+            top = f"{root.rstrip('/')}{fields[_MOUNT_POINT]}"
+            return _Tree(top, os.path.normpath(f"{top}/{own[len(above) :]}"))
+    raise Refusal("cgroup v2 is not mounted")
+
+
+def _is_ours(folder: str) -> bool:
+    """Tell whether processes below a folder can be moved into groups that we make in it."""
+    return os.access(folder, os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)
+
+
+def _bury_the_dead(folder: str) -> None:
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(_PREFIX)]
+    for name in names:
+        with contextlib.suppress(OSError):  # its server lives, or somebody else is at it
+            lock = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove_tree(f"{folder}/{name}")
+            finally:
+                os.close(lock)
+
+
+def _remove_tree(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        _write(f"{path}/cgroup.kill", "1")
+    with os.scandir(path) as entries:
+        leaves = [entry.path for entry in entries if entry.is_dir()]
+    for leaf in (*leaves, path):
+        _remove(leaf)
+
+
+def _remove(path: str) -> None:
+    """Remove a group; one that is not empty soon is left to the next server."""
+    deadline = time.monotonic() + _EMPTY_WITHIN_S
+    while True:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError:  # the last process has not been reaped
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_PAUSE_S)
+        else:
+            return
+
+
+def _read(path: str) -> str:
+    with open(path) as file:  # pathlib would be copied by every fork
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

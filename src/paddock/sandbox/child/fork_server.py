@@ -1,0 +1,174 @@
+"""The zygote of jobs: a small single-threaded process that forks wardens.
+
+    server -> zygote   the path of the folder for a new warden's scratch, with its socket, on which the zygote
+                       itself reports when it cannot fork
+    zygote -> server   one message when it is ready
+    warden -> zygote   the path of a folder that takes long to remove
+
+A fork costs what the forking process is large, so the server never forks. The end of the control socket is the
+end of the zygote; wardens end by themselves, each when its own socket does. A warden that is killed leaves its
+orphans and its scratch to the zygote, which ends them.
+"""
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from paddock.sandbox.child import lockdown, process_tree, scratch, seccomp, service
+from paddock.sandbox.child.messages import Report
+
+_SWEEP_S = 1.0
+_END_S = 2.0
+"""How long the zygote of a server that is gone waits for wardens to finish."""
+_PATH_BYTES = 4096
+
+
+class Zygote:
+    """The fork server behind one control socket."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        self._rubbish, self._of_wardens = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._poll.register(self._rubbish, select.POLLIN)
+        self._children: dict[int, tuple[int, str]] = {}
+        """Pid and folder of each warden by pidfd; of who removes a folder, pid and nothing."""
+        self._unborn: dict[int, tuple[socket.socket, str]] = {}
+        """Socket and folder of each warden that could not be forked, until the server has done with it."""
+
+    def serve(self) -> None:
+        """Fork on request and bury wardens until the server goes away."""
+        try:
+            self._control.send(b"ready")
+        except OSError:  # the server is gone already
+            return
+        while self._turn(None):
+            pass
+        self._poll.unregister(self._control)
+        self._control.close()
+        deadline = time.monotonic() + _END_S
+        while (self._children or self._unborn) and (left := deadline - time.monotonic()) > 0:
+            self._turn(left)
+
+    def _turn(self, seconds: float | None) -> bool:
+        """Wait for something and see to it; tell whether the server is still there."""
+        for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000):
+            if descriptor in self._children:
+                self._bury(descriptor)
+            elif descriptor in self._unborn:
+                self._forget(descriptor)
+            elif descriptor == self._rubbish.fileno():
+                self._remove(os.fsdecode(self._rubbish.recv(_PATH_BYTES)))
+            elif not self._answer():
+                return False
+        return True
+
+    def _answer(self) -> bool:
+        try:
+            folder, descriptors, _, _ = socket.recv_fds(self._control, _PATH_BYTES, 1)
+        except ConnectionResetError:
+            return False
+        if not folder:
+            return False
+        try:
+            pid = os.fork()
+        except OSError as error:  # it costs this request its warden, and those that live nothing
+            self._stand_in(socket.socket(fileno=descriptors[0]), os.fsdecode(folder), str(error))
+            return True
+        if pid == 0:
+            self._become_warden(descriptors[0], os.fsdecode(folder))
+        os.close(descriptors[0])
+        self._adopt(pid, os.fsdecode(folder))
+        return True
+
+    def _stand_in(self, server: socket.socket, folder: str, why: str) -> None:
+        """Say in the place of a warden that there is none, and keep its folder until the server knows."""
+        server.setblocking(False)
+        with contextlib.suppress(OSError):  # the server has gone
+            server.send(Report(ended_by="unborn", why=why).to_bytes())
+        self._unborn[server.fileno()] = server, folder
+        self._poll.register(server, select.POLLIN)
+
+    def _forget(self, descriptor: int) -> None:
+        """Let go of a warden that never was when the server has; what it is told meanwhile is for nobody."""
+        server, folder = self._unborn[descriptor]
+        try:
+            if server.recv(_PATH_BYTES):
+                return
+        except ConnectionResetError:  # the server has not read the report
+            pass
+        del self._unborn[descriptor]
+        self._poll.unregister(server)
+        server.close()
+        self._remove(folder)
+
+    def _adopt(self, pid: int, folder: str) -> None:
+        handle = os.pidfd_open(pid)
+        self._children[handle] = pid, folder
+        self._poll.register(handle, select.POLLIN)
+
+    def _become_warden(self, connection: int, folder: str) -> None:
+        try:
+            lockdown.close_all_but(connection, self._of_wardens.fileno())
+            service.serve(socket.socket(fileno=connection), folder, self._of_wardens)
+        except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
+            os.write(2, f"paddock warden: {type(error).__name__}: {error}\n".encode())
+            os._exit(1)
+        os._exit(0)
+
+    def _bury(self, handle: int) -> None:
+        pid, folder = self._children.pop(handle)
+        self._poll.unregister(handle)
+        os.close(handle)
+        try:
+            _, status = os.waitpid(pid, 0)
+        except ChildProcessError:  # a sweep was first, and nobody knows how it ended
+            status = -1
+        if not status:
+            return
+        spare = frozenset(pid for pid, _ in self._children.values())
+        process_tree.sweep(seconds=_SWEEP_S, spare=spare)
+        if folder and os.path.lexists(folder):
+            self._remove(folder)
+
+    def _remove(self, folder: str) -> None:
+        """Remove what a warden left, in a process of its own, for it may be much."""
+        try:
+            pid = os.fork()
+        except OSError:
+            with contextlib.suppress(OSError):
+                scratch.remove(folder, until=time.monotonic() + _SWEEP_S)
+            return
+        if pid:
+            self._adopt(pid, "")
+            return
+        try:
+            lockdown.close_all_but()
+            scratch.remove(folder)
+        finally:
+            os._exit(0)
+
+
+def _let_be(_number: int, _frame: object) -> None:
+    """Do nothing with a signal. What is ignored stays so in a program; what is handled does not (execve(2))."""
+
+
+def main() -> None:
+    """Serve: `python -I -S -c ... CONTROL_FD`."""
+    for number in signal.valid_signals():
+        # Ctrl-C is the server's to handle. What the server was started to ignore, as by nohup(1), programs need not.
+        if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, _let_be)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    lockdown.hide()
+    lockdown.adopt_orphans()
+    for profile in service.FILTERS:
+        seccomp.read_filter(profile)  # for every warden, which inherits the cache
+    gc.freeze()
+    Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()

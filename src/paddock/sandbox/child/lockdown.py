@@ -1,0 +1,175 @@
+"""How a process of Paddock gives up its powers for good, in the order that makes each step possible.
+
+    shed   leave root, no_new_privs, Landlock                     before the first thread: these are per thread
+    seal   core dumps off, files and processes to zero, seccomp   after the last thing that needs a system call
+
+A job (`paddock.sandbox.child.shim`) goes the same way with other rules, built from the parts below.
+"""
+
+import ctypes
+import functools
+import os
+import resource
+from typing import NamedTuple
+
+from paddock.sandbox.child import landlock, seccomp
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
+_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
+_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_SIGKILL = 9
+_ARG_START, _ARG_END = 45, 46
+"""Fields of /proc/<pid>/stat after the name."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_capset = _LIBC.capset  # these three are made before the forks, each of which would have to make its own
+_THIS_THREAD = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
+_LOWEST_PRIVATE_DESCRIPTOR = 3
+
+UNPRIVILEGED = 65534
+"""The user and group a worker of a root Paddock becomes: `nobody`, which owns nothing."""
+JOB_USER = 65531
+"""The user and group of jobs of a root Paddock by default. No distribution and no system service gives this number
+away (Debian policy 9.2.2; UIDs and GIDs of systemd), so it owns no file and no other process has it, unlike `nobody`.
+It is below 65536, so that most user namespaces of containers map it."""
+
+
+class Rules(NamedTuple):
+    """What a worker is left with. Prepared in the zygote, where files can still be read."""
+
+    filter: bytes
+    landlock_abi: int
+    ruleset: int
+    """Descriptor of a Landlock ruleset, which `shed` closes."""
+
+
+def prepare(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
+    """Make ready what `shed` and `seal` need: everything is denied but reading the files `readable`.
+
+    Raises OSError when this machine has no filter or no Landlock.
+    """
+    has_own_user()  # remembered, also by forked children
+    version = landlock.abi()
+    if version == 0:
+        raise OSError("this kernel offers no Landlock (Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK=y)")
+    ruleset = landlock.build(version, [(path, landlock.READ_FILE) for path in readable])
+    return Rules(filter=seccomp.read_filter(profile), landlock_abi=version, ruleset=ruleset)
+
+
+def check(what: str, result: int) -> int:
+    """Return the result of a system call made through ctypes. Raises OSError when it failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG)."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    check("prctl(PR_SET_CHILD_SUBREAPER)", _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def hide() -> None:
+    """Close this process's memory and /proc entry to others of the same user; an exec ends it (PR_SET_DUMPABLE)."""
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def name_itself(title: bytes) -> None:
+    """Have /proc/<pid>/cmdline, which anybody may read, show `title` and no path of the host (proc(5), arg_start)."""
+    with open("/proc/self/stat", "rb") as file:  # pathlib costs a zygote's child a millisecond
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+    if 0 < start < end:
+        ctypes.memmove(start, title[: end - start - 1].ljust(end - start, b"\0"), end - start)
+
+
+def become(user: int) -> None:
+    """Turn from root into `user` and the group of the same number, with no other groups."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def forbid_capabilities() -> None:
+    """Empty the bounding and ambient sets, so that no exec can give capabilities; needs CAP_SETPCAP to do all."""
+    _LIBC.prctl(_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    capability = 0
+    while _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        capability += 1
+
+
+def drop_capabilities() -> None:
+    """Give up every capability this process has. Raises OSError when the kernel refuses."""
+    check("capset", _capset(_THIS_THREAD, _NO_CAPABILITIES))
+
+
+def refuse_new_privileges() -> None:
+    """Have no exec give privileges any more (prctl(2), PR_SET_NO_NEW_PRIVS)."""
+    check("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def close_all_but(*kept: int) -> None:
+    """Close every descriptor above standard error that is not in `kept`."""
+    last = _LOWEST_PRIVATE_DESCRIPTOR - 1
+    for descriptor in sorted(kept):
+        os.closerange(last + 1, descriptor)
+        last = descriptor
+    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+@functools.cache
+def is_mapped(number: int) -> bool:
+    """Tell whether this user namespace knows a user and a group of that number (user_namespaces(7))."""
+    for kind in ("uid", "gid"):
+        with open(f"/proc/self/{kind}_map") as file:
+            ranges = [[int(word) for word in line.split()] for line in file]
+        if not any(first <= number < first + count for first, _, count in ranges):
+            return False
+    return True
+
+
+@functools.cache
+def has_own_user() -> bool:
+    """Tell whether what this process starts gets a user of its own: only root can give one that exists."""
+    return os.geteuid() == 0 and is_mapped(UNPRIVILEGED)
+
+
+def shed(rules: Rules) -> None:
+    """Leave root, refuse new privileges, and deny files, sockets and scopes to this thread and its heirs.
+
+    Root of a user namespace with no other user stays what it is, without a capability.
+    """
+    if has_own_user():
+        become(UNPRIVILEGED)
+        die_with_parent()  # a change of user clears it
+    elif os.geteuid() == 0:
+        forbid_capabilities()
+        drop_capabilities()
+    refuse_new_privileges()
+    hide()
+    landlock.enforce(rules.ruleset)
+
+
+def dump_no_core() -> None:
+    """Have a crash of this process, and of what it starts, leave nothing and start nothing.
+
+    At 1 byte no file fits, and the kernel starts no handler of crashes, which would be root's and under none of our
+    limits; at 0 it would (`do_coredump` in the kernel, core(5)).
+    """
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    value = 1 if most == resource.RLIM_INFINITY else min(1, most)
+    resource.setrlimit(resource.RLIMIT_CORE, (value, value))
+
+
+def seal(rules: Rules) -> None:
+    """Set the limits that never change and install the system call filter on every thread."""
+    dump_no_core()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    seccomp.install(rules.filter)

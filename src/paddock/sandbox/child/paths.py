@@ -1,0 +1,57 @@
+"""Open a path as it stands there, while others swap what it leads through (openat2(2)); what it leads through."""
+
+import ctypes
+import os
+
+_OPENAT2 = 437
+"""System call number, the same on every architecture."""
+_AT_FDCWD = -100
+_NO_SYMLINKS, _BENEATH = 0x04, 0x08
+_MOST_LINKS = 40
+"""As the kernel has it."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def open_itself(path: str, within: int | None = None, *, flags: int = 0) -> int:
+    """Return a descriptor (O_PATH) of a path that leads through no link, nor out of the open directory `within`.
+
+    Raises OSError, with ELOOP for a link.
+    """
+    resolve = _NO_SYMLINKS if within is None else _NO_SYMLINKS | _BENEATH
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC | flags, 0, resolve)
+    folder = _AT_FDCWD if within is None else within
+    found = int(_LIBC.syscall(_OPENAT2, folder, os.fsencode(path), how, ctypes.sizeof(how)))
+    if found < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return found
+
+
+def identity(path: str) -> tuple[int, int]:
+    """Return device and inode of a path that leads through no link. Raises OSError."""
+    file = open_itself(path)
+    try:
+        facts = os.fstat(file)
+    finally:
+        os.close(file)
+    return facts.st_dev, facts.st_ino
+
+
+def links(path: str) -> list[str]:
+    """Return the links that an absolute path leads through, each by the name of the place where it stands."""
+    found: list[str] = []
+    here, rest = "/", path.split("/")[::-1]
+    while rest and len(found) < _MOST_LINKS:
+        part = rest.pop()
+        place = os.path.normpath(
+            f"{here.rstrip('/')}/{part}"
+        )  # `here` leads through no link: `..` is what it says
+        try:
+            target = os.readlink(place)
+        except OSError:
+            here = place
+            continue
+        found.append(place)
+        rest += target.split("/")[::-1]
+        here = "/" if target.startswith("/") else here
+    return found

@@ -1,0 +1,264 @@
+"""The processes below a warden: find them, measure them, end them to the last one.
+
+A warden adopts orphans, so whatever its job does (setsid, double fork), every process of the job stays a descendant.
+Killing is a loop until `wait` says that there is no child left: a process that forked between look and kill
+is seen in the next round, and one whose parent was killed becomes a direct child.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 11, 14, 17, 21
+"""Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, num_threads, rss (proc(5))."""
+_PAUSE_S = 0.0005
+_COUNT_EVERY_S = 10.0
+
+Reaped = Callable[[int, int, resource.struct_rusage], None]
+"""Gets pid, wait status and cost of a child that was collected; the cost is with all that the child has collected."""
+
+
+class Process(NamedTuple):
+    """One living process."""
+
+    place: str
+    """Its folder below /proc, or that of one of its threads when the first one has ended (pthread_exit(3))."""
+    resident_bytes: int
+
+
+class Sample(NamedTuple):
+    """What a tree uses at one moment."""
+
+    processes: tuple[Process, ...]
+    threads: int
+    """Of these processes, the first one of each included, and processes that have ended and were not collected."""
+    cpu_ms: float
+    """CPU time of the living and of the children that they have waited for."""
+    user_ms: float
+    system_ms: float
+    """Of these, what is not the time of a jail's first process."""
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process, of all its threads; none when it is gone."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # called in a tight loop
+    except OSError:
+        return found
+    for thread in threads:
+        with contextlib.suppress(OSError):
+            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+    return found
+
+
+def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
+    """Sample the processes below this one, without children in `spare`; of a jail's `first`, its time alone."""
+    processes: list[Process] = []
+    threads, ticks = 0, 0
+    user = system = 0
+    for pid in _below(os.getpid(), spare):
+        fields = _stat(pid)
+        if fields is None:
+            continue
+        if (process := _process(pid, fields)) is None:
+            threads += 1
+            continue
+        own = [int(field) for field in fields[_USER_TIME : _SYSTEM_TIME + 1]]
+        ticks += sum(own)
+        if pid != first:
+            processes.append(process)
+            threads += int(fields[_THREADS])
+            user, system = user + own[0] + own[2], system + own[1] + own[3]
+    of_tick = 1000 / _TICKS
+    return Sample(tuple(processes), threads, ticks * of_tick, user * of_tick, system * of_tick)
+
+
+def _process(pid: int, fields: list[bytes]) -> Process | None:
+    """Return a process with those fields of its /proc/<pid>/stat; None when it has ended, but for its collection."""
+    if fields[0] != b"Z":
+        return Process(f"/proc/{pid}", int(fields[_RESIDENT]) * _PAGE)
+    if int(fields[_THREADS]) > 1:
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                own = _stat(f"{pid}/task/{thread}")
+                if own is not None and own[0] not in {b"Z", b"X"}:
+                    return Process(f"/proc/{pid}/task/{thread}", int(own[_RESIDENT]) * _PAGE)
+    return None
+
+
+def resident_bytes(processes: Sequence[Process], most: int) -> int:
+    """Return the memory of processes; what they share counts once where it would be more than `most` otherwise.
+
+    That takes the kernel's word (smaps_rollup, in proc_pid_smaps(5)); who hides from it shares nothing.
+    """
+    total = sum(process.resident_bytes for process in processes)
+    if total <= most or len(processes) == 1:
+        return total
+    total = 0
+    for process in processes:
+        try:
+            text = _read(f"{process.place}/smaps_rollup")
+            total += int(text[text.index(b"\nPss:") + 5 :].split(None, 1)[0]) * 1024
+        except (OSError, ValueError):
+            total += process.resident_bytes
+    return total
+
+
+def _of_no_job(_pid: int, _status: int, _cost: resource.struct_rusage) -> None:
+    """Take note of nothing: there is no account."""
+
+
+def sweep(
+    *, seconds: float, reaped: Reaped = _of_no_job, spare: frozenset[int] = frozenset()
+) -> tuple[int, int]:
+    """Kill and reap every descendant of this process; return how many were killed and how many are left.
+
+    Process groups go first, for the kernel kills one as a whole; then all others are stopped before any is killed,
+    so that nobody forks into the place of the dead. Some are left only when the kernel does not let them die
+    within `seconds`. Children in `spare`, and all below them, are left alone.
+    """
+    own = os.getpid()
+    killed: set[int] = set()
+    deadline = time.monotonic() + seconds
+    while not reap(reaped):
+        if _kill_groups(_below(own, spare), killed):
+            continue
+        known = {own}
+        while fresh := [pid for pid in _below(own, spare) if pid not in known]:
+            for pid in fresh:
+                _send(pid, signal.SIGSTOP, known)
+            if time.monotonic() > deadline:
+                break
+        known.discard(own)
+        if spare and not known:
+            break
+        killed |= {pid for pid in known if _alive(pid)}
+        everyone = {own, *known}
+        for pid in known:
+            _send(pid, signal.SIGKILL, everyone)
+        if time.monotonic() > deadline:
+            reap(reaped)
+            return len(killed), len(_below(own, spare))
+        time.sleep(_PAUSE_S)
+    return len(killed), 0
+
+
+def _kill_groups(pids: list[int], killed: set[int]) -> bool:
+    """Kill the process groups of `pids` but our own; return whether there was one with several living members.
+
+    A group never spans sessions, and a job has sessions of its own, so nobody else is in its groups.
+    """
+    groups: dict[int, list[int]] = {}
+    for pid in pids:
+        fields = _stat(pid)
+        if fields is not None and fields[0] not in {b"Z", b"X"}:
+            groups.setdefault(int(fields[_GROUP]), []).append(pid)
+    groups.pop(os.getpgrp(), None)
+    many = {
+        group: members
+        for group, members in groups.items()
+        if len(members) > 1 and not killed.issuperset(members)
+    }
+    for group, members in many.items():
+        killed.update(members)
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+    return bool(many)
+
+
+def threads_by_user() -> dict[int, int]:
+    """Return how many threads each user has, of those that /proc shows: what RLIMIT_NPROC counts."""
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                owner = os.stat(f"/proc/{name}").st_uid
+                found[owner] = found.get(owner, 0) + len(os.listdir(f"/proc/{name}/task"))
+    return found
+
+
+class Others:
+    """How many threads each user has without the job: RLIMIT_NPROC counts users, not jobs."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, int] = {}
+        self._due = 0.0
+
+    def of(self, user: int | None) -> int:
+        """Return the count of a user, None being this process's; not older than ten seconds."""
+        if (now := time.monotonic()) > self._due:
+            self._threads, self._due = threads_by_user(), now + _COUNT_EVERY_S
+        return self._threads.get(os.geteuid() if user is None else user, 0)
+
+
+def _below(own: int, spare: frozenset[int]) -> list[int]:
+    found = [pid for pid in children(own) if pid not in spare]
+    for pid in found:  # grows as it goes
+        found += children(pid)
+    return found
+
+
+def reap_orphans(main: int, reaped: Reaped) -> None:
+    """Collect every child that has ended, but `main`, whose number must stay its own until the end."""
+    for child in children(os.getpid()):
+        if child != main:
+            with contextlib.suppress(ChildProcessError):
+                pid, status, cost = os.wait4(child, os.WNOHANG)
+                if pid:
+                    reaped(pid, status, cost)
+
+
+def reap(reaped: Reaped) -> bool:
+    """Collect every child that has ended; return whether there is no child left at all."""
+    while True:
+        try:
+            pid, status, cost = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if pid == 0:
+            return False
+        reaped(pid, status, cost)
+
+
+def _send(pid: int, number: signal.Signals, known: set[int]) -> None:
+    """Signal a process whose parent is in `known`, and add it; a number that has passed to somebody else is let be."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    fields = _stat(pid)
+    if fields is not None and int(fields[_PPID]) in known:
+        known.add(pid)
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(handle, number)
+    os.close(handle)
+
+
+def _alive(pid: int) -> bool:
+    fields = _stat(pid)
+    return fields is not None and fields[0] != b"Z"
+
+
+def _stat(pid: int | str) -> list[bytes] | None:
+    try:
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return None
+
+
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while part := os.read(file, 65536):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)

@@ -1,0 +1,246 @@
+"""Paths of a writable workspace that a job must not change: what tools of the user run or trust later on.
+
+Landlock cannot carve a hole into a writable tree, and no mount can cover a path that does not exist yet. So the
+protected paths are recorded before the job and put back after it, when nothing of the job lives any more. Other jobs
+may still be at work in the same workspace: so every step is taken below open folders, and no link is followed.
+"""
+
+import contextlib
+import errno
+import fcntl
+import marshal
+import os
+import stat
+from collections.abc import Generator
+from typing import NamedTuple
+
+from paddock.sandbox.child.snapshot import (
+    Node,
+    Restoration,
+    Snapshot,
+    TooLargeError,
+    entered,
+    kind_of,
+    open_up,
+    opened,
+)
+
+PROTECTED = (
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",  # where it is, git takes hooks and settings from elsewhere
+    "HEAD",  # with one, a folder can itself be a repository, whose settings are in a `config` beside it
+    ".mcp.json",
+    ".vscode",
+    ".idea",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".roo",
+    ".kilocode",
+    ".kiro",
+    ".zed",
+    ".windsurf",
+    ".amazonq",
+    ".amp",
+    ".continue",
+    ".github/mcp.json",  # of GitHub Copilot CLI
+    ".junie",
+    ".warp",
+    ".qwen",
+    ".opencode",
+    "opencode.json",
+    "opencode.jsonc",
+    ".crush.json",
+    "crush.json",
+    ".husky",  # where git looks for hooks in projects that use it
+    ".bashrc",
+    ".bash_aliases",
+    ".inputrc",  # a key may stand for a command and the key that runs it
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".ssh",  # these for whoever works in a home
+    ".gitconfig",
+    ".config/git",
+    ".config/fish",
+    ".config/systemd",
+    ".config/autostart",
+    ".config/environment.d",
+    ".xprofile",
+    ".xsession",
+    ".xsessionrc",
+    ".xinitrc",
+    ".claude.json",
+    ".envrc",
+    "paddock.toml",
+    ".paddock",
+    ".mentu",  # scripts there run by their names, like those of `.paddock`
+)
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_WHOLE = b"!"
+"""The first byte of a file that holds a whole record; a hole reads as zero."""
+_REMOVE_WITHIN_S = 0.05
+"""What takes longer to remove is removed when the result is out."""
+
+
+class RecordError(Exception):
+    """The protected paths of a workspace cannot be recorded, so it is not to be written to."""
+
+
+class Restored(NamedTuple):
+    """What became of the protected paths."""
+
+    violations: list[str]
+    """Those that were not as before."""
+    left: dict[str, str]
+    """Of these, those that could not be put back, or not wholly, and why."""
+
+
+class Before:
+    """The protected paths as they were before the first of the jobs that are at work in a workspace at the same time.
+
+    A later one may already see what another has left there.
+    """
+
+    def __init__(self, workspace: str, known: int) -> None:
+        """Read it from the file `known`, which these jobs share and `close` closes, or record it there.
+
+        Raises RecordError, and OSError when there is no such workspace.
+        """
+        self._workspace = workspace
+        self._known = known
+        self._root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            with self._alone():
+                self._record = self._shared()
+        except OSError as error:
+            os.close(self._root)
+            raise RecordError(_why(error)) from error
+        self._way_back = Restoration(self._root, self._record)
+
+    def restore(self) -> Restored:
+        """Put the protected paths back, as far as that can be done."""
+        with self._alone():
+            found = restore(self._root, self._record, self._way_back)
+        self._way_back.discard(_REMOVE_WITHIN_S)
+        return found
+
+    def close(self) -> list[str]:
+        """Let go of it; return the folders that were in their places and are still to be removed."""
+        os.close(self._root)
+        os.close(self._known)
+        return [f"{self._workspace}/{name}" for name in self._way_back.aside]
+
+    def _shared(self) -> Snapshot:
+        known = self._known
+        if os.pread(known, 1, 0) == _WHOLE:
+            size = os.fstat(known).st_size
+            found: dict[
+                str, tuple[int, tuple[int, int], bytes, tuple[tuple[str, bytes], ...], tuple[int, int]]
+            ]
+            found = marshal.loads(os.pread(known, size, 1))  # noqa: S302 - ours
+            return Snapshot({path: Node._make(node) for path, node in found.items()})
+        snapshot = record(self._root)
+        data = marshal.dumps({path: tuple(node) for path, node in snapshot.nodes.items()})
+        done = 0
+        while done < len(data):
+            done += os.pwrite(known, data[done:], 1 + done)
+        os.pwrite(known, _WHOLE, 0)  # last, so that half a record is none
+        return snapshot
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        fcntl.lockf(self._known, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._known, fcntl.LOCK_UN)
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, TooLargeError):
+        return (
+            f"the protected paths of the workspace are too large to watch: {error}; "
+            "ask for read-only access, or make them smaller"
+        )
+    return f"the protected paths of the workspace cannot be read: {error.strerror}"
+
+
+def record(root: int) -> Snapshot:
+    """Return the protected paths below an open folder as they are. Raises TooLargeError, or OSError when unreadable."""
+    found = Snapshot()
+    for top in PROTECTED:
+        parent, _, name = top.rpartition("/")
+        if not parent:
+            if kind_of(root, top):
+                found.take(root, top, top)
+            continue
+        kind = kind_of(root, parent)
+        if kind == stat.S_IFDIR:
+            with opened(root, parent, os.O_PATH | os.O_DIRECTORY) as folder:
+                facts = os.fstat(folder)
+                found.nodes[parent] = Node(facts.st_mode, (facts.st_uid, facts.st_gid))
+                if kind_of(folder, name):
+                    found.take(folder, name, top)
+        elif kind and parent not in found.nodes:
+            found.take(root, parent, parent)
+    return found
+
+
+def restore(root: int, before: Snapshot, way_back: Restoration) -> Restored:
+    """Put every protected path below an open folder back, as far as that can be done."""
+    found = Restored([], {})
+    if not os.access(".", os.R_OK | os.X_OK, dir_fd=root, effective_ids=True):
+        with contextlib.suppress(OSError):
+            open_up(root)
+    for top in PROTECTED:
+        try:
+            changed = _restore_one(root, top, before, way_back)
+        except OSError as error:
+            changed = True
+            if why := _try_again(root, top, before, way_back, error):
+                found.left[top] = why
+        if changed:
+            found.violations.append(top)
+    return found
+
+
+def _try_again(root: int, top: str, before: Snapshot, way_back: Restoration, error: OSError) -> str:
+    """Make room where there was none; return why a path could still not be put back, or ""."""
+    if error.errno in _NO_ROOM:
+        way_back.discard()
+        try:
+            _restore_one(root, top, before, way_back)
+        except OSError as again:
+            error = again
+        else:
+            return ""
+    return error.strerror or type(error).__name__
+
+
+def _restore_one(root: int, top: str, before: Snapshot, way_back: Restoration) -> bool:
+    parent, _, name = top.rpartition("/")
+    if not parent:
+        return way_back.put_back(root, top, top)
+    wanted, changed = before.nodes.get(parent), False
+    if kind_of(root, parent) != stat.S_IFDIR or (wanted is not None and wanted.kind != stat.S_IFDIR):
+        changed = way_back.put_back(root, parent, parent)
+    if kind_of(root, parent) != stat.S_IFDIR:  # a link or a file of the user's own, or nothing
+        return changed
+    mode = os.lstat(parent, dir_fd=root).st_mode
+    with entered(root, parent) as folder:
+        try:
+            return way_back.put_back(folder, name, top) or changed
+        finally:
+            if wanted is not None and os.fstat(folder).st_mode != mode:  # it had to be opened for that
+                os.fchmod(folder, stat.S_IMODE(wanted.mode))

@@ -1,0 +1,38 @@
+"""Install the seccomp filters that ship as data (seccomp(2)); `scripts/seccomp_filters.py` generates them."""
+
+import ctypes
+import functools
+import os
+
+_SYSCALL = {"x86_64": 317, "aarch64": 277}
+_MACHINE = os.uname().machine
+_SET_MODE_FILTER = 1
+_TSYNC = 1
+_INSTRUCTION_BYTES = 8
+
+FILTERS = f"{os.path.dirname(__file__)}/filters"  # pathlib would be copied by every fork
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+@functools.cache
+def read_filter(profile: str) -> bytes:
+    """Return the BPF program of `profile` for this machine. Raises FileNotFoundError where none is shipped."""
+    with open(f"{FILTERS}/{profile}.{_MACHINE}.bpf", "rb") as file:
+        return file.read()
+
+
+def install(program: bytes) -> None:
+    """Apply `program` to every thread of this process, for ever.
+
+    `no_new_privs` must be set. Raises OSError when the kernel refuses, or when a thread cannot be brought in line.
+    """
+    argument = _Program(len(program) // _INSTRUCTION_BYTES, program)
+    failed = _LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))
+    if failed:
+        raise OSError(ctypes.get_errno(), "seccomp(SECCOMP_SET_MODE_FILTER)")

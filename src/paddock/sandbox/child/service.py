@@ -1,0 +1,111 @@
+"""What a warden is asked by the server, one job after another, until it is let go."""
+
+import contextlib
+import os
+import socket
+import time
+
+from paddock.sandbox.child import lockdown, process_tree, scratch
+from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAMS, Order, StartError
+from paddock.sandbox.child.namespaces import Roots
+from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse
+from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Warden
+
+FILTERS = ("job", "job-network")
+"""The system call filters that orders may name."""
+
+_IDLE_S = 0.01
+"""A warden that is not called for so long makes its next shim ahead."""
+_REMOVE_WITHIN_S = 0.1
+
+
+def serve(server: socket.socket, folder: str, zygote: socket.socket) -> None:
+    """Be the warden of the jobs that come over `server`, one after another, until it is closed.
+
+    A job is a `run` with an order, three streams and, when it writes to a workspace, a file (`protected.Before`); a
+    `prepare` with an order may precede it. After its report, scratch stays until `release`. `folder` holds the jobs'
+    scratch directories; what takes long to remove goes to the `zygote`, for the next job is not to wait. A warden whose
+    job is not gone to the last process takes no other.
+    """
+    lockdown.adopt_orphans()
+    others, roots = process_tree.Others(), Roots(live_in_jail)
+    clean = True
+    last: Order | None = None
+    shim: Shim | None = None
+    while clean:
+        if last is not None and is_idle(server, _IDLE_S):
+            shim = _made_ahead(last, roots)
+        if not (call := _next_call(server)):
+            break
+        word, files = call
+        order = last = Order.from_file(os.dup(files[0]))
+        if shim is not None and not shim.alive:
+            shim.end()
+            shim = None
+        job = Warden(server, order, roots, shim)
+        job.prepare(files[0])
+        files = files[1:]
+        if word == b"prepare":
+            if is_idle(server):
+                rehearse(order)
+            if call := _next_call(server):
+                files = call[1]
+                order = Order.from_file(os.dup(files[0]))
+        try:
+            if call:
+                report = job.run(order, list(files), others.of(order.user))
+                with contextlib.suppress(OSError):  # the server may be gone
+                    server.send(report.to_bytes())
+        finally:
+            clean = job.bury()
+        _wait_for_release(server)
+        _remove(order.scratch, zygote)
+        for path in job.rubbish:
+            _hand_over(path, zygote)
+        shim = None
+    process_tree.sweep(seconds=REPORT_WITHIN_S)  # keepers, and what waits for no job any more
+    server.close()
+    os.rmdir(folder)
+
+
+def _remove(path: str, zygote: socket.socket) -> None:
+    try:
+        scratch.remove(path, until=time.monotonic() + _REMOVE_WITHIN_S)
+    except TimeoutError:
+        aside = f"{os.path.dirname(path)}-{os.urandom(8).hex()}"
+        os.rename(path, aside)
+        _hand_over(aside, zygote)
+
+
+def _hand_over(path: str, zygote: socket.socket) -> None:
+    try:
+        zygote.send(os.fsencode(path))
+    except OSError:  # it is gone
+        scratch.remove(path)
+
+
+def _made_ahead(last: Order, roots: Roots) -> Shim | None:
+    """Return a shim for a job that is most likely like the last one; None when there can be none."""
+    try:
+        shim = Shim(last, roots.of(last))
+    except (OSError, StartError):
+        return None
+    rehearse(last)
+    return shim
+
+
+def _wait_for_release(server: socket.socket) -> None:
+    """Return when the server needs scratch no longer, or is gone."""
+    with contextlib.suppress(ConnectionResetError):
+        while server.recv(MESSAGE_BYTES) not in {b"release", b""}:
+            pass
+
+
+def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
+    """Return the next word of the server and its descriptors, None at the end."""
+    while True:
+        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAMS)
+        if files:
+            return word, tuple(files)
+        if not word:
+            return None  # anything else is a `stop` that came when its job had ended

@@ -1,0 +1,316 @@
+"""Files, links and folders as they were: record them, tell what has changed, and put that back and nothing else.
+
+What is found later was left by a hostile program, and others may still be at work beside it. So every step is taken
+below open folders and follows no link; a file that is still the same one is mended, for it may have other names; and a
+folder that was not there is moved aside by one call, however large it is, and removed when there is time.
+When a file was last changed is not put back: it was.
+"""
+
+import contextlib
+import errno
+import itertools
+import os
+import stat
+import time
+from collections.abc import Generator
+from typing import NamedTuple
+
+from paddock.sandbox.child import scratch
+
+MOST_BYTES = 64 * 1024 * 1024
+"""More than this is not recorded; each entry counts a little more than what it holds."""
+MOST_DEPTH = 64
+
+_ENTRY_BYTES = 512
+_MORE_NAMES = 1000
+"""A folder with so many more names than it had is replaced as a whole."""
+_ATTRIBUTES = ("user.", "system.posix_acl_")
+"""Of extended attributes, those that a program can change without a capability (xattr(7), acl(5))."""
+_HOW = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""How anything is opened: it may be a link or a pipe by now."""
+
+
+class TooLargeError(OSError):
+    """There is more than can be recorded."""
+
+
+class _StuckError(OSError):
+    """A name in a folder can be neither put back nor removed, whatever is done to the folder."""
+
+
+class Node(NamedTuple):
+    """A file, a link or a folder as it was."""
+
+    mode: int
+    owner: tuple[int, int]
+    content: bytes = b""
+    """Content of a file, target of a link, names in a folder with slashes between them."""
+    attributes: tuple[tuple[str, bytes], ...] = ()
+    file: tuple[int, int] = (0, 0)
+    """Device and inode of a file."""
+
+    @property
+    def kind(self) -> int:
+        """Return the type of file, as `stat.S_IFMT` does."""
+        return stat.S_IFMT(self.mode)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names in a folder."""
+        return os.fsdecode(self.content).split("/") if self.content else []
+
+
+class Snapshot:
+    """What was there, by path."""
+
+    def __init__(self, nodes: dict[str, Node] | None = None) -> None:
+        self.nodes = nodes or {}
+        self._room = MOST_BYTES
+
+    def take(self, folder: int, name: str, path: str) -> None:
+        """Record a name in an open folder, and all below it. Raises TooLargeError, or OSError when it is unreadable."""
+        node = self.nodes[path] = look(folder, name, self._room)
+        self._room -= _ENTRY_BYTES + len(node.content) + sum(len(value) for _, value in node.attributes)
+        if self._room < 0:
+            raise TooLargeError(f"they hold more than {MOST_BYTES >> 20} MiB")
+        if path.count("/") > MOST_DEPTH:
+            raise TooLargeError(f"they are nested deeper than {MOST_DEPTH} folders")
+        if node.kind == stat.S_IFDIR:
+            with entered(folder, name) as inner:
+                for child in node.names:
+                    self.take(inner, child, f"{path}/{child}")
+
+
+class Restoration:
+    """The way back to a snapshot, below one open folder."""
+
+    def __init__(self, root: int, before: Snapshot) -> None:
+        self._root = root
+        self._before = before.nodes
+        self.aside: list[str] = []
+        """Names below the root of what was moved out of the way and has not been removed."""
+
+    def put_back(self, folder: int, name: str, path: str) -> bool:
+        """Have a name in an open folder be what it was at a path; tell whether it was anything else. Raises OSError."""
+        try:
+            return self._put_back(folder, name, path)
+        except PermissionError:  # the folder has been closed
+            try:
+                open_up(folder)
+                return self._put_back(folder, name, path)
+            except PermissionError as error:  # of another type, or each folder above would try twice
+                raise _StuckError(error.errno, error.strerror) from error
+
+    def discard(self, seconds: float = 60.0) -> None:
+        """Remove what was moved aside, as far as that is done in time; the rest is for the next call."""
+        until = time.monotonic() + seconds
+        left, self.aside = self.aside, []
+        for name in left:
+            try:
+                scratch.remove(name, self._root, until=until)
+            except OSError:  # also when somebody writes there meanwhile
+                if kind_of(self._root, name):
+                    self.aside.append(name)
+
+    def _put_back(self, folder: int, name: str, path: str) -> bool:
+        wanted, kind = self._before.get(path), kind_of(folder, name)
+        if wanted is None:
+            if kind:
+                self._clear(folder, name)
+            return bool(kind)
+        if kind == wanted.kind == stat.S_IFDIR:
+            changed = self._mend_folder(folder, name, path, wanted)
+            if changed is not None:
+                return changed
+        elif kind == wanted.kind:
+            if _is_same(folder, name, wanted):
+                return False
+            if kind == stat.S_IFREG and _mend_file(folder, name, wanted):
+                return True
+        if kind:
+            self._clear(folder, name)
+        self._make(folder, name, path, wanted)
+        return True
+
+    def _mend_folder(self, folder: int, name: str, path: str, wanted: Node) -> bool | None:
+        """Put back what is in a folder, and then itself; None when it has to be made anew."""
+        facts = os.lstat(name, dir_fd=folder)
+        before = wanted.names
+        with entered(folder, name) as inner:
+            most = 2 * len(before) + _MORE_NAMES
+            names = _names(inner, most)
+            if len(names) > most:
+                return None
+            now = Node(facts.st_mode, (facts.st_uid, facts.st_gid), wanted.content, _attributes(inner))
+            changed, failure = now != wanted, None
+            for child in dict.fromkeys((*before, *names)):
+                try:
+                    changed |= self.put_back(inner, child, f"{path}/{child}")
+                except OSError as error:  # the others first
+                    changed, failure = True, error
+            if changed:
+                _dress(inner, wanted)
+        if failure is not None:
+            raise failure
+        return changed
+
+    def _clear(self, folder: int, name: str) -> None:
+        """Have nothing be at a name."""
+        if kind_of(folder, name) != stat.S_IFDIR:
+            os.unlink(name, dir_fd=folder)
+            return
+        aside = f".paddock-removed-{os.urandom(8).hex()}"
+        try:
+            with contextlib.suppress(PermissionError):
+                os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
+                self.aside.append(aside)
+                return
+            scratch.unlock(folder, name)  # who moves a folder has to have the right to write to it
+            os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
+            self.aside.append(aside)
+        except OSError as error:
+            if error.errno not in {errno.EXDEV, errno.EBUSY}:
+                raise
+            scratch.remove(name, folder)  # it is, or is in, another file system
+
+    def _make(self, folder: int, name: str, path: str, node: Node) -> None:
+        if node.kind == stat.S_IFLNK:
+            os.symlink(os.fsdecode(node.content), name, dir_fd=folder)
+            facts = os.lstat(name, dir_fd=folder)
+            if (facts.st_uid, facts.st_gid) != node.owner:
+                os.chown(name, *node.owner, dir_fd=folder, follow_symlinks=False)
+        elif node.kind == stat.S_IFREG:
+            with opened(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as made:
+                _fill(made, node)
+        elif node.kind == stat.S_IFDIR:
+            os.mkdir(name, 0o700, dir_fd=folder)
+            if self._mend_folder(folder, name, path, node) is None:
+                raise OSError(errno.EBUSY, "others write there")
+        elif node.kind == stat.S_IFIFO:
+            os.mkfifo(name, 0o600, dir_fd=folder)
+            with opened(folder, name, os.O_RDONLY) as made:
+                _dress(made, node)
+        else:
+            raise OSError(errno.EOPNOTSUPP, "devices and sockets cannot be made again")
+
+
+def open_up(folder: int) -> None:
+    """Give the owner of an open folder his rights to it. Raises OSError."""
+    own = f"/proc/self/fd/{folder}"  # fchmod(2) takes no descriptor that only finds others
+    os.chmod(own, stat.S_IMODE(os.stat(own).st_mode) | stat.S_IRWXU)
+
+
+def kind_of(folder: int, name: str) -> int:
+    """Return the type of file, as `stat.S_IFMT` does, of a name in an open folder; 0 when there is none."""
+    try:
+        return stat.S_IFMT(os.lstat(name, dir_fd=folder).st_mode)
+    except FileNotFoundError:
+        return 0
+
+
+@contextlib.contextmanager
+def entered(folder: int, name: str) -> Generator[int]:
+    """Yield a folder in an open one, opened; one that its owner has closed to himself is unlocked. Raises OSError."""
+    try:
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _HOW, dir_fd=folder)
+    except PermissionError:
+        scratch.unlock(folder, name)
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _HOW, dir_fd=folder)
+    try:
+        yield inner
+    finally:
+        os.close(inner)
+
+
+def look(folder: int, name: str, most: int) -> Node:
+    """Return what a name in an open folder is, with no more than `most` + 1 bytes of a file. Raises OSError."""
+    facts = os.lstat(name, dir_fd=folder)
+    owner = facts.st_uid, facts.st_gid
+    if stat.S_ISLNK(facts.st_mode):
+        return Node(facts.st_mode, owner, os.fsencode(os.readlink(name, dir_fd=folder)))
+    if stat.S_IFMT(facts.st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
+        return Node(facts.st_mode, owner)
+    with opened(folder, name, os.O_RDONLY) as file:
+        facts = os.fstat(file)
+        node = Node(facts.st_mode, (facts.st_uid, facts.st_gid), attributes=_attributes(file))
+        if stat.S_ISDIR(facts.st_mode):
+            names = _names(file, most // _ENTRY_BYTES)
+            return node._replace(content=os.fsencode("/".join(names)))
+        if not stat.S_ISREG(facts.st_mode):
+            return node
+        with open(file, "rb", closefd=False) as stream:
+            return node._replace(content=stream.read(most + 1), file=(facts.st_dev, facts.st_ino))
+
+
+@contextlib.contextmanager
+def opened(folder: int, name: str, how: int) -> Generator[int]:
+    """Yield what a name in an open folder is, opened, unless it is a link. Raises OSError."""
+    file = os.open(name, how | _HOW, 0o600, dir_fd=folder)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _names(folder: int, most: int) -> list[str]:
+    """Return the names in an open folder, no more than `most` + 1."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in itertools.islice(entries, most + 1)]
+
+
+def _attributes(file: int) -> tuple[tuple[str, bytes], ...]:
+    try:
+        names = os.listxattr(file)
+    except OSError:  # this file system has none
+        return ()
+    return tuple((name, os.getxattr(file, name)) for name in sorted(names) if name.startswith(_ATTRIBUTES))
+
+
+def _is_same(folder: int, name: str, wanted: Node) -> bool:
+    """Tell whether a name is what it was, be it another file."""
+    try:
+        now = look(folder, name, len(wanted.content))
+    except OSError:
+        return False
+    return now._replace(file=wanted.file) == wanted
+
+
+def _mend_file(folder: int, name: str, wanted: Node) -> bool:
+    """Write what it held into a file that is still the same one; tell whether that could be done."""
+    with opened(folder, name, os.O_PATH) as found:
+        facts = os.fstat(found)
+        if (facts.st_dev, facts.st_ino) != wanted.file:
+            return False
+        own = f"/proc/self/fd/{found}"
+        try:
+            os.chmod(own, stat.S_IRUSR | stat.S_IWUSR)  # proc(5)
+            file = os.open(own, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except PermissionError:
+            return False
+        try:
+            _fill(file, wanted)
+        finally:
+            os.close(file)
+    return True
+
+
+def _fill(file: int, node: Node) -> None:
+    done = 0
+    while done < len(node.content):
+        done += os.pwrite(file, node.content[done:], done)
+    os.ftruncate(file, done)
+    _dress(file, node)
+
+
+def _dress(file: int, node: Node) -> None:
+    """Give something open owner, mode and attributes that it had."""
+    facts = os.fstat(file)
+    if (facts.st_uid, facts.st_gid) != node.owner:
+        os.fchown(file, *node.owner)
+    now = dict(_attributes(file))
+    for name in now.keys() - dict(node.attributes).keys():
+        os.removexattr(file, name)
+    for name, value in node.attributes:
+        if now.get(name) != value:
+            os.setxattr(file, name, value)
+    os.fchmod(file, stat.S_IMODE(node.mode))

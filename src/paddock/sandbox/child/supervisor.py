@@ -1,0 +1,375 @@
+"""The warden of one job at a time: starts it, watches it, ends it to the last process, and reports what it cost.
+
+    server --order--> warden --fork--> shim, which becomes the program now, or waits until it is told which
+       |                 |  looks at the tree every few milliseconds: deadline, CPU, memory, processes, scratch
+       |                 |  the program ends, or a ceiling is hit, or the server says stop or is gone
+       |                 |  sweep: kill and reap until there is no child left (`paddock.sandbox.child.process_tree`)
+       |                 |  put protected paths back
+       <----report-------+  the server lets go: remove scratch, wait for the next job
+
+The warden adopts every orphan of its job, so nothing escapes by double forks or sessions of its own. It does not die
+with its parent: the end of the server shows as the end of the socket, and then there is a job to be killed first.
+Time goes by CLOCK_MONOTONIC; a result reaches the server within the wall limit and the time of one sweep.
+"""
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
+from paddock.sandbox.child.cgroup import Leaf
+from paddock.sandbox.child.jail import Told
+from paddock.sandbox.child.messages import MESSAGE_BYTES, MORE_THREADS, Order, Report, StartError
+from paddock.sandbox.child.namespaces import Root, Roots
+from paddock.sandbox.child.shim import Shim, ruleset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
+
+_FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.005, 1.5, 0.02
+_FAST_GROWTH, _SOON_S = 8, 0.002
+"""So many more processes at one look than ever before, and the next look comes soon."""
+_FEW = 16
+"""With so many processes at most, the warden needs no priority over them to end them."""
+REPORT_WITHIN_S = 0.18
+"""Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
+_PATIENCE_S = 30.0
+_END_S = 0.02
+_SCRATCH_EVERY_S = 0.1
+"""So long after a look at scratch, or at files without a name, the next one begins."""
+_NAMELESS_S = 0.005
+"""So long at a time is looked for files without a name, for the deadline does not wait."""
+
+
+class Warden:
+    """The life of one job."""
+
+    def __init__(self, server: socket.socket, order: Order, roots: Roots, shim: Shim | None) -> None:
+        self._server = server
+        self._order = order
+        self._roots = roots
+        self._shim = shim
+        self._report = Report()
+        self._failure: OSError | StartError | None = None
+        self._statuses: dict[int, int] = {}
+        self._pid = 0
+        self._ending: frozenset[int] = frozenset()
+        self._sample: process_tree.Sample | None = None
+        self._leaf: Leaf | None = None
+        self._before: protected_paths.Before | None = None
+        self._scratch_walk = scratch.usage(order.scratch)
+        self._scratch_due = 0.0
+        self._scratch_bytes = 0
+        self._nameless_walk: Iterator[anonymous_memory.Amount | None] = iter(())
+        self._nameless_due = 0.0
+        self._nameless = anonymous_memory.Amount()
+        self._first_gauges = anonymous_memory.Amount()
+        self._gauges: anonymous_memory.Amount | None = None
+        """How the machine's gauges stood before the job began; its buffers from the first look on."""
+        self._deadline = 0.0
+        self._look = _FIRST_LOOK_S
+        self.rubbish: list[str] = []
+        """Folders that the job left and that are still to be removed, once it is buried."""
+
+    def prepare(self, file: int) -> None:
+        """Do what depends on grants alone: the jail, and a shim in it that waits for its program.
+
+        `file` holds the order, and is closed.
+        """
+        try:
+            root = self._roots.of(self._order)
+            if self._shim is not None and self._shim.root is not root:
+                self._shim.end()
+                self._shim = None
+            self._confine(file, root)
+        except (OSError, StartError) as error:
+            self._failure = error
+        finally:
+            os.close(file)
+
+    def run(self, order: Order, files: list[int], others: int) -> Report:
+        """Run the job to its end and return the report; no process of it is left, or `survivors` says so.
+
+        `files` are the streams, after an order when the shim has seen another, and before what is known of a writable
+        workspace (`protected.Before`); `others` is how many threads the job's user has without it.
+        """
+        self._order = order
+        started = time.monotonic()
+        report = self._report
+        try:
+            if self._failure is not None:
+                raise self._failure
+            if order.workspace:
+                self._before = protected_paths.Before(order.workspace, files[-1])
+                files.pop()
+            if self._leaf is not None:
+                self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
+            # On a busy machine the first look comes late: what the job has by then would be taken for others'.
+            self._first_gauges = anonymous_memory.gauges(order.scratch, buffers=False)
+            started = time.monotonic()
+            handle = self._start(files, others)
+            report.ended_by = self._watch(handle, started)
+            os.close(handle)
+        except protected_paths.RecordError as error:
+            report.ended_by, report.why = "protected", str(error)
+        except (OSError, StartError) as error:
+            report.ended_by, report.why = "start", str(error)
+            report.missing = isinstance(error, StartError) and error.missing
+        _close(files)
+        report.wall_ms = (time.monotonic() - started) * 1000
+        self._end()
+        return report
+
+    def bury(self) -> bool:
+        """End the last processes, for which the report did not wait. Tell whether all are gone."""
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        _, left = process_tree.sweep(seconds=_PATIENCE_S, reaped=self._reaped, spare=self._roots.keepers)
+        if self._shim is not None:
+            self._shim.close()
+        if self._leaf is not None:
+            self._leaf.remove()
+        if self._before is not None:
+            if self._report.survivors:  # what they were at when they were killed may have been done since
+                self._before.restore()
+            self.rubbish = self._before.close()
+        return left == 0
+
+    def _confine(self, file: int, root: Root | None) -> None:
+        try:
+            ruleset = ruleset_of(self._order)
+        except OSError as error:
+            raise StartError(f"Landlock rules: {error}") from error
+        if self._order.group:
+            self._leaf = Leaf(self._order.group, os.urandom(8).hex())
+        handles = {"ruleset": ruleset} if ruleset >= 0 else {}
+        if self._leaf is not None:
+            handles["door"] = self._leaf.door
+        waits = self._shim is not None or root is not None
+        if self._shim is None:  # not before: what is written until then would have to be copied
+            self._shim = Shim(self._order, root, None if waits else handles)
+        if waits:
+            self._shim.confine(file, handles)
+        self._pid = self._shim.pid
+        if ruleset >= 0:
+            os.close(ruleset)
+
+    def _start(self, files: list[int], others: int) -> int:
+        """Tell the shim what to run; return a descriptor that can be read when it has ended. Raises StartError."""
+        assert self._shim is not None
+        self._shim.start(others, tuple(files))
+        _close(files)
+        while word := self._shim.heard():
+            if "jail" in word:
+                continue
+            if word["step"] == "exec":
+                raise StartError(f"{self._order.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
+            raise StartError(f"{word['step']}: {word['why']}")
+        return os.dup(self._shim.fileno()) if self._order.jail else os.pidfd_open(self._pid)
+
+    def _out_of_reach(self) -> str:
+        order = self._order
+        if forbidden := permissions.why_forbidden(order.argv[0]):
+            return forbidden
+        if order.user is None:
+            return ""
+        return permissions.why_missing(order.argv[0], order.environment, order.user)
+
+    def _watch(self, handle: int, started: float) -> str:
+        """Wait until the program ends or has to end; return why."""
+        with contextlib.suppress(OSError):  # so that no flood of processes keeps it waiting; for root alone
+            os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.register(self._server, select.POLLIN)
+        self._deadline = deadline = started + self._order.ceilings.timeout_ms / 1000
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return "wall"
+            ready = dict(poll.poll(1000 * min(self._look, left)))
+            if handle in ready:
+                _leave_priority()
+                return "exit"
+            if ready:
+                return self._stop_reason()
+            if hit := self._ceiling_hit():
+                return hit
+
+    def _stop_reason(self) -> str:
+        with contextlib.suppress(OSError):
+            word, _, reason = self._server.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
+            if word == "stop":
+                return reason
+        return "cancelled"
+
+    def _ceiling_hit(self) -> str:
+        ceilings = self._order.ceilings
+        sample = self._sample = self._measure()
+        processes = len(sample.processes)
+        report = self._report
+        grown = processes > report.processes_peak + _FAST_GROWTH
+        report.processes_peak = max(report.processes_peak, processes)
+        if processes > ceilings.processes or sample.threads > ceilings.processes + MORE_THREADS:
+            return "processes"
+        if self._leaf is None and self._takes_too_much(sample):
+            return "memory"
+        process_tree.reap_orphans(self._pid, self._reaped)
+        if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
+            return "cpu"
+        looks_on = self._look_for_nameless(sample)
+        self._look = _SOON_S if grown or looks_on else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
+        taken = self._nameless.kernel  # not all of it counts in a control group
+        if self._leaf is None:
+            taken += self._nameless.memory + self._nameless.buffers
+        if taken > ceilings.memory_bytes:
+            report.peak_bytes = max(report.peak_bytes, taken)
+            return "memory"
+        return "scratch" if self._scratch_full() else ""
+
+    def _measure(self) -> process_tree.Sample:
+        return process_tree.measure(spare=self._roots.keepers, first=self._pid if self._order.jail else 0)
+
+    def _takes_too_much(self, sample: process_tree.Sample) -> bool:
+        most = self._order.ceilings.memory_bytes
+        resident = process_tree.resident_bytes(sample.processes, most)
+        self._report.peak_bytes = max(self._report.peak_bytes, resident)
+        return resident > most
+
+    def _look_for_nameless(self, sample: process_tree.Sample) -> bool:
+        """Go on with looking for what no folder shows, for a few milliseconds; tell whether that was not enough."""
+        now = time.monotonic()
+        if now < self._nameless_due:
+            return False
+        try:
+            while (found := next(self._nameless_walk)) is None and time.monotonic() < now + _NAMELESS_S:
+                pass
+        except StopIteration:
+            ceilings, gauges = self._order.ceilings, anonymous_memory.gauges(self._order.scratch)
+            self._gauges = self._gauges or self._first_gauges._replace(buffers=gauges.buffers)
+            self._nameless_walk = anonymous_memory.usage(
+                [process.place for process in sample.processes],
+                self._order.scratch,
+                moved=gauges.since(self._gauges),
+                most=anonymous_memory.Amount(ceilings.memory_bytes, ceilings.scratch_bytes),
+            )
+            return False
+        if found is not None:
+            self._nameless, self._nameless_due = found, now + _SCRATCH_EVERY_S
+            self._report.peak_bytes = max(self._report.peak_bytes, found.memory)
+        return found is None
+
+    def _scratch_full(self) -> bool:
+        """Go on with measuring scratch by one step, so that a huge tree never delays the deadline."""
+        now = time.monotonic()
+        if now >= self._scratch_due:
+            try:
+                total = next(self._scratch_walk)
+            except StopIteration:
+                self._scratch_walk, total = scratch.usage(self._order.scratch), None
+            if total is not None:
+                self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
+        return self._scratch_bytes + self._nameless.disk > self._order.ceilings.scratch_bytes
+
+    def _end(self) -> None:
+        """Kill and reap all, then account for all."""
+        report = self._report
+        told = self._shim.told() if self._order.jail and self._shim is not None else None
+        alive = told is None and bool(self._pid) and self._pid not in self._statuses
+        if alive:
+            self._kill()
+        if self._leaf is not None:
+            self._leaf.kill()
+        if alive and self._order.jail:
+            _wait_for_end(self._pid)
+        if report.processes_peak <= _FEW:
+            _leave_priority()
+        if told is not None:
+            self._take(told)
+        killed, report.survivors = process_tree.sweep(
+            seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
+            reaped=self._reaped,
+            spare=self._roots.keepers | self._ending,
+        )
+        status, left = (told.status, told.left) if told is not None else (self._statuses.get(self._pid), 0)
+        # The sweep may find nothing left of what the group kill hit; who ended by himself was not killed.
+        report.killed = killed or left or int(alive and report.ended_by != "exit")
+        if report.ended_by != "start" and status is not None:
+            code = os.waitstatus_to_exitcode(status)
+            report.code, report.signal = (code, None) if code >= 0 else (None, -code)
+        report.processes_peak = max(report.processes_peak, 1)
+        if self._leaf is not None:
+            report.peak_bytes = max(report.peak_bytes, self._leaf.peak_bytes)
+            if report.ended_by == "exit" and self._leaf.ended_by_memory:
+                report.ended_by, report.why = "memory", OUT_OF_MEMORY
+        if self._before is not None:
+            self._put_back(self._before)
+
+    def _put_back(self, before: protected_paths.Before) -> None:
+        report = self._report
+        report.violations, left = before.restore()
+        if left:
+            told = ", ".join(f"{path} ({why})" for path, why in left.items())
+            report.ended_by, report.why = (
+                "unrestored",
+                f"paths of the workspace could not be put back: {told}",
+            )
+
+    def _take(self, told: Told) -> None:
+        """Account for a jail in which nobody is left but its first process, which ends by itself."""
+        self._ending = frozenset({self._pid})
+        report = self._report
+        report.cpu_user_ms += told.user_ms
+        report.cpu_system_ms += told.system_ms
+        report.peak_bytes = max(report.peak_bytes, told.peak_bytes)
+
+    def _kill(self) -> None:
+        """Kill what the job began with, and its group; in a jail that is the end of all."""
+        if self._order.jail:
+            # Nobody collects the others then, so their time is taken now (pid_namespaces(7)).
+            sample = self._sample
+            if sample is None or len(sample.processes) <= _FEW:
+                sample = self._measure()
+            self._report.cpu_user_ms += sample.user_ms
+            self._report.cpu_system_ms += sample.system_ms
+        with contextlib.suppress(OSError):  # its number is its own, so its group is too
+            os.killpg(self._pid, signal.SIGKILL)
+
+    def _reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
+        self._statuses[pid] = status
+        if pid in self._ending:  # it has told
+            return
+        report = self._report
+        report.cpu_user_ms += cost.ru_utime * 1000
+        report.cpu_system_ms += cost.ru_stime * 1000
+        report.peak_bytes = max(report.peak_bytes, cost.ru_maxrss * 1024)
+
+
+def _close(files: list[int]) -> None:
+    while files:
+        os.close(files.pop())
+
+
+def _wait_for_end(first: int) -> None:
+    """Return when the kernel has emptied the jail of a process that was killed or has ended, or a little later."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(first)
+        select.select([handle], [], [], _END_S)
+        os.close(handle)
+
+
+def _leave_priority() -> None:
+    """Become an ordinary process again, before a program is reaped that is not one of a flood.
+
+    Its last thread may still have to leave the processor that this one runs on. With priority, waitpid(2) would
+    spin there until the kernel takes it away, which is after most of a second (sched(7), real-time throttling).
+    """
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -1,0 +1,33 @@
+"""Start Paddock's own helper processes: the interpreter of this one, without site-packages and environment."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from paddock.model.errors import EngineError, explained
+from paddock.sandbox.child import preflight
+
+_CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {module} import main; main()"
+
+
+def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
+    """Run `main()` of a module of this package with `arguments`, and with the descriptor `keep` open.
+
+    Raises EngineError when the system starts no process, or is not as confinement wants it (`preflight`).
+    """
+    if lacking := preflight.lacking():
+        raise EngineError(lacking)
+    package = str(Path(__file__).parents[2])
+    command = [sys.executable, "-I", "-S", "-c", _CHILD.format(module=module), package, *arguments]
+    try:
+        return subprocess.Popen(  # noqa: S603  (our own program)
+            command,
+            env={},
+            pass_fds=[keep],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is the server's to handle, from the first moment on
+        )
+    except OSError as error:
+        raise EngineError(explained(f"{module} could not be started ({error.strerror})")) from error

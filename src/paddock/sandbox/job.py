@@ -1,0 +1,214 @@
+"""One running program, as the server sees it: its three pipes, its warden, and in the end its result."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+from dataclasses import dataclass
+
+from paddock.model.errors import explained
+from paddock.model.outcome import SandboxFacts, Status
+from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
+from paddock.model.program import Captured
+from paddock.sandbox.child.messages import STREAMS, Order, Report
+from paddock.sandbox.fork_server import Place
+from paddock.sandbox.io import Reader, Sink, Writer
+
+_MESSAGE_BYTES = 64 * 1024
+_START_S = 20.0
+GRACE_S = 1.0
+"""How much later than its wall limit a warden may answer before it counts as broken."""
+
+_BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
+    "wall": (Status.TIMEOUT, "wall"),
+    "cpu": (Status.TIMEOUT, "cpu"),
+    "memory": (Status.MEMORY_LIMIT, "memory"),
+    "processes": (Status.PROCESS_LIMIT, "processes"),
+    "scratch": (Status.OUTPUT_LIMIT, "scratch"),
+    "stdout": (Status.OUTPUT_LIMIT, "stdout"),
+    "stderr": (Status.OUTPUT_LIMIT, "stderr"),
+    "protected": (Status.DENIED, "protected"),
+    "unrestored": (Status.ERROR, "protected"),
+}
+_SIGXFSZ, _SIGXCPU = 25, 24
+_NONSENSE = "said what no warden says"
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """What goes in, and who hears what comes out."""
+
+    stdin: bytes = b""
+    stdout: Sink | None = None
+    stderr: Sink | None = None
+    combined: bool = False
+    """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
+
+
+class Job:
+    """One running program. `result` is done when nothing of it is left."""
+
+    def __init__(
+        self,
+        place: Place,
+        limits: ProcessLimits,
+        streams: Streams,
+        facts: SandboxFacts,
+        *,
+        jailed: bool,
+        kept: bool,
+    ) -> None:
+        """Run in `place`, which is released at the end unless it is `kept`."""
+        self._loop = asyncio.get_running_loop()
+        self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
+        self._place = place
+        self._warden = place.warden.socket
+        self._watched = False
+        self._limits = limits
+        self._streams = streams
+        self._facts = facts
+        self._jailed = jailed
+        self._kept = kept
+        self._late: asyncio.TimerHandle | None = None
+        self._pipes: tuple[Writer, Reader, Reader] | None = None
+
+    def start(self, order: Order, *shared: int) -> None:
+        """Hand the order, the far ends of the pipes and what it has in common with others to the warden, and listen.
+
+        Raises OSError when it cannot; then nothing has started.
+        """
+        limits, streams = self._limits, self._streams
+        self._watched = bool(order.workspace)
+        (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
+        if streams.combined:
+            os.dup2(stdout, stderr, inheritable=False)  # the pipe of standard error is at its end then
+        try:
+            self._place.run(order, stdin, stdout, stderr, *shared)
+        except OSError:
+            for file in (our_stdin, our_stdout, our_stderr):
+                os.close(file)
+            raise
+        # Beside the job's start: whatever comes meanwhile waits in its pipe.
+        self._pipes = (
+            Writer(our_stdin, streams.stdin),
+            self._reader(our_stdout, "stdout", limits.stdout_bytes, streams.stdout),
+            self._reader(our_stderr, "stderr", limits.stderr_bytes, streams.stderr),
+        )
+        self._loop.add_reader(self._warden.fileno(), self._heard)
+        self._late = self._loop.call_later(limits.timeout_ms / 1000 + _START_S + GRACE_S, self._overdue)
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Have the warden end the job; `result` follows. Harmless when it has ended."""
+        if self.result.done():
+            return
+        with contextlib.suppress(OSError):
+            self._warden.send(f"stop:{reason}".encode())
+
+    def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> Reader:
+        return Reader(
+            file, kept=self._limits.kept_bytes, ceiling=ceiling, exceeded=lambda: self.cancel(name), sink=sink
+        )
+
+    def _heard(self) -> None:
+        try:
+            message = self._warden.recv(_MESSAGE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        try:
+            report = Report.from_bytes(message) if message else self._lost("died")
+        except (ValueError, TypeError):  # whatever it is, somebody waits for a result
+            report = self._lost(_NONSENSE)
+        self._finish(report)
+
+    def _overdue(self) -> None:
+        self._finish(self._lost("died"))
+
+    def _lost(self, how: str) -> Report:
+        told = (
+            "; look at the protected paths of its workspace, which were not put back" if self._watched else ""
+        )
+        return Report(ended_by="lost", why=f"the warden of this process {how}{told}")
+
+    def _finish(self, report: Report) -> None:
+        assert self._pipes is not None
+        assert self._late is not None
+        self._late.cancel()
+        self._loop.remove_reader(self._warden.fileno())
+        stdin, stdout, stderr = self._pipes
+        self._pipes = (
+            None  # they know this job: nothing would free what they keep before garbage is looked for
+        )
+        stdin.close()
+        out, err = stdout.finish(), stderr.finish()
+        try:
+            result = self._result(report, out, err)
+        except (ValueError, TypeError):
+            report = self._lost(_NONSENSE)
+            result = self._result(report, out, err)
+        self.result.set_result(result)
+        if report.ended_by in {"lost", "unborn"} or report.survivors:
+            self._place.lose()
+        else:
+            self._place.end(kept=self._kept)
+
+    def _result(self, report: Report, out: Captured, err: Captured) -> ProcessResult:
+        """Return what became of it. Raises ValueError and TypeError for a report that no warden makes."""
+        status, limit, reason = verdict(report)
+        if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):
+            status, limit = _BY_CEILING["stdout"]
+        return ProcessResult(
+            status=status,
+            limit=limit,
+            reason=reason,
+            exit_code=report.code,
+            signal=report.signal,
+            stdout=out,
+            stderr=err,
+            usage=ProcessUsage(
+                wall_ms=round(report.wall_ms, 3),
+                cpu_user_ms=report.cpu_user_ms,
+                cpu_system_ms=report.cpu_system_ms,
+                peak_bytes=report.peak_bytes,
+                processes_peak=report.processes_peak,
+            ),
+            kill="none" if not report.killed else "namespace" if self._jailed else "sweep",
+            survivors=report.survivors,
+            violations=tuple(report.violations),
+            sandbox=self._facts,
+        )
+
+
+def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the ends of a pipe for each stream. Raises OSError, with nothing left open, also not of what is shared."""
+    made: list[tuple[int, int]] = []
+    try:
+        while len(made) < STREAMS:
+            made.append(os.pipe2(os.O_CLOEXEC))
+    except OSError:
+        for file in itertools.chain(shared, *made):
+            os.close(file)
+        raise
+    return made
+
+
+def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:
+    """Return status, ceiling and reason of a report."""
+    if report.ended_by in _BY_CEILING:
+        return (*_BY_CEILING[report.ended_by], report.why)
+    match report.ended_by:
+        case "start":
+            return (Status.FAILED if report.missing else Status.UNAVAILABLE), None, report.why
+        case "unborn":
+            return Status.UNAVAILABLE, None, explained(report.why)
+        case "cancelled":
+            return Status.CANCELLED, None, ""
+        case "exit":
+            if report.signal == _SIGXFSZ:
+                return Status.OUTPUT_LIMIT, "file_size", ""
+            if report.signal == _SIGXCPU:
+                return Status.TIMEOUT, "cpu", ""
+            return (Status.OK if report.code == 0 else Status.FAILED), None, ""
+        case _:
+            return Status.LOST, None, report.why

@@ -1,0 +1,435 @@
+"""From grants and limits to an order: which paths, which user, which environment. Pure but for looking at paths."""
+
+import functools
+import os
+import pwd
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from paddock.model.errors import ConfigurationError
+from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.settings import Tier
+from paddock.sandbox import state_paths
+from paddock.sandbox.child import lockdown, namespaces, permissions, protected_paths
+from paddock.sandbox.child.messages import Ceilings, Order
+from paddock.sandbox.child.paths import links
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = (
+    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "pki", "ca-certificates", "crypto-policies",
+    "passwd", "group", "nsswitch.conf", "localtime", "timezone", "mime.types", "os-release", "debian_version",
+    "locale.alias", "inputrc", "terminfo", "magic", "fonts", "java", "perl", "python3", "R", "php", "ghc",
+)  # fmt: skip
+_ETC_NETWORK = ("resolv.conf", "hosts", "host.conf", "gai.conf", "protocols", "services")
+_MACHINE = ("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage")
+_READABLE_DEVICES = ("/dev/random", "/dev/urandom")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
+_SCRATCH_VARIABLES = {
+    "HOME": "home",
+    "TMPDIR": "tmp",
+    "TMP": "tmp",
+    "TEMP": "tmp",
+    "XDG_CACHE_HOME": "home/.cache",
+    "XDG_CONFIG_HOME": "home/.config",
+    "XDG_DATA_HOME": "home/.local/share",
+}
+_DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+_KEEP_ROOT = (
+    'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
+    "mode, times and attributes of every file of root's"
+)
+_OCCUPIED = "{path} is in {place}, where Paddock keeps its own files; work in another directory"
+
+
+class GrantError(ValueError):
+    """A grant that makes no sense or that nobody may get; nothing was started."""
+
+
+def check(argv: Sequence[str], grants: ProcessGrants, own: Sequence[str] = ()) -> None:
+    """Raise GrantError unless there is a program and every path is absolute, is there and fits its grant.
+
+    Nobody works in Paddock's `own` directories (`private.known`).
+    """
+    if not argv or not argv[0]:
+        raise GrantError("there is no program to run")
+    if any("\0" in argument for argument in argv):
+        raise GrantError("an argument contains a NUL character")
+    _check_paths(grants, own)
+    for name, value in grants.environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise GrantError(f"{name!r} is not the name of an environment variable with a value")
+
+
+def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
+    if grants.access != "none" and grants.workspace is None:
+        raise GrantError(f"access {grants.access} needs a workspace")
+    folders = _folders(grants)
+    for path in (*folders, *([grants.cwd] if grants.cwd else [])):
+        if not path.is_absolute() or not path.is_dir():
+            raise GrantError(f"{path} is not an absolute path of a directory")
+    for path in grants.readable:
+        if not path.is_absolute() or not path.exists():
+            raise GrantError(f"{path} is not an absolute path of a file or directory that exists")
+    for path in (*folders, *grants.readable):
+        real = os.path.realpath(path)
+        if real == "/" or _is_the_kernels(real):
+            raise GrantError(f"{path} is no path to be granted")
+        if path in folders:
+            _check_vacancy(path, real, grants, own)
+    if grants.cwd:
+        _check_vacancy(grants.cwd, str(grants.cwd), grants, own)
+
+
+def _is_the_kernels(path: str) -> bool:
+    """Tell whether a real path is among processes and devices; what is in shared memory is a file like others."""
+    kernels = any(state_paths.is_below(path, each) for each in ("/proc", "/dev"))
+    return kernels and not any(state_paths.is_below(path, each) for each in namespaces.OWN)
+
+
+def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[str]) -> None:
+    """Raise GrantError for a directory in one of Paddock's, but for a script tool's, which may be beside settings."""
+    place = state_paths.keeper(own, real)
+    if place and not any(state_paths.is_below(real, str(fixed)) for fixed in grants.fixed):
+        raise GrantError(_OCCUPIED.format(path=path, place=place))
+
+
+def configured_user(name: str) -> int | None:
+    """Return the number of the setting `sandbox.job_user`, None for an empty one. Raises ConfigurationError.
+
+    0 stands for root, whose number jobs with a workspace keep then, without any capability.
+    """
+    if not name:
+        return None
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise ConfigurationError(
+            f"sandbox.job_user: there is no user {name} on this machine; name another, or make it: useradd -r {name}"
+        ) from None
+
+
+def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None:
+    """Raise GrantError when the user that a job becomes cannot get to where it is to work, or not write there."""
+    number = user(grants, job_user, tier)
+    if number is None:
+        _check_reach_of_root(grants)
+        return
+    leaves_root = tier == "landlock" and not job_user
+    for path in (*_folders(grants), *([grants.cwd] if grants.cwd else [])):
+        if closed := permissions.barrier(str(path), number):
+            remedy = (
+                f"move it, make the tier namespaces available (paddock doctor says how), or {_KEEP_ROOT}"
+                if leaves_root
+                else "move it, or change sandbox.job_user"
+            )
+            raise GrantError(
+                f"{path} is out of reach: programs run as user {number} here, who may not enter {closed}; "
+                f"let others through (chmod o+x {closed}), {remedy}"
+            )
+    if leaves_root:
+        _check_writing(grants, number)
+
+
+def _check_writing(grants: ProcessGrants, number: int) -> None:
+    """Raise GrantError when the default user of jobs may not write to what is granted for writing."""
+    whole = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
+    for path in (*whole, *grants.writable):
+        facts = path.stat()
+        if permissions.may_write(facts, number, {number}):
+            continue
+        owner = facts.st_uid
+        remedy = f'set job_user = "{owner}" under [sandbox]' if owner else _KEEP_ROOT
+        raise GrantError(
+            f"{path} cannot be granted for writing: it belongs to user {owner}, and programs of a Paddock that is "
+            f"root run as user {number} in the tier landlock, which cannot keep a program that is root from changing "
+            "the mode of root's files; make the tier namespaces available (paddock doctor says how), give that user "
+            f"the workspace (chown -R {number}:{number} {path}), or {remedy}"
+        )
+
+
+def _check_reach_of_root(grants: ProcessGrants) -> None:
+    """Raise GrantError when a job that stays root, without its powers, cannot enter a workspace of somebody else."""
+    if os.geteuid() != 0 or grants.workspace is None or grants.access == "none":
+        return
+    if closed := permissions.barrier(str(grants.workspace), 0):
+        owner = Path(closed).stat().st_uid
+        raise GrantError(
+            f"{grants.workspace} is out of reach: programs run as root without its powers here, and {closed} is "
+            f'open to its owner alone; set job_user = "{owner}" under [sandbox], or let others through '
+            f"(chmod o+x {closed})"
+        )
+
+
+def foreign(grants: ProcessGrants, job_user: int | None, tier: Tier) -> str:
+    """Return what to say of a workspace that is granted for writing and belongs to another user than jobs, or ""."""
+    if os.geteuid() != 0 or grants.workspace is None or grants.access != "workspace-write":
+        return ""
+    try:
+        number, facts = user(grants, job_user, tier) or 0, grants.workspace.stat()
+    except OSError:  # the program may have removed it
+        return ""
+    if number == facts.st_uid or facts.st_mode & stat.S_IWOTH or facts.st_mode & stat.S_IWGRP:
+        return ""
+    remedy = (
+        f'set job_user = "{facts.st_uid}" under [sandbox]'
+        if facts.st_uid
+        else f"let user {number} write to it"
+    )
+    return (
+        f"{grants.workspace} belongs to user {facts.st_uid}, and programs run as user {number} here, who may not write "
+        f"to it; {remedy}"
+    )
+
+
+def check_private(
+    grants: ProcessGrants, own: tuple[str, ...], tier: Tier, files: Sequence[state_paths.File] = ()
+) -> None:
+    """Raise GrantError when a job cannot be kept from Paddock's `files`, or `own` directories that it writes above."""
+    written = _written(grants)
+    _check_files(grants, written, files)
+    told = "where Paddock keeps its own files; work in a directory that does not hold them"
+    if tier == "landlock" and (found := state_paths.within(own, written)):
+        raise GrantError(
+            f"a program that may write there can get at {found[0]}, {told}, make the tier namespaces available "
+            "(paddock doctor says how), or grant the workspace read-only"
+        )
+    if tier != "unconfined" and (
+        link := next(filter(None, (state_paths.linked(own, path) for path in written)), "")
+    ):
+        raise GrantError(
+            f"a program that may write there can put another directory in the place of the link {link}, by which "
+            f"one is found, {told}, or grant the workspace read-only"
+        )
+
+
+def _check_files(grants: ProcessGrants, written: list[str], files: Sequence[state_paths.File]) -> None:
+    """Raise GrantError when a job gets at one of Paddock's files that a setting has put into what is granted."""
+    given = [_real(path, grants) for path in (*_folders(grants), *grants.readable)] if files else []
+    whole = grants.access == "workspace-write" and bool(files)
+    kept = [f"{written[0]}/{name}" for name in protected_paths.PROTECTED] if whole else []
+    for file in files:
+        told = f"{file.path}, which is Paddock's own ({file.key}); move it out of what programs are granted"
+        if file.readable and state_paths.exposed(file, written, kept):
+            raise GrantError(
+                f"a program that may write there can change {told}, or grant the workspace read-only"
+            )
+        if not file.readable and state_paths.exposed(file, given):
+            raise GrantError(f"a program that is granted what is there can get at {told}")
+
+
+def _written(grants: ProcessGrants) -> list[str]:
+    """Return the real paths of the directories that a job may write to."""
+    folders = _folders(grants) if grants.access == "workspace-write" else grants.writable
+    return [_real(path, grants) for path in folders]
+
+
+def _folders(grants: ProcessGrants) -> list[Path]:
+    """Return the directories that a job works in."""
+    inside = grants.workspace is not None and grants.access != "none"
+    return [*([grants.workspace] if grants.workspace is not None and inside else []), *grants.writable]
+
+
+def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
+    """Return the user that a job becomes; None where it keeps the number of this process, without any capability.
+
+    Only root can become another user. A job of root's that works in a workspace, which belongs to who asked, keeps
+    root's number where its tier hides the other files of root's, and where `job_user` is 0. In a user namespace there
+    may be no other user to become.
+    """
+    if os.geteuid() != 0 or not lockdown.is_mapped(job_user or lockdown.JOB_USER):
+        return None
+    if job_user:
+        return job_user
+    works = grants.access != "none" or bool(grants.writable)
+    return None if works and (job_user == 0 or tier != "landlock") else lockdown.JOB_USER
+
+
+def room(
+    grants: ProcessGrants,
+    limits: ProcessLimits,
+    *,
+    tier: Tier,
+    abi: int,
+    scratch: Path,
+    job_user: int | None,
+    group: str,
+    own: Sequence[str] = (),
+    installed: Sequence[str] = (),
+) -> Order:
+    """Return the order of a job with such grants, which have been checked, but for its program.
+
+    `own` are Paddock's directories (`private.known`), no part of what is granted; where it is `installed` none changes.
+    """
+    workspace = _real(grants.workspace, grants) if grants.workspace else ""
+    writes_workspace = grants.access == "workspace-write"
+    network = grants.network == "full"
+    system = _system(network=network)
+    readable = list(_present(system, namespaces.places(system)))
+    given = [_real(path, grants) for path in grants.readable]
+    given += [workspace] if grants.access == "read-only" else []
+    writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
+    number = user(grants, job_user, tier)
+    hidden = state_paths.within(own, [*given, *writable])
+    jailed = tier == "namespaces"
+    pieces = state_paths.Pieces(granted=tuple(given)) if jailed else state_paths.pieces(given, hidden)
+    readable += pieces.granted
+    jail = ""
+    if jailed:
+        still = state_paths.within((*installed, *map(str, grants.still)), writable)
+        jail = _jail(grants, scratch, readable, writable, hidden=hidden, still=still, user=number)
+    return Order(
+        scratch=str(scratch),
+        user=number,
+        landlock_abi=0 if tier == "unconfined" else abi,
+        filter="" if tier == "unconfined" else "job-network" if network else "job",
+        network=network,
+        readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
+        writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108
+        devices=_existing(_DEVICES),
+        workspace=workspace if writes_workspace else "",
+        jail=jail,
+        carried=_carried([*readable, *writable]) if jailed else (),
+        listed=pieces.listed,
+        pieces=pieces.found,
+        fixed=[str(path) for path in grants.fixed],
+        group=group,
+        ceilings=Ceilings(scratch_bytes=limits.scratch_bytes),
+    )
+
+
+def _jail(
+    grants: ProcessGrants,
+    scratch: Path,
+    readable: list[str],
+    writable: list[str],
+    *,
+    hidden: Sequence[str],
+    still: Sequence[str],
+    user: int | None,
+) -> str:
+    """Return the command that builds the root of a jail for these real paths; `user` is the job's, None this one."""
+    who = os.geteuid() if user is None else user
+    made = state_paths.made(hidden, writable, who)  # before the ways there are looked at
+    watched = grants.workspace if grants.access == "workspace-write" else None
+    return namespaces.command(
+        readable=readable,
+        writable=writable,
+        covered=[
+            *(_covered(_real(watched, grants)) if watched else ()),
+            *state_paths.made(still, writable, who),
+        ],
+        ways=state_paths.ways([*hidden, *still], writable, who),
+        hidden=made,
+        links=_links(grants, [*readable, *writable, str(scratch.parent)]),
+        scratch=str(scratch),
+        network=grants.network == "full",
+    )
+
+
+def _real(path: Path, grants: ProcessGrants) -> str:
+    return str(path if path in grants.fixed else path.resolve())
+
+
+def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
+    """Return the links that granted names lead through where nothing that is visible has them.
+
+    Those in directories that each jail has of its own are left out.
+    """
+    known = tuple(f"{path}/" for path in (*visible, *namespaces.OWN, "/proc", "/dev"))
+    through = [link for path in grants.readable if path not in grants.fixed for link in links(str(path))]
+    return [link for link in dict.fromkeys(through) if not f"{link}/".startswith(known)]
+
+
+def order(
+    room: Order, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
+) -> Order:
+    """Return the order of a job in a room of its grants."""
+    cwd = grants.cwd
+    if cwd is None and grants.workspace is not None and grants.access != "none":
+        cwd = grants.workspace.resolve()
+    return room._replace(
+        argv=argv,
+        environment=_environment(grants, room.scratch),
+        cwd=str(cwd or room.scratch),
+        ceilings=Ceilings(
+            timeout_ms=limits.timeout_ms,
+            cpu_ms=limits.cpu_ms,
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            open_files=limits.open_files,
+            file_bytes=limits.file_bytes,
+            scratch_bytes=limits.scratch_bytes,
+        ),
+        canary=canary,
+    )
+
+
+def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
+    """Return what an order for these grants says of the file system, as it is now; `own` as in `room`.
+
+    Where a path leads to something else, what was confined before that would not get at it, or at what it must not.
+    """
+    folders = _folders(grants)
+    granted = [*map(str, (*folders, *grants.readable))]
+    covered = _covered(str(folders[0].resolve())) if grants.access == "workspace-write" and folders else []
+    pieces = state_paths.pieces(granted, state_paths.within(own, granted))
+    return (
+        *namespaces.places((*_system(network=grants.network == "full"), *granted)),
+        *covered,
+        *pieces.found,
+    )
+
+
+@functools.lru_cache
+def _system(*, network: bool) -> tuple[str, ...]:
+    names = _ETC + (_ETC_NETWORK if network else ())
+    return (*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE)
+
+
+@functools.lru_cache(maxsize=4)
+def _present(paths: tuple[str, ...], _: namespaces.Places) -> tuple[str, ...]:
+    """Return those of `paths` that are there, remembered as long as their places are what they were."""
+    return tuple(path for path in paths if os.path.exists(path))
+
+
+def _carried(paths: list[str]) -> list[str]:
+    """Return the paths below directories that each jail has of its own, but for those below another."""
+    owned = tuple(f"{own}/" for own in namespaces.OWN)
+    inside = sorted({path for path in paths if f"{path}/".startswith(owned)})
+    return [path for path in inside if not any(path.startswith(f"{other}/") for other in inside)]
+
+
+def _existing(paths: tuple[str, ...]) -> list[str]:
+    return [path for path in paths if os.path.exists(path)]
+
+
+def _covered(workspace: str) -> list[str]:
+    """Return the protected paths that a mount can cover: those that are there, and no links."""
+    paths = (f"{workspace}/{name}" for name in protected_paths.PROTECTED)
+    return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]
+
+
+def check_protection(grants: ProcessGrants, tier: Tier) -> None:
+    """Raise GrantError when the tier cannot keep the protected paths that are there from being changed."""
+    if grants.access != "workspace-write" or grants.workspace is None:
+        return
+    refused = "sandbox.protected_paths is refuse, and"
+    if tier != "namespaces":
+        raise GrantError(
+            f"{refused} the tier {tier} can only put protected paths of a writable workspace back after the run; "
+            "make the tier namespaces available (paddock doctor says how), or grant the workspace read-only"
+        )
+    workspace = str(grants.workspace.resolve())
+    covered = _covered(workspace)
+    for name in protected_paths.PROTECTED:
+        if os.path.lexists(f"{workspace}/{name}") and f"{workspace}/{name}" not in covered:
+            raise GrantError(
+                f"{refused} {name} of the workspace is a link or behind one, which no mount can keep from being "
+                "changed; replace the link by what it points to, or grant the workspace read-only"
+            )
+
+
+def _environment(grants: ProcessGrants, scratch: str) -> dict[str, str]:
+    own = {name: f"{scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
+    return {**_DEFAULTS, **grants.environment, **own}

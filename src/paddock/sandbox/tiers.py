@@ -1,0 +1,362 @@
+"""Which tier holds on this machine: try each from the strongest, believe only what a canary could not do.
+
+A tier is proved in the running process, by a child that goes the way of every job and then attacks it. Nothing is
+concluded from versions. A tier that is not proved is not used, and the next one only when the minimum allows it.
+"""
+
+import json
+import os
+import pwd
+import shutil
+import tempfile
+from pathlib import Path
+
+from paddock.files import passing_directory
+from paddock.model.errors import NO_MORE_PROCESSES, EngineError, explained
+from paddock.model.outcome import SandboxFacts, Status
+from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.sandbox import Examination, Layer, TierReport
+from paddock.model.settings import TIERS, Protection, Tier
+from paddock.sandbox import spec
+from paddock.sandbox.child import canary, cgroup, landlock, lockdown, namespaces, permissions, preflight
+from paddock.sandbox.child.supervisor import OUT_OF_MEMORY
+from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.state_paths import File
+
+_SAMPLED = "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late"
+_SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two looks is seen late"
+_UNSEEN = "memory of pipes and sockets is estimated"
+_ALWAYS = (
+    _SAMPLED,
+    _UNSEEN,
+    "protected paths that do not exist before a run are put back after it, not prevented",
+)
+_CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
+_SIGNALS = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
+_OWNED = (
+    "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
+)
+_ROOTS = (
+    "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
+    "attributes of every file of root's (chmod, utime)"
+)
+_RESIDUAL: dict[Tier, tuple[str, ...]] = {
+    "namespaces": _ALWAYS,
+    "landlock": (
+        "names, sizes and owners of files outside can be seen (stat)",
+        "use of files outside that the job's user may read can be watched (inotify)",
+        _OWNED,
+        "protected paths of a writable workspace are put back after the run, not prevented",
+        *_ALWAYS,
+    ),
+    "unconfined": ("everything: the program has all powers of its user", *_ALWAYS),
+}
+_LAYERS: dict[Tier, tuple[str, ...]] = {
+    "namespaces": ("pid, mount, network, ipc, uts, user and cgroup namespaces (bubblewrap)", "built root"),
+    "landlock": (),
+    "unconfined": (),
+}
+
+
+class _CanaryError(Exception):
+    """The canary, or a program after it, could not run."""
+
+
+async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
+    """Try every tier on this machine and return what was found. Takes about 0.2 s."""
+    tiers = (await prove("namespaces", job_user), await prove("landlock", job_user), _unconfined(job_user))
+    allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
+    effective = allowed[0] if allowed else None
+    async with Sandbox(tiers[0].facts, effective.tier if effective else minimum, job_user) as sandbox:
+        group = await _limit_by_group(sandbox)
+        if effective is not None:
+            effective = effective.model_copy(
+                update={"facts": _facts(effective.tier, job_user, sandbox.group)}
+            )
+    layers = (_landlock(), _bubblewrap(), _user_namespaces(), group, *_job_user(job_user))
+    users = "" if effective is None else _users(effective.tier, job_user)
+    return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective, users=users)
+
+
+def _users(tier: Tier, job_user: int | None) -> str:
+    """Return whom programs run as in a tier, and what follows from that for workspaces; empty where nobody is root."""
+    if os.geteuid() != 0 or spec.user(ProcessGrants(), job_user, tier) is None:
+        return ""
+    number = spec.user(ProcessGrants(), job_user, tier)
+    named = "sandbox.job_user" if job_user else "the default of sandbox.job_user"
+    if spec.user(ProcessGrants(access="read-only"), job_user, tier) is None:
+        return f"programs with a workspace run as root without its powers, others as user {number}"
+    told = f"programs run as user {number} ({named})"
+    if job_user:
+        return told
+    return (
+        f"{told}: they read of a workspace what everybody may read, and none of root's is granted for writing; "
+        'the tier namespaces, a workspace of that user, or job_user = "root" under [sandbox] allow it'
+    )
+
+
+async def choose(
+    minimum: Tier,
+    *,
+    job_user: int | None = None,
+    spares: int = 0,
+    protected_paths: Protection = "restore",
+    own: tuple[str, ...] = (),
+    installed: tuple[str, ...] = (),
+    files: tuple[File, ...] = (),
+) -> Sandbox:
+    """Return a sandbox of the strongest proved tier, which keeps programs from Paddock's `own` directories and `files`.
+
+    They do not write where it is `installed` either.
+
+    Raises EngineError, with the fix, when that tier is below `minimum`.
+    """
+    reports: list[TierReport] = []
+    for tier in reversed(TIERS[TIERS.index(minimum) :]):
+        report = _unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
+        if report.proved or tier == "unconfined":
+            sandbox = Sandbox(
+                report.facts,
+                tier,
+                job_user,
+                protected_paths,
+                own=own,
+                installed=installed,
+                files=files,
+                spares=spares,
+            )
+            try:
+                await _limit_by_group(sandbox)
+            except BaseException:
+                await sandbox.close()
+                raise
+            return sandbox
+        reports.append(report)
+    tiers: dict[str, list[str]] = {}
+    for report in reports:
+        tiers.setdefault(f"{report.why}{report.fix and f' (fix: {report.fix})'}", []).append(report.tier)
+    told = "; ".join(f"{' and '.join(names)}: {why}" for why, names in tiers.items())
+    raise EngineError(f"programs need at least the tier {minimum}, which this machine does not give: {told}")
+
+
+async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
+    """Run the canary in a tier, as every user that jobs run as, and a program; return what happened."""
+    facts = _facts(tier, job_user)
+    for layer in (_landlock(), _bubblewrap()) if tier == "namespaces" else (_landlock(),):
+        if not layer.available:
+            return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
+    needed = preflight.FOR_PROGRAMS
+    if why := preflight.lacking() or preflight.powers_lacking(needed) or _closed(job_user):
+        return TierReport(tier=tier, proved=False, why=why, facts=facts)
+    try:
+        with passing_directory("paddock-canary-") as folder:
+            attempts = await _attack(folder, Sandbox(facts, tier, job_user))
+    except EngineError as error:
+        return TierReport(tier=tier, proved=False, why=explained(str(error)), facts=facts)
+    except _CanaryError as error:
+        return _failed(tier, facts, str(error))
+    worked = [name for name, refused in attempts.items() if not refused]
+    if worked:
+        why = f"the canary could {', '.join(worked)}"
+        return TierReport(
+            tier=tier, proved=False, attempts=attempts, why=why, fix=_fix_of(worked), facts=facts
+        )
+    return TierReport(tier=tier, proved=True, attempts=attempts, facts=facts)
+
+
+def _closed(job_user: int | None) -> str:
+    """Return what to say of a directory for temporary files that the user of programs may not enter, or ""."""
+    number, place = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
+    closed = "" if number is None else permissions.barrier(place, number)
+    return closed and (
+        f"programs run as user {number} here, who may not enter {closed}, and Paddock keeps what they write in {place}"
+        "; set TMPDIR to a directory that everybody may enter, such as /tmp"
+    )
+
+
+async def _attack(folder: Path, sandbox: Sandbox) -> dict[str, bool]:
+    """Return what the canary tried, and whether it was refused each time. Raises _CanaryError when it cannot run."""
+    secret, workspace, made = _bait(folder)
+    limits = ProcessLimits(timeout_ms=10_000)
+    target = json.dumps({**canary.server_facts(), "secret": str(secret)})
+    attempts: dict[str, bool] = {}
+    async with sandbox:
+        for grants in (ProcessGrants(), ProcessGrants(workspace=workspace, access="read-only")):
+            result = await sandbox.run(["canary"], grants, limits, canary=target)
+            if result.status is not Status.OK:
+                raise _CanaryError(result.reason or result.stderr.head or "the canary could not run")
+            for name, refused in json.loads(result.stdout.head).items():
+                attempts[name] = refused and attempts.get(name, True)
+        ran = await sandbox.run(["/bin/true"], limits=limits)
+    if ran.status is not Status.OK:
+        raise _CanaryError(f"/bin/true: {ran.reason or ran.status}")
+    # A jail has directories of that name of its own; what counts is what can be seen from outside.
+    attempts["make a file outside"] = not os.path.lexists(made)  # noqa: ASYNC240 - a look at /tmp
+    return attempts
+
+
+def _bait(folder: Path) -> tuple[Path, Path, Path]:
+    """Make a file that only confinement protects, and a workspace; return both, and what must not appear."""
+    folder.chmod(0o755)
+    secret, workspace = folder / "secret", folder / "workspace"
+    secret.write_text("canary")
+    secret.chmod(0o666)
+    workspace.mkdir()
+    return secret, workspace, folder / "secret.made"
+
+
+def _failed(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
+    why = explained(why)
+    fix = _user_namespaces().fix if tier == "namespaces" and why != NO_MORE_PROCESSES else ""
+    return TierReport(tier=tier, proved=False, why=why, fix=fix, facts=facts)
+
+
+def _fix_of(worked: list[str]) -> str:
+    if worked == ["signal the server"]:
+        return (
+            "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
+            "as root, leave sandbox.job_user empty, or name a user that is not root"
+        )
+    return ""
+
+
+def _unconfined(job_user: int | None) -> TierReport:
+    fix = 'opt in with minimum_tier = "unconfined" below [sandbox] in paddock.toml'
+    facts = _facts("unconfined", job_user)
+    return TierReport(tier="unconfined", proved=False, why="nothing is confined", fix=fix, facts=facts)
+
+
+_SAMPLES = (
+    "therefore Paddock samples the memory and processes of programs, and ends a program that went beyond between two "
+    "samples late; with cgroup v2 the kernel refuses it at once"
+)
+_DELEGATE = (
+    "under systemd, run Paddock in a group of its own: systemd-run --user --scope -p Delegate=yes paddock ...; "
+    "in a container, give it a writable cgroup v2 of its own"
+)
+
+
+def _explain_error(error: Exception) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+
+
+async def _limit_by_group(sandbox: Sandbox) -> Layer:
+    """Give a sandbox a control group for its jobs when one is delegated and its limit holds; return what was found."""
+    name = "cgroup v2"
+    try:
+        group = sandbox.group = cgroup.Group(cgroup.find())
+    except (cgroup.Refusal, OSError) as error:
+        return Layer(name=name, available=False, detail=f"{_explain_error(error)}; {_SAMPLES}", fix=_DELEGATE)
+    limits = ProcessLimits(timeout_ms=10_000, memory_bytes=_CANARY_MEMORY)
+    target = json.dumps({"take": _CANARY_TAKES})
+    result = await sandbox.run(["canary"], limits=limits, canary=target)
+    if (result.limit, result.reason) != ("memory", OUT_OF_MEMORY):
+        sandbox.group = None
+        group.release()
+        told = result.reason or result.status
+        detail = f"a limit of a group did not hold when it was tried ({told}); {_SAMPLES}"
+        return Layer(name=name, available=False, detail=detail)
+    sandbox.facts = _facts(sandbox.tier, sandbox.job_user, group)
+    return Layer(name=name, available=True, detail="memory and processes are limited by the kernel")
+
+
+def _facts(tier: Tier, job_user: int | None, group: cgroup.Group | None = None) -> SandboxFacts:
+    layers = list(_LAYERS[tier])
+    if tier != "unconfined":
+        layers += [f"Landlock ABI {landlock.abi()}", "system call filter"]
+    layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
+    layers += ["control group (memory, processes)"] if group else []
+    scoped = tier != "landlock" or landlock.abi() >= landlock.SCOPE_ABI
+    residual = _owned(_RESIDUAL[tier], job_user)
+    residual = residual if scoped else (_SIGNALS, *residual)
+    if group:
+        residual = tuple(
+            _SAMPLED_BESIDE_GROUP if told == _SAMPLED else told for told in residual if told != _UNSEEN
+        )
+    return SandboxFacts(tier=tier, layers=tuple(layers), residual=(*_other_user(job_user), *residual))
+
+
+def _owned(residual: tuple[str, ...], job_user: int | None) -> tuple[str, ...]:
+    """Say whose files jobs can change by their names in the tier `landlock`: by default a root Paddock's own none."""
+    if job_user or preflight.lacking() or spec.user(ProcessGrants(), job_user, "landlock") is None:
+        return residual
+    told = (_ROOTS,) if job_user is not None else (_OWNED,) if _is_an_account(lockdown.JOB_USER) else ()
+    return tuple(each for risk in residual for each in (told if risk == _OWNED else (risk,)))
+
+
+def _is_an_account(number: int) -> bool:
+    """Tell whether somebody has given a user number to an account, which may own files."""
+    try:
+        pwd.getpwuid(number)
+    except KeyError:
+        return False
+    return True
+
+
+def _other_user(job_user: int | None) -> tuple[str, ...]:
+    """Say so where jobs do not become the user that the settings name."""
+    own = os.geteuid()
+    if job_user in {None, 0, own} or spec.user(ProcessGrants(), job_user, "landlock") is not None:
+        return ()
+    return (
+        f"programs run as user {own}: only root of the machine can make them user {job_user} (sandbox.job_user)",
+    )
+
+
+def _landlock() -> Layer:
+    version = landlock.abi()
+    if version:
+        return Layer(name="landlock", available=True, detail=f"ABI {version}")
+    return Layer(
+        name="landlock",
+        available=False,
+        detail="this kernel offers no Landlock",
+        fix="run Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK=y, and add `landlock` to the lsm= boot parameter",
+    )
+
+
+def _bubblewrap() -> Layer:
+    found = shutil.which(namespaces.BUBBLEWRAP)
+    if found:
+        return Layer(name="bubblewrap", available=True, detail=found)
+    detail = f"{namespaces.BUBBLEWRAP} is not there"
+    return Layer(name="bubblewrap", available=False, detail=detail, fix="apt install bubblewrap")
+
+
+def _user_namespaces() -> Layer:
+    for name, off, value in (
+        ("user.max_user_namespaces", "0", "15000"),
+        ("kernel.unprivileged_userns_clone", "0", "1"),
+        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ):
+        path = Path("/proc/sys", *name.split("."))
+        try:
+            is_off = path.read_text().strip() == off
+        except OSError:
+            continue
+        if is_off:
+            fix = f"sysctl -w {name}={value}"
+            return Layer(name="user namespaces", available=False, detail=f"{name} is {off}", fix=fix)
+    return Layer(
+        name="user namespaces",
+        available=True,
+        detail="not switched off",
+        fix="in a container, allow unshare, setns and mount in the seccomp profile: "
+        "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined",
+    )
+
+
+def _job_user(job_user: int | None) -> list[Layer]:
+    """Say, where jobs become another user, what of the search path that user cannot get at."""
+    number = None if preflight.lacking() else spec.user(ProcessGrants(), job_user, "landlock")
+    if number is None:
+        return []
+    whose = "programs" if job_user is not None else "compilers, and programs without the workspace,"
+    name = f"{whose} run as user {number}"
+    folders = [folder for folder in os.environ.get("PATH", "").split(":") if Path(folder).is_dir()]
+    closed = {folder: barrier for folder in folders if (barrier := permissions.barrier(folder, number))}
+    if not closed:
+        return [Layer(name="PATH of programs", available=True, detail=f"{name}, who can get at all of PATH")]
+    detail = f"{name}, who cannot get at {', '.join(closed)} of PATH"
+    fix = f"install toolchains outside of {', '.join(sorted(set(closed.values())))}, for instance with apt"
+    return [Layer(name="PATH of programs", available=False, detail=detail, fix=fix)]

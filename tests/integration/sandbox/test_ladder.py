@@ -1,0 +1,202 @@
+"""Tiers are chosen by proof, and never silently degraded."""
+
+import asyncio
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from paddock.model.errors import EngineError
+from paddock.model.outcome import SandboxFacts
+from paddock.sandbox import tiers
+from paddock.sandbox.child import namespaces
+from paddock.sandbox.sandbox import Sandbox
+from paddock.surfaces.cli.root import command
+
+RISK = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
+
+
+def test_both_tiers_are_proved_by_every_attempt_of_the_canary():
+    for tier in ("namespaces", "landlock"):
+        report = asyncio.run(tiers.prove(tier))
+        assert (report.proved, report.why) == (True, "")
+        assert len(report.attempts) == 18
+        assert all(report.attempts.values())
+        assert report.facts.tier == tier
+
+
+def test_the_canary_succeeds_where_nothing_confines():
+    """The control: what is refused in a tier is refused by it."""
+
+    async def go(folder):
+        return await tiers._attack(folder, Sandbox(SandboxFacts(tier="unconfined"), "unconfined"))
+
+    with tempfile.TemporaryDirectory() as folder:
+        attempts = asyncio.run(go(Path(folder)))
+    worked = {name for name, refused in attempts.items() if not refused}
+    assert worked >= {
+        "read a file outside",
+        "write a file outside",
+        "make a file outside",
+        "open an internet socket",
+        "open a unix socket",
+        "open a netlink socket",
+        "use kernel keys",
+    }
+
+
+def test_without_bubblewrap_the_next_tier_is_used_only_where_allowed(monkeypatch):
+    monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
+    assert asyncio.run(tiers.choose("landlock")).tier == "landlock"
+    with pytest.raises(EngineError) as caught:
+        asyncio.run(tiers.choose("namespaces"))
+    assert str(caught.value) == (
+        "programs need at least the tier namespaces, which this machine does not give: "
+        "namespaces: /usr/bin/no-bwrap is not there (fix: apt install bubblewrap)"
+    )
+
+
+def test_a_machine_that_gives_no_further_process_is_not_blamed_for_its_confinement(monkeypatch):
+    class Full(tiers.Sandbox):
+        async def run(self, *_, **__):
+            raise EngineError("[Errno 11] Resource temporarily unavailable")
+
+    monkeypatch.setattr(tiers, "Sandbox", Full)
+    with pytest.raises(EngineError) as caught:
+        asyncio.run(tiers.choose("namespaces"))
+    assert str(caught.value) == (
+        "programs need at least the tier namespaces, which this machine does not give: namespaces: no further process "
+        "or thread can be started: this user, or this group of processes, has as many as it may have; end some of "
+        "them, or raise the limit (ulimit -u; in a container, pids.max)"
+    )
+
+
+def test_a_tier_without_landlock_is_refused_not_weakened(monkeypatch):
+    monkeypatch.setattr(tiers.landlock, "abi", lambda: 0)
+    with pytest.raises(EngineError, match="this kernel offers no Landlock"):
+        asyncio.run(tiers.choose("landlock"))
+    assert asyncio.run(tiers.choose("unconfined")).tier == "unconfined"
+
+
+def test_doctor_says_what_is_proved(tmp_path):
+    done = CliRunner().invoke(command, ["doctor", "--json", "--workspace", str(tmp_path)])
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert found["sufficient"]
+    assert found["effective"]["tier"] == "namespaces"
+    assert [(tier["tier"], tier["proved"]) for tier in found["tiers"]] == [
+        ("namespaces", True),
+        ("landlock", True),
+        ("unconfined", False),
+    ]
+
+
+def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monkeypatch):
+    monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
+    arguments = ["doctor", "--workspace", str(tmp_path), "--set", "sandbox.minimum_tier=namespaces"]
+    done = CliRunner().invoke(command, arguments)
+    assert done.exit_code == 1
+    assert (
+        "layer bubblewrap\tmissing\t/usr/bin/no-bwrap is not there\tapt install bubblewrap\n" in done.stdout
+    )
+    assert "tier in force: landlock; the least allowed is namespaces\n" in done.stdout
+
+
+def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypatch):
+    """Landlock before ABI 6: what keeps jobs from the server is a pid namespace, or another user."""
+    monkeypatch.setattr("paddock.sandbox.child.landlock.abi", lambda: 5)
+    shared = asyncio.run(tiers.prove("landlock", 0))
+    assert (shared.proved, shared.why) == (False, "the canary could signal the server")
+    assert shared.fix == (
+        "run Linux 6.12 or later (Landlock ABI 6), or install bubblewrap: apt install bubblewrap; "
+        "as root, leave sandbox.job_user empty, or name a user that is not root"
+    )
+    apart = asyncio.run(tiers.prove("namespaces"))
+    assert (apart.proved, RISK in apart.facts.residual) == (True, False)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_another_user_keeps_signals_from_the_server_where_the_kernel_cannot(monkeypatch):
+    monkeypatch.setattr("paddock.sandbox.child.landlock.abi", lambda: 5)
+    for job_user in (54321, None):
+        other = asyncio.run(tiers.prove("landlock", job_user))
+        assert (other.proved, other.facts.residual[0]) == (True, RISK)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_whose_files_can_be_changed_in_the_weaker_tier_and_whom_programs_run_as(monkeypatch):
+    owned = "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
+    roots = (
+        "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
+        "attributes of every file of root's (chmod, utime)"
+    )
+
+    def told(job_user):
+        found = asyncio.run(tiers.examine("landlock", job_user))
+        assert found.effective.tier == "landlock"
+        return [risk for risk in found.effective.facts.residual if risk in (owned, roots)], found.users
+
+    monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
+    default = (
+        "programs run as user 65531 (the default of sandbox.job_user): they read of a workspace what everybody may "
+        "read, and none of root's is granted for writing; the tier namespaces, a workspace of that user, or "
+        'job_user = "root" under [sandbox] allow it'
+    )
+    assert told(None) == ([], default)
+    assert told(54321) == ([owned], "programs run as user 54321 (sandbox.job_user)")
+    assert told(0) == (
+        [roots],
+        "programs with a workspace run as root without its powers, others as user 65531",
+    )
+    monkeypatch.setattr(tiers, "_is_an_account", lambda number: number == 65531)
+    assert told(None) == ([owned], default)
+
+
+@pytest.mark.parametrize("tier", ["namespaces", "landlock", "unconfined"])
+def test_programs_that_do_not_become_the_user_of_the_settings_say_so(tier, monkeypatch):
+    told = f"programs run as user {os.geteuid()}: only root of the machine can make them user 54321 (sandbox.job_user)"
+    monkeypatch.setattr("paddock.sandbox.child.lockdown.is_mapped", lambda _: False)
+
+    async def residual(job_user):
+        async with await tiers.choose(tier, job_user=job_user) as sandbox:
+            return sandbox.facts.residual, (await tiers.examine(tier, job_user)).effective.facts.residual
+
+    for risks in asyncio.run(residual(54321)):
+        assert risks[0] == told
+    for job_user in (None, os.geteuid()):
+        for risks in asyncio.run(residual(job_user)):
+            assert "sandbox.job_user" not in " ".join(risks)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_doctor_names_what_the_user_of_programs_cannot_get_at(open_path, monkeypatch):
+    (open_path / "closed" / "bin").mkdir(parents=True)
+    (open_path / "closed").chmod(0o700)
+    monkeypatch.setenv("PATH", f"/usr/bin:{open_path}/closed/bin")
+    (layer,) = tiers._job_user(54321)
+    assert (layer.name, layer.available) == ("PATH of programs", False)
+    assert layer.detail == f"programs run as user 54321, who cannot get at {open_path}/closed/bin of PATH"
+    assert layer.fix == f"install toolchains outside of {open_path}/closed, for instance with apt"
+    monkeypatch.setenv("PATH", "/usr/bin")
+    (layer,) = tiers._job_user(54321)
+    assert (layer.available, layer.detail) == (
+        True,
+        "programs run as user 54321, who can get at all of PATH",
+    )
+
+
+@pytest.mark.parametrize(
+    ("granted", "state"),
+    [("true", "a JavaScript program that asks for it is compiled"), ("false", "JavaScript is interpreted")],
+)
+def test_doctor_says_what_just_in_time_compilation_changes(granted, state):
+    shown = CliRunner().invoke(command, ["doctor", "--set", f"grants.jit={granted}"]).output
+    found = json.loads(
+        CliRunner().invoke(command, ["doctor", "--json", "--set", f"grants.jit={granted}"]).output
+    )
+    assert found["jit"] == {"granted": granted == "true"}
+    assert state in " ".join(shown.split())
+    assert "long loops run 2 to 14 times faster" in " ".join(shown.split())

@@ -1,0 +1,48 @@
+"""A program that harms what cannot be put back: its result says so."""
+
+import asyncio
+import socket
+
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.model.program import Captured
+from paddock.sandbox.sandbox import Sandbox
+
+from .conftest import ROOT
+
+
+def run(workspace, script):
+    async def go():
+        async with Sandbox(SandboxFacts(tier="landlock"), "landlock", ROOT) as sandbox:
+            grants = ProcessGrants(workspace=workspace, access="workspace-write")
+            return await sandbox.run(["sh", "-c", script], grants, ProcessLimits())
+
+    return asyncio.run(go())
+
+
+def test_what_could_not_be_put_back_is_in_the_result_with_all_else(tmp_path):
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text("mine")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / ".claude" / "ipc"))
+    result = run(tmp_path, "rm .claude/*; echo theirs > .envrc; echo out; exit 3")
+    assert (result.status, result.limit, result.exit_code) == ("error", "protected", 3)
+    assert result.reason == (
+        "paths of the workspace could not be put back: .claude (devices and sockets cannot be made again)"
+    )
+    assert (result.violations, result.survivors) == ((".claude", ".envrc"), 0)
+    assert result.stdout == Captured(head="out\n", total_bytes=4)
+    assert [path.name for path in tmp_path.rglob("*")] == [".claude", "settings.json"]
+
+
+def test_what_cannot_be_watched_is_not_written_to(tmp_path):
+    (tmp_path / ".mcp.json").touch()
+    with (tmp_path / ".mcp.json").open("r+b") as file:
+        file.truncate((64 << 20) + 1)
+    result = run(tmp_path, "touch ran")
+    assert (result.status, result.limit) == ("denied", "protected")
+    assert result.reason == (
+        "the protected paths of the workspace are too large to watch: they hold more than 64 MiB; "
+        "ask for read-only access, or make them smaller"
+    )
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,78 @@
+"""A job's caller gets a result, whatever the warden's report says."""
+
+import asyncio
+import socket
+
+import pytest
+
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessLimits
+from paddock.sandbox.child.messages import Order, Report
+from paddock.sandbox.job import Job, Streams
+
+
+class Warden:
+    """The server's end of a warden that says one thing."""
+
+    def __init__(self, message):
+        self.socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.message = message
+        self.lost = False
+
+    def run(self, _order, *files):
+        for file in files:
+            socket.close(file)
+        self.theirs.send(self.message)
+
+    def lose(self):
+        self.lost = True
+
+    def end(self, *, kept):
+        assert not kept
+
+
+def end_of(message, workspace="", faults=None):
+    place = Warden(message)
+    place.warden = place
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told["exception"]))
+        job = Job(place, ProcessLimits(), Streams(), SandboxFacts(), jailed=False, kept=False)
+        job.start(Order("", workspace=workspace))
+        return await asyncio.wait_for(job.result, 30)
+
+    with place.socket, place.theirs:
+        result = asyncio.run(main())
+    return result.status, result.reason, place.lost
+
+
+def test_a_report_is_read():
+    assert end_of(Report(code=0).to_bytes()) == ("ok", "", False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"{", b"\xff", b"[]", b'{"peak_bytes": 1.5}', b'{"wall_ms": null}', b'{"survivors": {}}'],
+)
+def test_what_no_warden_says_is_the_end_of_it(message):
+    assert end_of(message) == ("lost", "the warden of this process said what no warden says", True)
+
+
+def test_the_end_of_a_warden_says_what_it_did_not_do():
+    assert end_of(b"") == ("lost", "the warden of this process died", True)
+    assert end_of(b"", "/workspace") == (
+        "lost",
+        "the warden of this process died; look at the protected paths of its workspace, which were not put back",
+        True,
+    )
+
+
+def test_a_fault_after_the_result_does_not_pass_for_a_report_that_makes_no_sense(monkeypatch):
+    fault, faults = ValueError("release"), []
+
+    def fail(*_, **__):
+        raise fault
+
+    monkeypatch.setattr(Warden, "end", fail)
+    assert end_of(Report(code=0).to_bytes(), faults=faults) == ("ok", "", False)
+    assert faults == [fault]
